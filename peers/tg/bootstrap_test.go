@@ -105,7 +105,7 @@ func TestSpawn_NeverMixesUpChats(t *testing.T) {
 		forAnn := request(t, system)
 		h.api.Say(bobDM, bob, "from Bob")
 		forBob := request(t, system)
-		for forBob == forAnn { // the bridge repeats what is not answered yet
+		for forBob == forAnn { // the bridge repeats an unanswered request
 			forBob = request(t, system)
 		}
 		if forAnn.RequestID == forBob.RequestID || forAnn.Topic != topic(annDM.ID) || forBob.Topic != topic(bobDM.ID) {
@@ -125,13 +125,13 @@ func TestSpawn_NeverMixesUpChats(t *testing.T) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
-		// A failure for Bob's request that arrives on Ann's topic is Bob's.
+		// A failure of Bob's request that arrives on Ann's topic concerns Bob.
 		system.Send(t, topic(annDM.ID), protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: forBob.RequestID, Status: protocol.SpawnFailed, Error: "no room"})
 		h.texts(annDM.ID, 0)
 		if got := h.texts(bobDM.ID, 1); !strings.Contains(got[0], "no room") {
 			t.Errorf("Bob reads %q", got)
 		}
-		// The routes come in the other order.
+		// The routes arrive in the opposite order.
 		route(topic(bobDM.ID), protocol.RouteAssigned{Topic: topic(bobDM.ID), Agent: "agent:b", RequestID: forBob.RequestID})
 		route(topic(annDM.ID), protocol.RouteAssigned{Topic: topic(annDM.ID), Agent: "agent:a", RequestID: forAnn.RequestID})
 		if got := next(t, a); got.Text != "from Ann" {
@@ -149,7 +149,7 @@ func TestSpawn_FailureIsReportedOnceAndRetried(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
-		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // the connection repeats a request in progress
 		h.api.Say(dm, will, "hello")
 		ids := map[string]bool{}
 		for i := range 4 {
@@ -202,7 +202,7 @@ func TestSpawn_IsRequestedAgainForAbsentAgent(t *testing.T) {
 		lead.Leave()
 		h.api.Say(dm, will, "two")
 		h.api.Say(dm, will, "three")
-		for request(t, h.system) == first { // the bridge repeats what is not answered yet
+		for request(t, h.system) == first { // the bridge repeats an unanswered request
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
 		if d := back.Next(t); d.Message.Type != protocol.TypeConfigure {
@@ -216,8 +216,8 @@ func TestSpawn_IsRequestedAgainForAbsentAgent(t *testing.T) {
 	})
 }
 
-// TestSpawn_RequestsAreLimitedPerMinute has one that answers each request
-// at once, for an agent that hangs and has lost its connection.
+// TestSpawn_RequestsAreLimitedPerMinute uses a spawner that answers each request at once,
+// although the agent hangs and has lost its connection.
 func TestSpawn_RequestsAreLimitedPerMinute(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -254,14 +254,14 @@ func TestDelivery_ResumesWhenAgentReturns(t *testing.T) {
 			}
 		}
 		h.start()
-		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // the connection repeats a request in progress
 		h.api.Say(dm, will, "one")
 		route()
 		next(t, lead)
 		lead.Leave()
 		attempts := h.bus.Join(t, "cli:watcher", "agent:lead")
 		h.api.Say(dm, will, "two")
-		for range 6 { // the seventh is 7 s away, or more
+		for range 6 { // the seventh attempt is at least 7 s away
 			attempts.Next(t)
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -314,11 +314,11 @@ func TestSpawn_ReplacesEarlierSpawnedAgent(t *testing.T) {
 		first.Refuse(func(*peer.Delivery) error { return errors.New("not now") })
 		h.api.Say(dm, will, "two")
 		h.pass(time.Second)
-		route("agent:second") // the spawner lost its memory: its new agent replaces the old one
+		route("agent:second") // the spawner lost its state; its new agent replaces the old one
 		if got := next(t, second); got.Text != "two" {
 			t.Errorf("the new agent got %q", got.Text)
 		}
-		h.assign(dm.ID, "agent:mine") // an operator adds one on purpose
+		h.assign(dm.ID, "agent:mine") // an operator adds an agent on purpose
 		h.api.Say(dm, will, "three")
 		for _, a := range []*bustest.Scripted{second, mine} {
 			if got := next(t, a); got.Text != "three" {
@@ -394,7 +394,7 @@ func TestAgentFailure_IsReportedToChat(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
-		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // the connection repeats a request in progress
 		h.api.Say(dm, will, "hello")
 		r := request(t, system)
 		system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})
@@ -405,7 +405,7 @@ func TestAgentFailure_IsReportedToChat(t *testing.T) {
 				t.Errorf("%s about %s: %+v", to, agent, r)
 			}
 		}
-		tell(r.Topic, "agent:other") // no agent of this chat
+		tell(r.Topic, "agent:other") // not an agent of this chat
 		tell(topic(other.ID), "agent:lead")
 		h.texts(dm.ID, 0)
 		tell(r.Topic, "agent:lead")
@@ -420,8 +420,8 @@ func TestAgentFailure_IsReportedToChat(t *testing.T) {
 	})
 }
 
-// TestRevokedChat_RequestsNoAgent takes the user off the list while
-// the chat waits for its agent, and puts him on it again.
+// TestRevokedChat_RequestsNoAgent revokes the user while the chat waits for its agent, and then
+// admits the user again.
 func TestRevokedChat_RequestsNoAgent(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -429,7 +429,7 @@ func TestRevokedChat_RequestsNoAgent(t *testing.T) {
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Say(dm, will, "one")
-		h.pass(10 * time.Second) // nobody starts agents
+		h.pass(10 * time.Second) // no spawner is online
 		h.opts.AllowUsers = []int64{will.ID + 1}
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
@@ -456,8 +456,8 @@ func TestRevokedChat_RequestsNoAgent(t *testing.T) {
 	})
 }
 
-// TestStoppedChat_DeliversWaitingEventsAfterStart has a chat with a message that waits
-// for an agent stopped and started, and the bot blocked and let in.
+// TestStoppedChat_DeliversWaitingEventsAfterStart stops and starts a chat with a waiting message,
+// and blocks and unblocks the bot.
 func TestStoppedChat_DeliversWaitingEventsAfterStart(t *testing.T) {
 	member, out := tgtest.StatusMember, tgtest.StatusRemoved
 	for name, pause := range map[string]func(h *fixture, dm models.Chat, will models.User){
@@ -478,7 +478,7 @@ func TestStoppedChat_DeliversWaitingEventsAfterStart(t *testing.T) {
 				lead := h.bus.Join(t, "agent:lead", "agent:lead")
 				h.start()
 				h.api.Say(dm, will, "one")
-				h.pass(10 * time.Second) // nobody starts agents
+				h.pass(10 * time.Second) // no spawner is online
 				pause(h, dm, will)
 				h.startSpawner("agent:lead")
 				if got := next(t, lead); got.Text != "one" {
@@ -489,7 +489,7 @@ func TestStoppedChat_DeliversWaitingEventsAfterStart(t *testing.T) {
 	}
 }
 
-// TestClockSetBack_DelaysNoChat has times in the database two hours ahead.
+// TestClockSetBack_DelaysNoChat moves the times in the database two hours ahead.
 func TestClockSetBack_DelaysNoChat(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")

@@ -21,7 +21,6 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestPrune_KeepsEachKindForItsTime: records go when they are as old as their kind is kept, and not before.
 func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		const day = 24 * time.Hour
@@ -49,7 +48,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			insert(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (?, 1, 1, '', ?, '{}', ?)`, i+1, i, ago(age))
 			insert(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, 0, 1, 1, 'text', '')`, i+1)
 		}
-		for i := range 2 { // the second finds nothing
+		for i := range 2 { // the second run finds nothing
 			if err := b.prune(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +64,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 		if err := b.pruneLoop(ctx); err != nil {
 			t.Error(err)
 		}
-		var left int // a day later the other hold, guess and code are old, too
+		var left int // a day later the other hold, guess and code have expired too
 		if err := b.db.QueryRow(`SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM guesses) + (SELECT count(*) FROM codes)`).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d are left, %v", left, err)
 		}
@@ -76,8 +75,8 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 	})
 }
 
-// TestThrottle_WaitsAndStops: what rests is woken by the end of the program, and what cannot read
-// the last sends waits.
+// TestThrottle_WaitsAndStops checks that the end of the program ends a wait, and that a database
+// error causes a pause.
 func TestThrottle_WaitsAndStops(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		quit := make(chan struct{})
@@ -126,7 +125,8 @@ func TestThrottle_WaitsAndStops(t *testing.T) {
 	})
 }
 
-// TestThrottle_ToleratesClockSetBack: a send in the future counts for a minute.
+// TestThrottle_ToleratesClockSetBack checks that a send in the future delays for at most a
+// minute.
 func TestThrottle_ToleratesClockSetBack(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', '', '{}', 0);
@@ -146,7 +146,7 @@ func TestThrottle_ToleratesClockSetBack(t *testing.T) {
 	})
 }
 
-// TestTypingIndicator_IsBounded, and a chat that is stopped shows nobody.
+// TestTypingIndicator_IsBounded also checks that a stopped chat shows no indicator.
 func TestTypingIndicator_IsBounded(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		shown := b.out.typing
@@ -180,8 +180,8 @@ func TestTypingIndicator_IsBounded(t *testing.T) {
 	})
 }
 
-// TestFiles_ListenAddress: where it was chosen, else where it was last, else anywhere on this
-// machine.
+// TestFiles_ListenAddress checks the order of choice: the setting, the last address, any local
+// address.
 func TestFiles_ListenAddress(t *testing.T) {
 	listen := func(chosen, last string) (net.Listener, error) {
 		a := &account{opts: Options{FilesListen: chosen}}
@@ -256,7 +256,6 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// TestFindChat: why one has none is said.
 func TestFindChat(t *testing.T) {
 	alone(t, Options{AllowUsers: []int64{5}}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		ev := &adapter{b.out}
@@ -273,7 +272,6 @@ func TestFindChat(t *testing.T) {
 	})
 }
 
-// TestSend_UnreadableItemIsPermanent: what can never be read is for good, and nothing is sent.
 func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', 'a', 'no JSON', 0), (2, ?1, 5, '', 'b', '{}', 0);
@@ -322,7 +320,6 @@ func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 	})
 }
 
-// TestAnswerCallback_ClipsText to what Telegram shows.
 func TestAnswerCallback_ClipsText(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := store.On(t.Context(), b.db)
@@ -391,7 +388,6 @@ func TestCheckWebhook(t *testing.T) {
 	}
 }
 
-// TestDiagnose_ReportsSkippedChecks.
 func TestDiagnose_ReportsSkippedChecks(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		look := func(bridge BridgeState) Finding {
@@ -426,7 +422,7 @@ func TestDiagnose_ReportsSkippedChecks(t *testing.T) {
 	})
 }
 
-// TestIngester_RetriesFailedBatch is tried again, and one update is not lost for another.
+// TestIngester_RetriesFailedBatch also checks that one failing update does not lose another.
 func TestIngester_RetriesFailedBatch(t *testing.T) {
 	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		for i := range 101 {

@@ -19,7 +19,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// alone runs a test on a bridge that knows its bot and has no bus, in a bubble.
+// alone runs a test in a synctest bubble with a bridge that knows its bot and has no bus.
 func alone(t *testing.T, opts Options, test func(t *testing.T, b *Bridge, api *tgtest.Server)) {
 	t.Helper()
 	t.Parallel()
@@ -41,17 +41,17 @@ func alone(t *testing.T, opts Options, test func(t *testing.T, b *Bridge, api *t
 	})
 }
 
-// pass lets time go by on the clock of the bubble.
+// pass advances the clock of the bubble.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// TestHandlePollError: how long the next one waits, and which failure ends the bridge.
+// TestHandlePollError checks the pause before the next poll, and which errors end the bridge.
 func TestHandlePollError(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		conflict := &botapi.Error{Code: 409, Description: "Conflict: terminated by other getUpdates request"}
 		for _, c := range []struct {
 			name  string
 			err   error
-			after time.Duration // since the failure before
+			after time.Duration // since the last failure
 			pause time.Duration
 			fatal error
 		}{
@@ -75,7 +75,8 @@ func TestHandlePollError(t *testing.T) {
 	})
 }
 
-// TestForeignWebhook_IsKept, and the updates that wait there are kept.
+// TestForeignWebhook_IsKept also checks that the bridge's own webhook is removed without dropping
+// updates.
 func TestForeignWebhook_IsKept(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		const ours = "https://ours.example/hook"
@@ -153,7 +154,8 @@ func TestWebhook_RefusesInvalidSettings(t *testing.T) {
 	}
 }
 
-// TestWebhook_AcknowledgesStoredUpdates: what cannot be stored is delivered again.
+// TestWebhook_AcknowledgesStoredUpdates checks that an update that cannot be stored is delivered
+// again.
 func TestWebhook_AcknowledgesStoredUpdates(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		var steps []string
@@ -207,7 +209,6 @@ func TestStoreUpdates_IgnoresRepetitions(t *testing.T) {
 	})
 }
 
-// TestPoll_PausesWithoutLongPolls.
 func TestPoll_PausesWithoutLongPolls(t *testing.T) {
 	alone(t, Options{PollTimeout: time.Millisecond}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		polls := 0
@@ -238,7 +239,7 @@ func TestIdentify_FailsWithoutBot(t *testing.T) {
 		if err := New("a b", b.db, &Options{Log: b.log}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "TELEGRAM_BOT_TOKEN") {
 			t.Errorf("no token: %v", err)
 		}
-		// A token that was never used here waits for Telegram; the end of the program ends that.
+		// A token that was never used here waits for Telegram until the program ends.
 		api.Fail(tgtest.Fault{Method: "getMe", Status: 502, Times: -1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -262,7 +263,7 @@ func TestIdentify_FailsWithoutBot(t *testing.T) {
 	})
 }
 
-// answers is an HTTP server that is a function.
+// answers is a RoundTripper made of a function.
 type answers func(*http.Request) (*http.Response, error)
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

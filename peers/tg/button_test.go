@@ -12,10 +12,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// buttons are those of a question.
+// buttons are the buttons of a question.
 var buttons = []protocol.Button{{Text: "Allow", Value: "dec_1:allow:once"}, {Text: "Deny", Value: "dec_1:deny"}, {Text: "Always", Value: "dec_1:allow:always"}}
 
-// keyboard returns the buttons under a message, a line for each row.
+// keyboard returns the buttons under a message, one line per row.
 func keyboard(m *models.Message) string {
 	if m.ReplyMarkup == nil {
 		return ""
@@ -31,9 +31,9 @@ func keyboard(m *models.Message) string {
 	return strings.Join(rows, "\n")
 }
 
-// TestButtons_AreShownUntilEdit: under the last part of a text; a press says the
-// button's value as an answer to the message; the edit takes the text's place and the buttons
-// away, once.
+// TestButtons_AreShownUntilEdit checks that the last part of a text carries the buttons, that a
+// press arrives as an answer with the button's value, and that one edit replaces the text and
+// removes the buttons.
 func TestButtons_AreShownUntilEdit(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -50,7 +50,7 @@ func TestButtons_AreShownUntilEdit(t *testing.T) {
 		if c := next(t, lead); c.Text != "dec_1:deny" || c.ReplyTo == nil || c.ReplyTo.Author != "agent:lead" || c.ReplyTo.SourceID != fmt.Sprintf("tg:123456:%d:%d", dm.ID, last.ID) {
 			t.Errorf("the press became %+v", c)
 		}
-		for range 2 { // the agent repeats it, and shows it once
+		for range 2 { // the agent repeats the edit; it is made once
 			reply(t, lead, dm.ID, protocol.ChatReply{Text: "Denied by *Will*.", IdempotencyKey: "decided", Edits: "question"})
 		}
 		h.pass(10 * time.Second)
@@ -58,7 +58,7 @@ func TestButtons_AreShownUntilEdit(t *testing.T) {
 		if len(edits) != 1 || edits[0].Message.ID != last.ID || edits[0].Message.Text != "Denied by Will." || len(edits[0].Message.Entities) != 1 || keyboard(edits[0].Message) != "" {
 			t.Errorf("edited: %+v", edits)
 		}
-		var told []string // whoever reacts to what stands there now reacts to the edit
+		var told []string // a reaction to the message is one to the edit
 		for lead.Pending() > 0 {
 			var s protocol.DeliveryStatus
 			if d := lead.Next(t); d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil && s.IdempotencyKey == "decided" {
@@ -72,8 +72,8 @@ func TestButtons_AreShownUntilEdit(t *testing.T) {
 	})
 }
 
-// TestPress_ForgedIsRejected: whoever is in a chat can send any data as a press, and only what
-// stands under a message of this chat is heard. The presser is told.
+// TestPress_ForgedIsRejected checks that a press counts only if a message of the chat shows the
+// button, since members of a chat can send any data. The presser gets an answer.
 func TestPress_ForgedIsRejected(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -104,8 +104,8 @@ func TestPress_ForgedIsRejected(t *testing.T) {
 	})
 }
 
-// TestEdit_FallsBackToMessage: of a message that was deleted, that nobody knows whether it
-// was shown, or that there never was.
+// TestEdit_FallsBackToMessage covers a message that was deleted, one that may not have been sent,
+// and one that never existed.
 func TestEdit_FallsBackToMessage(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -126,8 +126,8 @@ func TestEdit_FallsBackToMessage(t *testing.T) {
 	})
 }
 
-// TestEdit_IsRepeatedUntilAnswered: making it twice is making it once, so one that was cut off
-// is neither unknown nor said again.
+// TestEdit_IsRepeatedUntilAnswered checks that an interrupted edit is repeated, not reported as
+// unknown.
 func TestEdit_IsRepeatedUntilAnswered(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -146,7 +146,7 @@ func TestEdit_IsRepeatedUntilAnswered(t *testing.T) {
 	})
 }
 
-// TestButtons_InvalidAreRejected: with a sentence, and nothing of the reply is shown.
+// TestButtons_InvalidAreRejected checks that no part of the reply is shown.
 func TestButtons_InvalidAreRejected(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

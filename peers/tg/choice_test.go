@@ -10,7 +10,7 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// An asker is a harness whose model asks with choices, and says what it then hears.
+// An asker is a harness whose model asks with choices and repeats what it receives.
 type asker struct{ reader }
 
 func (a *asker) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -22,8 +22,8 @@ func (a *asker) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) 
 	return harness.Outcome{State: harness.Finished, FinalText: "heard " + said}, t.Attempted(t.Attempt)
 }
 
-// TestChoice_CountsFirstPress: over bridge, bus and agent. The first press counts, is an event of
-// who pressed, and takes the buttons away; each later one is told what was chosen.
+// TestChoice_CountsFirstPress runs a choice over bridge, bus and agent. The first press counts
+// and removes the buttons. Each later press is answered with the choice.
 func TestChoice_CountsFirstPress(t *testing.T) {
 	dir := t.TempDir()
 	withFixture(t, func(t *testing.T, h *fixture) {

@@ -69,8 +69,8 @@ func TestClaim_StaleIsRefusedWithoutBroker(t *testing.T) {
 	})
 }
 
-// TestClaim_WaitsForStartingBroker: who holds a claim is not known until
-// it is there.
+// TestClaim_WaitsForStartingBroker checks that a reply is not shown before the broker can say who
+// holds the claim.
 func TestClaim_WaitsForStartingBroker(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
@@ -94,7 +94,7 @@ func TestClaim_WaitsForStartingBroker(t *testing.T) {
 		h.texts(team.ID, 0)
 		h.broker(t, claims)
 		s := status(t, w4)
-		for s.Status == protocol.StatusQueued { // it was tried before the broker was back
+		for s.Status == protocol.StatusQueued { // attempts before the broker is back
 			s = status(t, w4)
 		}
 		if s.Status != protocol.StatusFailed {

@@ -17,15 +17,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestClassifyError: an answer means that nothing was sent, and no answer that
-// nobody knows; what may succeed later is sent again, and nothing that never will.
+// TestClassifyError checks that an answer means "not sent" and no answer "unknown", and that only
+// what may succeed later is retried.
 func TestClassifyError(t *testing.T) {
 	lost, unsent := &botapi.TransportError{Left: true}, &botapi.TransportError{}
 	refused := func(code int) error { return fmt.Errorf("sending: %w", &botapi.Error{Code: code}) }
 	for name, c := range map[string]struct {
 		err     error
 		resend  bool
-		open    bool // there will be another attempt
+		open    bool // another attempt follows
 		unknown bool
 		token   bool // the bridge ends
 	}{
@@ -59,8 +59,7 @@ func TestClassifyError(t *testing.T) {
 	}
 }
 
-// TestRetryUnanswered: a reaction that got no answer is set again, and
-// a call that was refused is not.
+// TestRetryUnanswered checks that an unanswered reaction is repeated and a refused one is not.
 func TestRetryUnanswered(t *testing.T) {
 	lost := &botapi.TransportError{Method: "setMessageReaction", Left: true, Reason: "cut off"}
 	for _, c := range []struct {
@@ -90,8 +89,8 @@ func TestPauseAfter(t *testing.T) {
 	}
 }
 
-// TestWebhookHandler: the webhook takes POSTs with the secret, of one update each, and
-// says what is wrong with others.
+// TestWebhookHandler checks that the webhook accepts only POST requests with the secret and one
+// update, and explains its refusals.
 func TestWebhookHandler(t *testing.T) {
 	log := zerolog.Nop()
 	b := &Bridge{account: &account{log: &log, crash: func(point string) { t.Errorf("%s", point) }}}

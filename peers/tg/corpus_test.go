@@ -19,10 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestCorpus_WhatAgentsReceive plays updates of all kinds of the Bot API, and some of
-// no kind that it has today, and compares what the agent of the chats gets with
-// testdata/updates.golden: a line for the update, then one for each tg_message or
-// message of the bridge, else the reason why nobody hears of it.
+// TestCorpus_WhatAgentsReceive sends updates of every kind of the Bot API, and of unknown kinds,
+// and compares what the agent receives with testdata/updates.golden: a line for the update, then
+// one for each tg_message or message of the bridge, or else the reason why no agent receives it.
 func TestCorpus_WhatAgentsReceive(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {
@@ -53,7 +52,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 			if err := json.Unmarshal(c.Update, &n); err != nil {
 				t.Fatal(err)
 			}
-			if c.Case == "dm: button" { // they stand under two messages, which the corpus gives numbers
+			if c.Case == "dm: button" { // they belong to two messages, which the corpus numbers
 				for i, value := range []string{"yes", "late"} {
 					reply(t, lead, 1001, protocol.ChatReply{Text: "May it?", Buttons: []protocol.Button{{Text: "Press", Value: value}}})
 					h.pass(5 * time.Second)
@@ -66,7 +65,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 			told := len(h.api.Calls("sendMessage"))
 			h.api.InjectRaw(n.ID, c.Update)
 			h.pass(time.Second)
-			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
+			if !strings.Contains(c.Case, "album a") { // an album waits for more pictures
 				h.pass(4 * time.Second)
 			}
 			for lead.Pending() > 0 {
@@ -92,7 +91,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 	})
 }
 
-// compareGolden compares what came with a file, which -update writes.
+// compareGolden compares a result with a file, which -update writes.
 func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -116,8 +115,7 @@ func compareGolden(t *testing.T, path string, got []byte) {
 	t.Fatalf("%s has %d lines, and there are %d", path, len(w), len(g))
 }
 
-// TestCorpus_HasEveryKindOfUpdate that the library knows: the bridge passes over those that it
-// does not ask for.
+// TestCorpus_HasEveryKindOfUpdate checks the corpus against the kinds that the library knows.
 func TestCorpus_HasEveryKindOfUpdate(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {

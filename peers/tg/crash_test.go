@@ -27,13 +27,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A child is how a bridge is run as a process of its own: the test binary again,
-// with this in its environment.
+// A child configures a bridge that runs as a process: the test binary with this in its
+// environment.
 type child struct {
 	API, Bus, Database, Token string
-	Point                     string // where to die; empty: nowhere
-	Passes                    int    // how often it comes there before
-	Webhook                   string // where the webhook listens; empty: it polls
+	Point                     string // where to die; empty for nowhere
+	Passes                    int    // how often it passes the point before
+	Webhook                   string // address of the webhook; empty for polling
 }
 
 const childVariable = "TG_TEST_CHILD"
@@ -77,8 +77,8 @@ func runChild(raw string) error {
 	return b.Run(context.Background())
 }
 
-// launch starts a bridge process and returns it with a channel that is closed
-// at its end.
+// launch starts a bridge process. It returns the process and a channel that is closed when it
+// ends.
 func launch(t *testing.T, c child, log *syncBuffer) (*exec.Cmd, chan struct{}) {
 	t.Helper()
 	raw, err := json.Marshal(c)
@@ -93,22 +93,22 @@ func launch(t *testing.T, c child, log *syncBuffer) (*exec.Cmd, chan struct{}) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is looked at below
+		_ = cmd.Wait() // its end is checked below
 		close(ended)
 	}()
 	return cmd, ended
 }
 
-// An answerer is an agent that answers every event once, however often it comes,
-// and repeats an answer until the bridge has it.
+// An answerer is an agent that answers every event once and repeats an answer until the bridge
+// has accepted it.
 type answerer struct {
 	*bustest.Scripted
 	mu     sync.Mutex
-	events []string // texts in order, each event once
+	events []string // texts in order, one per event
 	known  map[string]bool
 	status map[string][]string // by idempotency key
-	told   chan struct{}       // holds one once there is a new status
-	todo   chan todo           // answers, in the order of their events
+	told   chan struct{}       // signals a new status
+	todo   chan todo           // answers in the order of their events
 	reply  func(m *protocol.ChatMessage) protocol.ChatReply
 }
 
@@ -143,7 +143,7 @@ func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.Wai
 	return a
 }
 
-// answerLoop answers in order, as an outbox does.
+// answerLoop sends the answers in order, as an outbox does.
 func (a *answerer) answerLoop(ctx context.Context) {
 	for {
 		select {
@@ -166,7 +166,7 @@ func (a *answerer) answer(ctx context.Context, to protocol.Topic, m protocol.Cha
 		if err == nil && result.Addressee == protocol.AddresseeOK {
 			return
 		}
-		select { // the bridge is a real process that is starting
+		select { // the bridge is a real process that may be starting
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -184,14 +184,14 @@ func (a *answerer) snapshot() (events []string, status map[string][]string) {
 }
 
 // TestSIGKILL_LosesAndDoublesNothing kills the bridge, as a process, at each point between
-// receiving and acknowledging, and finds nothing lost, nothing doubled and
-// nothing out of order. Only a send under way may end as unknown.
+// receiving and acknowledging. Nothing may be lost, duplicated or reordered. Only a send in
+// progress may end as unknown.
 func TestSIGKILL_LosesAndDoublesNothing(t *testing.T) {
 	killBridgeAt(t, "", "received", "stored", "taken in", "asked", "assigned", "configured", "forwarding", "forwarded",
 		"reply received", "reply stored", "sending", "sent", "recorded", "reported")
 }
 
-// TestSIGKILL_Webhook does so where Telegram delivers.
+// TestSIGKILL_Webhook is TestSIGKILL_LosesAndDoublesNothing with a webhook.
 func TestSIGKILL_Webhook(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -223,7 +223,7 @@ func killBridgeAt(t *testing.T, webhook string, points ...string) {
 		}
 		return nil
 	})
-	wg.Go(func() { _ = api.Run(ctx) }) // it returns nil, at the end of ctx
+	wg.Go(func() { _ = api.Run(ctx) }) // returns nil when ctx ends
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
 			crashAt(ctx, t, point, api, a, child{
@@ -288,7 +288,7 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 	checkShown(t, point, want, api.Texts(dm.ID), status)
 }
 
-// checkShown compares what was shown with what was promised.
+// checkShown compares the shown messages with the guarantees.
 func checkShown(t *testing.T, point string, want, shown []string, status map[string][]string) {
 	at, unknown := -1, 0
 	for i, key := range want {
@@ -312,16 +312,16 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 			t.Errorf("message %d: shown %d times, reported %v", i, count, status[key])
 		}
 	}
-	// The kill may catch one send under way: surely at these two points, and by
-	// chance at any other, since an earlier message may be answered already.
+	// The kill interrupts a send: always at these two points, and by chance at any other, where
+	// an earlier message may be in progress.
 	surely := point == "sending" || point == "sent"
 	if unknown > 1 || unknown > 0 && point == "recorded" || surely && unknown != 1 {
 		t.Errorf("%d sends ended as unknown, want at most the one under way", unknown)
 	}
 }
 
-// TestSIGKILL_EditIsMadeOnce kills the bridge before and after it has edited a message: the
-// next one edits it once more, which changes nothing, and nothing is unknown or said again.
+// TestSIGKILL_EditIsMadeOnce kills the bridge before and after an edit. The next bridge repeats
+// the edit, which changes nothing. Nothing may be unknown or sent again.
 func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 	api := tgtest.New(nil)
 	web := httptest.NewServer(api)
@@ -395,7 +395,7 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 			if got := await(point + " decided"); got != protocol.StatusDelivered {
 				t.Errorf("the edit is %s", got)
 			}
-			saying.Wait() // else a bridge of the next step would hear it
+			saying.Wait() // the bridge of the next step must not receive it
 			texts := api.Texts(dm.ID)
 			edits := api.Calls("editMessageText")
 			if texts[len(texts)-1] != point+"?" || len(edits) == 0 || edits[len(edits)-1].Message.Text != point+": denied" {
@@ -405,9 +405,9 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestSIGKILL_PressIsHandledOnce kills the bridge, as a process, at each step from a
-// press to the edit that tells what came of it. The agent hears of the press once, and
-// the message is edited, not doubled.
+// TestSIGKILL_PressIsHandledOnce kills the bridge, as a process, at each step from a press to the
+// edit that shows the result. The agent must receive the press once, and the message must be
+// edited, not sent again.
 func TestSIGKILL_PressIsHandledOnce(t *testing.T) {
 	h := newKillHouse(t)
 	for _, point := range []string{"stored", "taken in", "forwarding", "forwarded", "reply received"} {
@@ -421,8 +421,8 @@ func TestSIGKILL_PressIsHandledOnce(t *testing.T) {
 	}
 }
 
-// A killHouse is Telegram, a bus, and an agent that asks with buttons whoever writes to it,
-// and edits its question once a button was pressed.
+// A killHouse is Telegram, a bus, and an agent that asks every user with buttons and edits its
+// question after a press.
 type killHouse struct {
 	api *tgtest.Server
 	url string
@@ -459,11 +459,11 @@ func newKillHouse(t *testing.T) *killHouse {
 		}
 		return nil
 	})
-	wg.Go(func() { _ = h.api.Run(ctx) }) // it returns nil, at the end of ctx
+	wg.Go(func() { _ = h.api.Run(ctx) }) // returns nil when ctx ends
 	return h
 }
 
-// run runs the bridge until it dies at a point, and if it is "", until the condition holds.
+// run runs the bridge until it dies at a point or, without a point, until the condition holds.
 func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) {
 	t.Helper()
 	var log syncBuffer
@@ -496,14 +496,14 @@ func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) 
 	}
 }
 
-// settledAs reports whether a reply has another status than queued.
+// settledAs reports whether the reply with a key has a status other than accepted.
 func (h *killHouse) settledAs(key string) bool {
 	_, status := h.a.snapshot()
 	return slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusQueued })
 }
 
-// press has a question asked and a button pressed, with a bridge that is killed at one
-// point of either.
+// press makes the agent ask and a user press a button, with a bridge that is killed at one point
+// of either.
 func (h *killHouse) press(t *testing.T, asking, point string, passes int) {
 	will := h.api.User("Will")
 	dm := h.api.DM(will)

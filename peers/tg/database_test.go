@@ -8,8 +8,8 @@ import (
 	"hubbub/peers/store"
 )
 
-// TestQueries_UseIndexes: what is asked before each send, and of each part of an album, is looked up by the
-// index that is for it, and does not take longer with all that was sent before.
+// TestQueries_UseIndexes checks that the queries before each send, and for each part of an album,
+// do not scan a table.
 func TestQueries_UseIndexes(t *testing.T) {
 	db, err := Open(filepath.Join(t.TempDir(), "tg.db"))
 	if err != nil {

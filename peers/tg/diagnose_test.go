@@ -99,7 +99,7 @@ func TestDiagnose_IdentifiesWebhook(t *testing.T) {
 					test.bridge.Webhook = "http://127.0.0.1:1/hook"
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
-					if err := api.Run(ctx); err != nil { // it delivers, in vain
+					if err := api.Run(ctx); err != nil { // delivers without success
 						t.Fatal(err)
 					}
 				}

@@ -11,16 +11,16 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestFullDisk_LosesNothing lets the database grow no further: nothing is confirmed and
-// nothing acknowledged until there is room again, and then nothing is missing.
+// TestFullDisk_LosesNothing stops the database from growing. Nothing may be confirmed or
+// acknowledged until it can grow again, and then nothing may be missing.
 func TestFullDisk_LosesNothing(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		db, err := tg.Open(h.path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.SetMaxOpenConns(1)                        // the limit is the connection's
-		if _, err := db.Exec("VACUUM"); err != nil { // the migrations left pages free
+		db.SetMaxOpenConns(1)                        // the limit applies to one connection
+		if _, err := db.Exec("VACUUM"); err != nil { // free the unused pages
 			t.Fatal(err)
 		}
 		h.db = db
@@ -31,8 +31,8 @@ func TestFullDisk_LosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		limit(1)            // what it has is the least that it can have
-		for i := range 40 { // until the pages in hand are full
+		limit(1)            // the minimum is the current size
+		for i := range 40 { // until the existing pages are full
 			h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, fmt.Sprintf("message %d %0800d", i, 0))
 		}
 		h.pass(20 * time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A writer is a harness whose model writes its answer word by word, one each second.
+// A writer is a harness whose model writes its answer word by word, one per second.
 type writer struct {
 	reader
 	host harness.Host
@@ -62,7 +62,7 @@ func (w *writer) ended() []string {
 
 const plainAnswer = "This is an answer of more than forty bytes, and it ends."
 
-// written starts a bridge, and an agent that has answered Will once.
+// written starts a bridge and an agent that has answered Will once.
 func (h *fixture) written(dir string) (dm models.Chat, will models.User, w *writer) {
 	w = &writer{}
 	will, dm = h.dm("Will")
@@ -76,7 +76,7 @@ func (h *fixture) written(dir string) (dm models.Chat, will models.User, w *writ
 	return dm, will, w
 }
 
-// drafts returns the texts of the drafts that were shown, each state of one once.
+// drafts returns the texts of the shown drafts, each state once.
 func (h *fixture) drafts() (texts []string) {
 	for _, c := range h.api.Calls("sendMessageDraft") {
 		if n := len(texts); n == 0 || texts[n-1] != c.Text() {
@@ -86,8 +86,8 @@ func (h *fixture) drafts() (texts []string) {
 	return texts
 }
 
-// TestDraft_GrowsWithAnswer over model, agent, bus and bridge: in few steps, each a beginning
-// of the answer, with the button, and shown again before Telegram forgets it.
+// TestDraft_GrowsWithAnswer runs a draft over model, agent, bus and bridge. It grows in few
+// steps, each a beginning of the answer with the button, and is renewed before Telegram drops it.
 func TestDraft_GrowsWithAnswer(t *testing.T) {
 	dir := t.TempDir()
 	withFixture(t, func(t *testing.T, h *fixture) {
@@ -121,8 +121,8 @@ func TestDraft_GrowsWithAnswer(t *testing.T) {
 	})
 }
 
-// TestDraft_IsReplacedByInterimMessage: an event with one has no second sign that
-// grows, and the answer takes its place.
+// TestDraft_IsReplacedByInterimMessage checks that an event with an interim message has no draft,
+// and that the answer replaces the interim message.
 func TestDraft_IsReplacedByInterimMessage(t *testing.T) {
 	dir := t.TempDir()
 	withFixture(t, func(t *testing.T, h *fixture) {
@@ -139,8 +139,8 @@ func TestDraft_IsReplacedByInterimMessage(t *testing.T) {
 	})
 }
 
-// TestDraft_StopButtonEndsTurn: the button ends the turn; a second press, one after the end and a
-// stranger's end nothing.
+// TestDraft_StopButtonEndsTurn checks that the button ends the turn, and that a second press, a
+// press after the end, and a stranger's press do nothing.
 func TestDraft_StopButtonEndsTurn(t *testing.T) {
 	dir := t.TempDir()
 	withFixture(t, func(t *testing.T, h *fixture) {
@@ -173,7 +173,7 @@ func TestDraft_StopButtonEndsTurn(t *testing.T) {
 	})
 }
 
-// TestDraft_UnsupportedShowsTypingIndicator shows the sign of typing, and a chat without them, too.
+// TestDraft_UnsupportedShowsTypingIndicator covers a server and a chat without drafts.
 func TestDraft_UnsupportedShowsTypingIndicator(t *testing.T) {
 	for _, status := range []int{404, 400, 500} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestDraft_UnsupportedShowsTypingIndicator(t *testing.T) {
 	}
 }
 
-// TestDraft_ContinuesAfterRestart grows on, and can be stopped.
+// TestDraft_ContinuesAfterRestart also checks that the draft can be stopped.
 func TestDraft_ContinuesAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	withFixture(t, func(t *testing.T, h *fixture) {
@@ -217,8 +217,8 @@ func TestDraft_ContinuesAfterRestart(t *testing.T) {
 	})
 }
 
-// TestDraft_EndsWhenAgentLeaves, and one that is too long is refused; a beginning of an answer
-// is none, and a sign without one keeps it.
+// TestDraft_EndsWhenAgentLeaves also checks that a draft that is too long is rejected, and that
+// an indicator without a draft keeps the draft.
 func TestDraft_EndsWhenAgentLeaves(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
@@ -247,8 +247,8 @@ func TestDraft_EndsWhenAgentLeaves(t *testing.T) {
 	})
 }
 
-// TestDraft_NeverFollowsAnswer: one that is on its way when the answer comes is waited for, one
-// that hangs is not.
+// TestDraft_NeverFollowsAnswer checks that the answer waits for a draft that is being sent, but
+// not for one that hangs.
 func TestDraft_NeverFollowsAnswer(t *testing.T) {
 	for _, slow := range []time.Duration{4 * time.Second, 20 * time.Second} {
 		t.Run(slow.String(), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFiles_ListenOnlyLocally: at the first start, when no address is
-// remembered yet, nothing listens on the other interfaces either.
+// TestFiles_ListenOnlyLocally checks that nothing listens on other interfaces, not even at the
+// first start without a stored address.
 func TestFiles_ListenOnlyLocally(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("it reads /proc")
@@ -40,7 +40,7 @@ func TestFiles_ListenOnlyLocally(t *testing.T) {
 	}
 }
 
-// listening returns the addresses on which this process listens, by the socket.
+// listening returns the addresses on which this process listens, by socket.
 func listening(t *testing.T) map[string]string {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/self/fd/*")
@@ -49,13 +49,13 @@ func listening(t *testing.T) map[string]string {
 	}
 	mine := map[string]bool{}
 	for _, fd := range fds {
-		target, _ := os.Readlink(fd) // the descriptor of the reading itself is gone
+		target, _ := os.Readlink(fd) // the descriptor of the directory itself is closed
 		mine[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")] = true
 	}
 	row := regexp.MustCompile(`(?m)^ *\d+: ([0-9A-F]+:[0-9A-F]+) \S+ 0A \S+ \S+ \S+ +\d+ +\d+ (\d+)`)
 	found := map[string]string{}
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		raw, _ := os.ReadFile(table) // there may be no IPv6
+		raw, _ := os.ReadFile(table) // the system may have no IPv6
 		for _, m := range row.FindAllStringSubmatch(string(raw), -1) {
 			if mine[m[2]] {
 				found[m[2]] = m[1]

@@ -24,8 +24,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A fixture is a bus, a Bot API and a bridge between them, inside a bubble whose
-// clock is its own.
+// A fixture is a bus, a Bot API and a bridge between them in a synctest bubble.
 type fixture struct {
 	t    *testing.T
 	api  *tgtest.Server
@@ -55,7 +54,7 @@ func withFixture(t *testing.T, test func(t *testing.T, h *fixture)) {
 	})
 }
 
-// start runs the bridge, and waits until it is connected.
+// start runs the bridge and waits until it is connected.
 func (h *fixture) start() {
 	h.t.Helper()
 	if h.db == nil {
@@ -109,8 +108,8 @@ func (h *fixture) close() {
 	}
 }
 
-// startSpawner joins an agent:system that answers every spawn request with a route to
-// the given agent.
+// startSpawner joins an agent:system that answers every spawn request with a route to the given
+// agent.
 func (h *fixture) startSpawner(agent protocol.PeerID) {
 	h.system = h.bus.Join(h.t, protocol.PeerSystem, "system:*")
 	h.system.Refuse(func(d *peer.Delivery) error {
@@ -126,7 +125,7 @@ func (h *fixture) startSpawner(agent protocol.PeerID) {
 	})
 }
 
-// assign gives a chat an agent as an operator does.
+// assign assigns an agent to a chat as an operator does.
 func (h *fixture) assign(chat int64, agent protocol.PeerID) {
 	h.t.Helper()
 	cli := h.bus.Join(h.t, "cli:operator")
@@ -161,11 +160,11 @@ func status(t *testing.T, agent *bustest.Scripted) protocol.DeliveryStatus {
 	return s
 }
 
-// pass lets d go by on the clock of the bubble.
+// pass advances the clock of the bubble.
 func (h *fixture) pass(d time.Duration) { time.Sleep(d) }
 
-// texts waits until the bot sent n messages to a chat and nothing moves any
-// more, and returns them.
+// texts waits until the bot has sent n messages to a chat and everything is idle, and returns
+// them.
 func (h *fixture) texts(chat int64, n int) []string {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -184,7 +183,7 @@ func (h *fixture) dm(name string) (models.User, models.Chat) {
 	return u, h.api.DM(u)
 }
 
-// A syncBuffer is a log that may be written while it is read.
+// A syncBuffer is a log that can be read while it is written.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

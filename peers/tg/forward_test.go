@@ -12,9 +12,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestMessage_HasOwnIDPerAgent: an event has one sourceId for all,
-// and a messageId of its own for each agent, so that a messageId has one
-// send_start in the activity log. Either may name it in an answer.
+// TestMessage_HasOwnIDPerAgent checks that an event has one sourceId and a messageId for each
+// agent, so that a messageId has one send_start in the activity log. An answer may refer to
+// either.
 func TestMessage_HasOwnIDPerAgent(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -48,8 +48,8 @@ func TestMessage_HasOwnIDPerAgent(t *testing.T) {
 	})
 }
 
-// TestDelivery_OversizedEventIsDeadLetter: a frame beyond the bus's limit would end
-// the connection that all chats share, again and again.
+// TestDelivery_OversizedEventIsDeadLetter checks that an event beyond the bus's frame limit does
+// not close the connection that all chats share.
 func TestDelivery_OversizedEventIsDeadLetter(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -65,8 +65,8 @@ func TestDelivery_OversizedEventIsDeadLetter(t *testing.T) {
 	})
 }
 
-// An agent that is there and fails keeps its chat waiting: the chat is told, once
-// a day, and nothing is lost.
+// TestDecliningAgent_IsReportedToChat checks that the chat is notified once a day and nothing is
+// lost.
 func TestDecliningAgent_IsReportedToChat(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -74,7 +74,7 @@ func TestDecliningAgent_IsReportedToChat(t *testing.T) {
 		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
 		h.api.Say(dm, will, "one")
 		h.pass(3 * time.Second)
-		h.texts(dm.ID, 0) // a moment's trouble is nobody's business
+		h.texts(dm.ID, 0) // a short failure is not reported
 		h.pass(10 * time.Minute)
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead isn't accepting messages") {
 			t.Errorf("Will reads %q", got)
@@ -90,7 +90,8 @@ func TestDecliningAgent_IsReportedToChat(t *testing.T) {
 	})
 }
 
-// The same holds for an agent that was away for long and fails now that it is back.
+// TestDecliningAgent_IsReportedAfterReturn covers an agent that was absent for long and fails
+// after its return.
 func TestDecliningAgent_IsReportedAfterReturn(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

@@ -13,8 +13,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestHalt_OvertakesMessages: an agent that has no room for what people say is told at once that
-// it is to stop, and of the end of the halt after the halt, in turn with what they say.
+// TestHalt_OvertakesMessages checks that an agent with a full mailbox receives a halt at once,
+// and the end of the halt in order with the messages.
 func TestHalt_OvertakesMessages(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

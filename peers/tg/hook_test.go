@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol"
 )
 
-// hooked is what the gateway sends of what a hook took.
+// hooked returns what the gateway sends for a message from a hook.
 func hooked(id, event, text string) protocol.ChatMessage {
 	return protocol.ChatMessage{
 		Text: text, Event: event, SourceID: "hook:ci:" + id, Chat: &protocol.Chat{ID: "7", Kind: "dm"}, Mentions: []string{"agent:w4"},
@@ -16,8 +16,9 @@ func hooked(id, event, text string) protocol.ChatMessage {
 	}
 }
 
-// TestHookMessage_IsEventOfChat: once, for every agent of the chat, under the hook's own name
-// whatever the message says; an assignment is the first agent's. People are shown nothing.
+// TestHookMessage_IsEventOfChat checks that a message from a hook is one event for every agent of
+// the chat, that its author is the hook, and that an assignment is for the first agent. People
+// see nothing.
 func TestHookMessage_IsEventOfChat(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()

@@ -34,7 +34,7 @@ func (h *fixture) states() map[string]int {
 	return out
 }
 
-// skipped returns the reasons for which updates were not passed on.
+// skipped returns the reasons why updates were not delivered.
 func (h *fixture) skipped() []string {
 	h.t.Helper()
 	rows, err := h.db.Query(`SELECT reason FROM updates WHERE state <> 'done' ORDER BY seq`)
@@ -61,7 +61,7 @@ func TestUpdates_AreIdentifiedByID(t *testing.T) {
 		h.api.Say(dm, will, "first")
 		h.texts(dm.ID, 0)
 		h.assign(dm.ID, "agent:lead")
-		// The numbers begin anew, far below; and one comes twice.
+		// The numbers restart far below, and one is repeated.
 		h.api.RestartUpdateIDs(3)
 		h.api.Say(dm, will, "second")
 		h.pass(time.Minute)
@@ -102,7 +102,7 @@ func TestStart_DropsNothing(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		h.start() // again, with everything stored and nobody assigned
+		h.start() // restart with everything stored and no agent assigned
 		h.assign(dm.ID, "agent:lead")
 		for _, want := range []string{"while", "the bridge", "was away"} {
 			if got := next(h.t, lead); got.Text != want {
@@ -174,13 +174,13 @@ func TestPairing(t *testing.T) {
 		for i := range 8 {
 			h.api.Say(malloryDM, mallory, "/pair WRONG-"+itoa(int64(i)))
 		}
-		h.api.Say(malloryDM, mallory, "/pair "+first) // too late: guesses are counted
+		h.api.Say(malloryDM, mallory, "/pair "+first) // too late: there were too many guesses
 		h.texts(malloryDM.ID, 5)
 		h.api.Say(dm, will, "/pair "+strings.ToLower(strings.ReplaceAll(first, "-", " ")))
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "now have access") {
 			t.Errorf("Will reads %q", got)
 		}
-		h.api.Say(team, will, "/pair@hubbub_bot "+first) // used already
+		h.api.Say(team, will, "/pair@hubbub_bot "+first) // already used
 		h.api.Say(team, will, "/start "+second)
 		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "isn't valid") || !strings.Contains(got[1], "now has access") {
 			t.Errorf("the group reads %q", got)
@@ -207,7 +207,8 @@ func TestPairing(t *testing.T) {
 	})
 }
 
-// TestReaction_WaitsForMessage: Telegram shows a message before the bridge knows its number.
+// TestReaction_WaitsForMessage checks a reaction to a message whose number the bridge does not
+// know yet.
 func TestReaction_WaitsForMessage(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will := h.api.User("Will")
@@ -305,7 +306,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		if c := next(t, lead); c.Text != "/deploy@other_bot now" {
 			t.Errorf("another bot's command became %q", c.Text)
 		}
-		h.pass(time.Second) // the press is acknowledged beside the queue
+		h.pass(time.Second) // the press is answered outside of the queue
 		if n := len(h.api.Calls("answerCallbackQuery")); n != 1 {
 			t.Errorf("the button was answered %d times", n)
 		}
@@ -343,9 +344,8 @@ func TestAlbum_IsOneEvent(t *testing.T) {
 	})
 }
 
-// TestAlbum_EditIsEditOfAlbum: whichever of its messages is edited, and whether it still
-// waits to be complete or has been passed on, also after a restart: its agent sees all files,
-// all captions and one sourceId.
+// TestAlbum_EditIsEditOfAlbum edits each message of an album, before and after it is delivered,
+// also after a restart. The agent gets all files, all captions and one sourceId.
 func TestAlbum_EditIsEditOfAlbum(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -365,7 +365,7 @@ func TestAlbum_EditIsEditOfAlbum(t *testing.T) {
 		first := h.api.Album(dm, will, "thre pictures", "a", "b", "c")
 		h.pass(time.Second)
 		h.api.EditText(first[0], "three pictures")
-		h.pass(time.Second) // it waits on
+		h.pass(time.Second) // it continues to wait
 		h.api.EditText(first[1], "the second for @ann")
 		other := *first[2]
 		other.Photo = []models.PhotoSize{{FileID: "d", FileUniqueID: "ud", Width: 9, Height: 9}}
@@ -426,7 +426,7 @@ func TestForumTopics(t *testing.T) {
 			t.Errorf("the topic began with %+v", made)
 		}
 		d := lead.NextOf(t, protocol.TypeTGMessage)
-		byID := d.Message.MessageID // an agent may name what it answers by this too
+		byID := d.Message.MessageID // an agent may also refer to a message by this ID
 		var a protocol.ChatMessage
 		if err := d.Decode(&a); err != nil {
 			t.Fatal(err)
@@ -533,7 +533,7 @@ func TestCommands(t *testing.T) {
 		command("/status", "waiting for an agent: 0")
 		for word, halt := range map[string]string{"/halt": "on", "/resume": "off"} {
 			command(word, "1 agent told")
-			for told := false; !told; { // it was configured before
+			for told := false; !told; { // the configure message came before
 				d := lead.Next(t)
 				var c protocol.Configure
 				if err := d.Decode(&c); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestOptions_Defaults: what the documentation names; none of them is a limit that
-// was lifted with a negative number.
+// TestOptions_Defaults checks the documented defaults, and that a negative number removes a
+// limit.
 func TestOptions_Defaults(t *testing.T) {
 	want := Options{
 		PollTimeout: 50 * time.Second, AlbumWait: 1500 * time.Millisecond, TypingHold: 30 * time.Second, MinSendInterval: time.Second,
@@ -19,7 +19,7 @@ func TestOptions_Defaults(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "OnReady", "Log")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	got.OnReady() // nobody has asked to be told
+	got.OnReady() // nobody is notified
 	lifted := (&Options{MinSendInterval: -1, GroupPerMinute: -1, BotPerSecond: -1}).withDefaults()
 	if lifted.MinSendInterval != -1 || lifted.GroupPerMinute != -1 || lifted.BotPerSecond != -1 {
 		t.Errorf("without limits there are %v, %d and %d", lifted.MinSendInterval, lifted.GroupPerMinute, lifted.BotPerSecond)

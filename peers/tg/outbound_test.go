@@ -18,8 +18,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// talk starts a bridge whose one chat talks to agent:lead, and returns the chat,
-// the agent, and the sourceId of the message that the user sent.
+// talk starts a bridge with one chat that talks to agent:lead. It returns the chat, the agent,
+// and the sourceId of the user's message.
 func (h *fixture) talk() (models.Chat, *bustest.Scripted, string) {
 	h.t.Helper()
 	will, dm := h.dm("Will")
@@ -45,7 +45,7 @@ func TestReplies_AreSentOnceInOrder(t *testing.T) {
 		for i := range 5 {
 			text := fmt.Sprint("answer ", i)
 			want = append(want, text)
-			for range 2 { // the agent never heard the acknowledgement
+			for range 2 { // the agent never received the acknowledgement
 				if r := reply(t, lead, dm.ID, protocol.ChatReply{Text: text, IdempotencyKey: fmt.Sprint("k", i)}); r.DeliveredTo != 1 {
 					t.Errorf("result %+v", r)
 				}
@@ -156,8 +156,7 @@ func TestUnknownOutcome_IsNotRepeated(t *testing.T) {
 	})
 }
 
-// A reaction that is set twice is set once, so a lost answer is no reason to be
-// without it; but a chat does not wait for it for long.
+// TestReaction_UnansweredIsRepeated also checks that the chat does not wait long for it.
 func TestReaction_UnansweredIsRepeated(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
@@ -312,14 +311,14 @@ func TestTyping(t *testing.T) {
 	})
 }
 
-// However many type at once, and whatever was just sent, each of them has a sign.
+// TestTyping_ManyAgents checks that every agent has an indicator, however many there are.
 func TestTyping_ManyAgents(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		h.startSpawner("agent:lead")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		var chats []int64
-		for range 12 { // the bot's limit has room for three at a time
+		for range 12 { // the bot's limit allows three at a time
 			will, dm := h.dm("Will")
 			h.api.Say(dm, will, "hello")
 			next(t, lead)
@@ -365,7 +364,7 @@ func TestSignals(t *testing.T) {
 			{"declined", "🤷"}, {"blocked", "😨"}, {"unclear", "🤔"}} {
 			react(lead, s[0], s[1])
 		}
-		react(w3, "seen", "🤔") // the other signal says more
+		react(w3, "seen", "🤔") // the other signal implies it
 		react(w3, "declined", "🤔")
 		if got := h.texts(dm.ID, 1); got[0] != "🤷 w3: declined" {
 			t.Errorf("the line is %q", got)
@@ -394,7 +393,7 @@ func TestSignals(t *testing.T) {
 	})
 }
 
-// broker answers claim.get with what the test says.
+// broker answers claim.get with the given claims.
 func (h *fixture) broker(t *testing.T, claims map[string]any) *bustest.Scripted {
 	t.Helper()
 	k := h.bus.Join(t, protocol.PeerBroker, "collab:*")
@@ -412,7 +411,7 @@ func (h *fixture) broker(t *testing.T, claims map[string]any) *bustest.Scripted 
 	return k
 }
 
-// team makes a group in which Will has said hello, and that two agents got then.
+// team creates a group in which Will has said hello and two agents received it.
 func (h *fixture) team() (group models.Chat, will models.User, w3, w4 *bustest.Scripted) {
 	h.t.Helper()
 	will, group = h.api.User("Will"), h.api.Group(-10, "Team")
@@ -428,7 +427,7 @@ func (h *fixture) team() (group models.Chat, will models.User, w3, w4 *bustest.S
 func TestClaims(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
-		alone := next(t, w3).SourceID // w4 came later
+		alone := next(t, w3).SourceID // w4 joins later
 		h.api.Say(team, will, "@backend-agents who can look?")
 		role := next(t, w3).SourceID
 		next(t, w4)
@@ -492,8 +491,6 @@ func TestClaims(t *testing.T) {
 	})
 }
 
-// A reply that lost its claim to another agent's is missed by nobody: the chat
-// hears nothing of it, and no dead letter waits for the operator.
 func TestTyping_ObeysRetryAfter(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()

@@ -70,7 +70,6 @@ func TestCursor_Next(t *testing.T) {
 	}
 }
 
-// FuzzUpdate reads whatever may come as an update.
 func FuzzUpdate(f *testing.F) {
 	for _, seed := range []string{
 		`{"update_id":1,"message":{"message_id":1,"date":1,"chat":{"id":-1,"type":"supergroup","is_forum":true},"text":"@lead /x","entities":[{"type":"code","offset":-1,"length":99}]}}`,
@@ -93,8 +92,8 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
-// TestParseMenu: what it adds goes to the agent, from everywhere where the bot is
-// meant; one of the bridge's own stays the bridge's, in other words.
+// TestParseMenu also checks that an added command goes to the agent, and that a redescribed one
+// remains the bridge's.
 func TestParseMenu(t *testing.T) {
 	menu, err := tg.ParseMenu([]string{"ask=Ask the agent", "start= Los geht's ", "a_1=Ä=Ö"})
 	if err != nil || len(menu) != 3 || menu[1].Description != "Los geht's" || menu[2].Description != "Ä=Ö" {
@@ -130,7 +129,7 @@ func TestParseMenu(t *testing.T) {
 			t.Errorf("the agent hears %+v", got)
 		}
 		group := h.api.Group(-5, "House")
-		h.api.Say(group, will, "/ask is it green?") // whoever writes that to nobody asks the chat's agent
+		h.api.Say(group, will, "/ask is it green?") // without a name, the chat's agent is asked
 		if got := next(t, lead); !slices.Equal(got.Mentions, []string{"agent:lead"}) {
 			t.Errorf("of an /ask in a group the agent hears %+v", got)
 		}

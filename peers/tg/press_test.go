@@ -21,7 +21,7 @@ var asking = protocol.ChatReply{
 
 var decided = protocol.ChatReply{Text: "lead asks to run shell\nDecision: allowed by tg:1001.", IdempotencyKey: "d", Edits: "q"}
 
-// told returns what was said to those who pressed buttons, in order.
+// toldPressers returns the answers to presses, in order.
 func (h *fixture) toldPressers() (said []string) {
 	for _, c := range h.api.Calls("answerCallbackQuery") {
 		said = append(said, c.Text())
@@ -29,7 +29,7 @@ func (h *fixture) toldPressers() (said []string) {
 	return said
 }
 
-// shows returns what a chat shows of the bot, each message with its buttons by rows.
+// shows returns the bot's messages in a chat, each with its buttons by rows.
 func (h *fixture) shows(chat int64) (list []string) {
 	for _, m := range h.api.Messages(chat) {
 		said := m.Text
@@ -46,7 +46,7 @@ func (h *fixture) shows(chat int64) (list []string) {
 	return list
 }
 
-// asked starts a bridge with a group of Will and Ann, in which the agent asked Will.
+// asked starts a bridge with a group of Will and Ann, in which the agent has asked Will.
 func (h *fixture) asked() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
 	h.t.Helper()
 	will, ann = h.api.User("Will"), h.api.User("Ann")
@@ -114,7 +114,7 @@ func TestPress_IsDeliveredAndMessageEdited(t *testing.T) {
 	})
 }
 
-// A decision that waits to be shown is one already.
+// TestPress_AfterQueuedEditIsLate checks that a decision counts before it is shown.
 func TestPress_AfterQueuedEditIsLate(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, _, lead := h.asked()
@@ -144,7 +144,8 @@ func TestEdit_OfDeletedMessageIsSent(t *testing.T) {
 	})
 }
 
-// The number of a message whose send got no answer is learnt when its button is pressed.
+// TestPress_RevealsUnconfirmedMessage checks that a press reveals the number of a message whose
+// send got no answer.
 func TestPress_RevealsUnconfirmedMessage(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

@@ -17,8 +17,8 @@ type letter struct {
 	agent, text string
 }
 
-// letters are the items in some states, seen as the command line does: on the
-// database, beside the running bridge.
+// letters returns the items in the given states from the database, as the command line does while
+// the bridge runs.
 func (h *fixture) letters(states ...outbox.State) (all []letter) {
 	h.t.Helper()
 	queues, err := tg.Queues(h.t.Context(), h.db)
@@ -41,7 +41,7 @@ func (h *fixture) letters(states ...outbox.State) (all []letter) {
 	return all
 }
 
-// deadLetters are what waits for the operator.
+// deadLetters returns the dead items.
 func (h *fixture) deadLetters() []letter {
 	h.t.Helper()
 	return h.letters(outbox.StateDead, outbox.StateUnknown)
@@ -88,9 +88,8 @@ func TestQueue_OperatorRetries(t *testing.T) {
 	})
 }
 
-// TestReport_ToEndedCommandIsDropped has a command line write to a chat: while
-// it stays it is told what became of its reply; when it has ended, nobody is, and
-// that is no failure.
+// TestReport_ToEndedCommandIsDropped writes to a chat from a command line. While the command
+// runs, it receives the report. After it has ended, the report is dropped without a failure.
 func TestReport_ToEndedCommandIsDropped(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, _, _ := h.talk()

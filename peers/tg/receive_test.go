@@ -81,7 +81,7 @@ func TestUnauthorizedSend_EndsRun(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 		h.cancel = nil
-		h.start() // with the token in order again
+		h.start() // with the valid token again
 		h.texts(dm.ID, 1)
 	})
 }
@@ -93,7 +93,7 @@ func TestStart_WithoutTelegram(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.api.Fail(tgtest.Fault{Status: 503, Times: -1})
-		h.start() // the bot is known from before
+		h.start() // the bot's account is stored
 		if r := reply(t, lead, dm.ID, protocol.ChatReply{Text: "as soon as it goes"}); r.DeliveredTo != 1 {
 			t.Errorf("the reply was not taken: %+v", r)
 		}
@@ -121,8 +121,7 @@ func TestSecondBridge_TakesOver(t *testing.T) {
 	})
 }
 
-// real runs a bridge with sockets against a Bot API with sockets, and returns
-// its end.
+// real runs a bridge and a Bot API with sockets, and returns a function that ends them.
 func real(t *testing.T, api *tgtest.Server, opts tg.Options, log io.Writer) (*bustest.Bus, func()) {
 	t.Helper()
 	web := httptest.NewServer(api)
@@ -181,7 +180,7 @@ func TestWebhook(t *testing.T) {
 	if err := api.Await(wait, func(s *tgtest.Server) bool { return len(s.Calls("sendMessage")) > 0 }); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
-	if c := api.Calls("setWebhook")[0]; c.Int("max_connections") != 1 { // more would change the order
+	if c := api.Calls("setWebhook")[0]; c.Int("max_connections") != 1 { // more connections would change the order
 		t.Errorf("Telegram may deliver %d updates at once", c.Int("max_connections"))
 	}
 	for secret, want := range map[string]int{"": 401, "wrong": 401, "s3cret": 400} {
@@ -289,7 +288,7 @@ func TestToken_OfAnotherServer(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		// The same data folder, another bot, whose updates have lower numbers.
+		// The same data folder serves another bot, whose updates have lower numbers.
 		h.api = tgtest.New(&tgtest.Options{Token: "local-server:token", Username: "other_bot", FirstUpdateID: 5})
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		h.start()
@@ -311,8 +310,8 @@ func TestConflict_PausesLonger(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.start()
-		// Each side wins now and then: a poll that succeeds must not make the next
-		// conflict the first one.
+		// Each side wins sometimes. A successful poll must not make the next conflict the first
+		// one.
 		for range 4 {
 			h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Description: "Conflict: terminated by other getUpdates request"})
 			h.api.Say(dm, will, "/help")
@@ -335,7 +334,7 @@ func TestRetryAfter_HoldsForEveryCall(t *testing.T) {
 		}
 		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 429, RetryAfter: 200, Description: "Too Many Requests: retry after 200"})
 		will, dm := h.dm("Will")
-		h.api.Say(dm, will, "/help") // ends the poll that waits; the next one fails
+		h.api.Say(dm, will, "/help") // ends the current poll; the next one fails
 		h.pass(time.Second)
 		from = time.Now()
 		h.api.Say(dm, will, "/help")
@@ -350,7 +349,7 @@ func TestPoll_OversizedBatchIsSplit(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		large := strings.Repeat("x", 80<<10)
-		for range 24 { // 1.9 MB in all
+		for range 24 { // 1.9 MB in total
 			h.api.Say(dm, will, large)
 		}
 		h.opts.API = &botapi.Options{Transport: h.api.Transport(), MaxAnswer: 1600 << 10}

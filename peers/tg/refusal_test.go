@@ -13,7 +13,6 @@ import (
 	"hubbub/protocol"
 )
 
-// TestCommands_DescribeChat: what state it is in, in words.
 func TestCommands_DescribeChat(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -55,13 +54,13 @@ func TestCommands_DescribeChat(t *testing.T) {
 		h.api.Say(dm, will, "hello")
 		r := request(t, system)
 		system.Send(t, r.Topic, protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: r.RequestID, Status: protocol.SpawnFailed, Error: "no memory"})
-		said++ // it is told so
+		said++ // it is notified
 		h.texts(dm.ID, said)
 		is("/status", empty+"\n\nMessages waiting for an agent: 1\nAnswers waiting for Telegram: 0\nTrouble: no memory")
 		h.assign(dm.ID, "agent:away")
 		is("/agents", "Agents of this chat:\n• @away, not reached yet")
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: no"})
-		h.api.Say(dm, will, "/agents") // is not answered
+		h.api.Say(dm, will, "/agents") // gets no answer
 		h.pass(5 * time.Second)
 		const lost = "\nAnswers waiting for Telegram: 0\nAnswers that may not have arrived: 1"
 		if got := command("/status"); !strings.HasPrefix(got, "Agents of this chat:\n• @away, not reached yet\n\n") || !strings.HasSuffix(got, lost) {
@@ -70,7 +69,7 @@ func TestCommands_DescribeChat(t *testing.T) {
 	})
 }
 
-// TestMenu_IsPublishedAgainAfterRefusal at the next start, and the bridge works without.
+// TestMenu_IsPublishedAgainAfterRefusal also checks that the bridge works without the menu.
 func TestMenu_IsPublishedAgainAfterRefusal(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -95,7 +94,7 @@ func TestMenu_IsPublishedAgainAfterRefusal(t *testing.T) {
 	})
 }
 
-// TestReply_InvalidIsRejected, with the reason, and what is at its bounds is taken.
+// TestReply_InvalidIsRejected also checks that replies at the limits are accepted.
 func TestReply_InvalidIsRejected(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
@@ -124,11 +123,11 @@ func TestReply_InvalidIsRejected(t *testing.T) {
 				t.Errorf("%.20q%.20q: %+v", taken.Text, taken.Draft, r)
 			}
 		}
-		h.texts(dm.ID, 17) // of 4,096 characters, and the last
+		h.texts(dm.ID, 17) // 16 of 4,096 characters, and the last one
 	})
 }
 
-// TestReply_ToUnadmittedChatIsRejected, whether anything was ever said there or not.
+// TestReply_ToUnadmittedChatIsRejected covers known and unknown chats.
 func TestReply_ToUnadmittedChatIsRejected(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
@@ -146,7 +145,7 @@ func TestReply_ToUnadmittedChatIsRejected(t *testing.T) {
 		if s := status(t, lead); s.Status != protocol.StatusFailed || s.Reason != "this chat is no longer admitted" {
 			t.Errorf("a stranger's chat that is known: %+v", s)
 		}
-		reply(t, lead, dm.ID, protocol.ChatReply{Text: "first"}) // nothing was ever said there
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "first"}) // a chat without any message
 		reply(t, lead, team.ID, protocol.ChatReply{Text: "first"})
 		h.texts(dm.ID, 1)
 		h.texts(team.ID, 1)
@@ -157,11 +156,11 @@ func TestReply_ToUnadmittedChatIsRejected(t *testing.T) {
 	})
 }
 
-// TestReply_FullQueueIsRejected: an agent's reply is refused for now, and the bridge's own
-// words are left out, so that no update waits for them.
+// TestReply_FullQueueIsRejected checks that an agent's reply is refused for now, and that the
+// bridge's own texts are dropped, so that no update waits for them.
 func TestReply_FullQueueIsRejected(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
-		h.opts.MaxPending = 8 // a quarter of it for one chat
+		h.opts.MaxPending = 8 // a quarter of it for each chat
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 60})
 		for i, want := range []int{1, 1, 0} {
@@ -181,7 +180,7 @@ func TestReply_FullQueueIsRejected(t *testing.T) {
 	})
 }
 
-// TestReaction_FallsBackToText, and one that makes no sense is not set.
+// TestReaction_FallsBackToText also checks that an invalid reaction is not set.
 func TestReaction_FallsBackToText(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
@@ -200,7 +199,7 @@ func TestReaction_FallsBackToText(t *testing.T) {
 				t.Errorf("%s: %q", words, got)
 			}
 		}
-		// "seen" gives way to what says more, whoever says it; the same twice is one call.
+		// Any other signal replaces "seen", whoever sets it; a repetition makes no call.
 		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
 		for _, c := range []struct {
 			agent  *bustest.Scripted
@@ -218,7 +217,6 @@ func TestReaction_FallsBackToText(t *testing.T) {
 	})
 }
 
-// TestVisibility_PrivateReplyIsNotShownToGroup.
 func TestVisibility_PrivateReplyIsNotShownToGroup(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, _ := h.team()
@@ -242,8 +240,8 @@ func TestVisibility_PrivateReplyIsNotShownToGroup(t *testing.T) {
 	})
 }
 
-// TestRemoval_IsLearntFromRefusal, until somebody writes there; another refusal is
-// about its message alone.
+// TestRemoval_IsLearntFromRefusal checks that a refusal closes the chat until somebody writes
+// there, and that other refusals concern only their message.
 func TestRemoval_IsLearntFromRefusal(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -284,7 +282,6 @@ func TestRemoval_IsLearntFromRefusal(t *testing.T) {
 	})
 }
 
-// TestReply_EmptyMarkdownIsShownAsWritten.
 func TestReply_EmptyMarkdownIsShownAsWritten(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -296,8 +293,8 @@ func TestReply_EmptyMarkdownIsShownAsWritten(t *testing.T) {
 	})
 }
 
-// TestReplyToNotice_IsForFirstAgent: the bot says both, and nobody else can
-// be meant.
+// TestReplyToNotice_IsForFirstAgent checks replies to the bridge's own messages, which the bot
+// has written.
 func TestReplyToNotice_IsForFirstAgent(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
@@ -316,7 +313,6 @@ func TestReplyToNotice_IsForFirstAgent(t *testing.T) {
 	})
 }
 
-// TestQueue_DescribesItems: a message by its text, a report by its reply.
 func TestQueue_DescribesItems(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestRelay_ReachesOtherAgents: once people see it, under the number that the message
-// has there, as an agent's. The speaker itself, a chat's only agent, and what was not shown for
-// certain bring nothing.
+// TestRelay_ReachesOtherAgents checks that what an agent said reaches the others once people see
+// it, with the message's number and the agent as author. It does not reach the author, and
+// nothing is relayed in a chat with one agent or with an unknown outcome.
 func TestRelay_ReachesOtherAgents(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
@@ -49,8 +49,8 @@ func TestRelay_ReachesOtherAgents(t *testing.T) {
 	})
 }
 
-// TestRelay_DirectChatIsChannel: what one says there is not for the other, whom a
-// direct message would oblige.
+// TestRelay_DirectChatIsChannel checks that a message of one agent does not oblige the other, as
+// a direct message would.
 func TestRelay_DirectChatIsChannel(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
@@ -66,7 +66,6 @@ func TestRelay_DirectChatIsChannel(t *testing.T) {
 	})
 }
 
-// TestRelay_KeepsTopic: where it was said.
 func TestRelay_KeepsTopic(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, forum := h.api.User("Will"), h.api.Forum(-100500, "House")
@@ -78,7 +77,7 @@ func TestRelay_KeepsTopic(t *testing.T) {
 		h.assign(forum.ID, "agent:w3")
 		h.assign(forum.ID, "agent:w4")
 		asked := next(t, w3)
-		for asked.Text != "hello" { // Telegram tells of the topic, too
+		for asked.Text != "hello" { // Telegram also reports the new topic
 			asked = next(t, w3)
 		}
 		reply(t, w3, forum.ID, protocol.ChatReply{Text: "It leaks.", InReplyTo: asked.SourceID})
@@ -89,7 +88,7 @@ func TestRelay_KeepsTopic(t *testing.T) {
 	})
 }
 
-// TestRelay_KeepsObligation: as its author says, or by whom it names.
+// TestRelay_KeepsObligation covers an obligation set by the author and one through a mention.
 func TestRelay_KeepsObligation(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, _, w3, w4 := h.team()

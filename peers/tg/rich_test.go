@@ -18,15 +18,15 @@ const (
 	tablePlain = "As asked:\n\nwhat | n\n-----+--\nmilk | 2"
 )
 
-// TestTable_IsRichMessage: as a rich message, as a rich draft that grows to it and as an edit. A server
-// without rich messages is asked once, one that refuses a message gets its text, and a refusal
-// that is not about the form is none.
+// TestTable_IsRichMessage covers a message, a growing draft and an edit. A server without rich
+// messages is asked once, and a refused rich message is sent as text, unless the refusal has
+// another reason.
 func TestTable_IsRichMessage(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		fault  tgtest.Fault
 		noRich bool
-		want   []string // the methods of the calls that took effect or were refused for good
+		want   []string // methods of the calls that took effect or were refused for good
 		shown  string
 	}{
 		{"taken", tgtest.Fault{}, false, []string{"sendRichMessageDraft", "sendRichMessage", "editMessageText", "sendRichMessage"}, tableRich},
@@ -70,8 +70,7 @@ func TestTable_IsRichMessage(t *testing.T) {
 	}
 }
 
-// TestTable_AtLimits are taken, and what is larger is shown as text without a call that is
-// refused.
+// TestTable_AtLimits checks that a larger table is sent as text without a refused call.
 func TestTable_AtLimits(t *testing.T) {
 	wide := func(columns int) string {
 		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("|x", columns) + "|"

@@ -51,8 +51,7 @@ func (r *reader) take() (turns []string) {
 	return turns
 }
 
-// realAgent runs the agent agent:lead on a harness until the test ends, and returns its
-// database.
+// realAgent runs agent:lead on a harness until the test ends, and returns its database.
 func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 	h.t.Helper()
 	db, err := agent.Open(filepath.Join(dir, "agent.db"))
@@ -74,13 +73,12 @@ func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 }
 
 var (
-	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // is another in each run
-	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared when it was new
+	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // differs in each run
+	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared before
 )
 
-// TestCorpus_WhatModelsRead plays the corpus to a real agent over the bridge and the
-// bus, and compares with testdata/seen.golden how the agent decides on each and what its
-// model reads: the whole prompt, or nothing.
+// TestCorpus_WhatModelsRead sends the corpus to a real agent over the bridge and the bus. It
+// compares with testdata/seen.golden what the agent decides, and the prompt that its model reads.
 func TestCorpus_WhatModelsRead(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {
@@ -126,8 +124,8 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 			golden.WriteString("# " + c.Case + "\n")
 			h.api.InjectRaw(n.ID, c.Update)
 			h.pass(time.Second)
-			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
-				h.pass(4 * time.Second) // longer than fragments are waited for
+			if !strings.Contains(c.Case, "album a") { // an album waits for more pictures
+				h.pass(4 * time.Second) // longer than the compose window
 			}
 			rows, err := db.Query(`SELECT seq, decision ->> '$.reason', policy, mode FROM events WHERE seq > ? ORDER BY seq`, last)
 			if err != nil {

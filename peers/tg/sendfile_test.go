@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestFile_IsSentOnce: a picture as one, unless Telegram cannot show it, anything else as a
-// document; with its caption, once per key, and what can never be shown is refused.
+// TestFile_IsSentOnce checks that a picture is sent as a photo, unless Telegram refuses it, and
+// any other file as a document, with its caption and once per key. Invalid files are rejected.
 func TestFile_IsSentOnce(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
@@ -70,7 +70,6 @@ func TestFile_IsSentOnce(t *testing.T) {
 	})
 }
 
-// TestFile_UnansweredIsNotRepeated: it may have been shown.
 func TestFile_UnansweredIsNotRepeated(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

@@ -11,8 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-// TestThrottle_BotLimit: as many sends a second as Options say, with a tenth of
-// that at once, and none where they say so.
+// TestThrottle_BotLimit checks the bot's limit per second, its burst of a tenth, and no limit.
 func TestThrottle_BotLimit(t *testing.T) {
 	for limit, want := range map[int]time.Duration{20: 900 * time.Millisecond, 1: 19 * time.Second, 15: 19 * time.Second / 15, -1: 0} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestThrottle_BotLimit(t *testing.T) {
 	}
 }
 
-// TestPoll_SuccessResetsBackoff: what follows is tried again as after a first failure.
+// TestPoll_SuccessResetsBackoff checks that a failure after a success counts as the first.
 func TestPoll_SuccessResetsBackoff(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.PollTimeout = time.Second
@@ -59,7 +58,7 @@ func TestPoll_SuccessResetsBackoff(t *testing.T) {
 		next(t, lead)
 		for range 3 {
 			h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: http.StatusBadGateway})
-			h.pass(1100 * time.Millisecond) // the poll that waits, and the one that fails
+			h.pass(1100 * time.Millisecond) // the waiting poll, and the one that fails
 			h.api.Say(dm, will, "and now?")
 			begun := time.Now()
 			next(t, lead)
@@ -70,7 +69,7 @@ func TestPoll_SuccessResetsBackoff(t *testing.T) {
 	})
 }
 
-// TestReject_IsLogged once for each word, with the flag that admits.
+// TestReject_IsLogged checks that the log names the flag that admits.
 func TestReject_IsLogged(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.AllowAll = false
@@ -88,7 +87,6 @@ func TestReject_IsLogged(t *testing.T) {
 	})
 }
 
-// TestRevoke_ReportsFailure.
 func TestRevoke_ReportsFailure(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		h.start()

@@ -27,7 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestCall_TimesOut: a call that gets no answer ends, and a poll waits longer.
+// TestCall_TimesOut also checks that a poll waits longer.
 func TestCall_TimesOut(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
@@ -56,7 +56,6 @@ func TestCall_TimesOut(t *testing.T) {
 	})
 }
 
-// TestSettings_Defaults: the documented defaults.
 func TestSettings_Defaults(t *testing.T) {
 	want := Options{
 		PollTimeout: 50 * time.Second, AlbumWait: 1500 * time.Millisecond, TypingHold: 30 * time.Second, MinSendInterval: time.Second, GroupPerMinute: 20,
@@ -85,7 +84,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestServeHTTP_CompletesResponses, and without those that take too long.
+// TestServeHTTP_CompletesResponses also checks that it does not wait for slow ones.
 func TestServeHTTP_CompletesResponses(t *testing.T) {
 	for answer, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,8 +116,8 @@ func TestServeHTTP_CompletesResponses(t *testing.T) {
 	}
 }
 
-// TestStoreUpdate_ReusedID is the same update for two days, and another one after that; one
-// that waits to be taken in is never replaced.
+// TestStoreUpdate_ReusedID checks that a number means the same update for two days and another
+// one after that, and that an update that was not applied is never replaced.
 func TestStoreUpdate_ReusedID(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		for _, c := range []struct {
@@ -137,7 +136,7 @@ func TestStoreUpdate_ReusedID(t *testing.T) {
 	})
 }
 
-// TestReasons_AreClipped: of what is answered, of why something failed, and of what a chat is told.
+// TestReasons_AreClipped covers quotes, errors and notices.
 func TestReasons_AreClipped(t *testing.T) {
 	for n, want := range map[int]int{1000: 1000, 1001: 1000} {
 		var h parsedUpdate
@@ -150,7 +149,7 @@ func TestReasons_AreClipped(t *testing.T) {
 		tx := store.On(t.Context(), b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", sendItem: sendItem{Reply: 1}}
-		for _, again := range []bool{false, true} { // the agent is told of the first attempt alone
+		for _, again := range []bool{false, true} { // only the first attempt is reported
 			if again {
 				o.item.Attempt, o.Reply = 2, 2
 			}
@@ -171,7 +170,6 @@ func TestReasons_AreClipped(t *testing.T) {
 	})
 }
 
-// TestDescribeKind_InvalidJSON.
 func TestDescribeKind_InvalidJSON(t *testing.T) {
 	if words, says := describeKind(json.RawMessage("x"), true); words != "" || says {
 		t.Errorf("%q, %v", words, says)
@@ -181,7 +179,7 @@ func TestDescribeKind_InvalidJSON(t *testing.T) {
 	}
 }
 
-// TestGetUpdates_Parameters of Telegram: everything that is unconfirmed, or what follows an offset.
+// TestGetUpdates_Parameters checks polls with and without an offset.
 func TestGetUpdates_Parameters(t *testing.T) {
 	alone(t, Options{PollTimeout: 7 * time.Second}, func(t *testing.T, b *Bridge, _ *tgtest.Server) {
 		var asked struct{ Offset, Limit, Timeout *int }

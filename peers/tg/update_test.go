@@ -17,7 +17,7 @@ const (
 	member  = `"date":1780315200,"from":{"id":77,"first_name":"Will"},"chat":{"id":-5,"type":"group","title":"House"}`
 )
 
-// told is what is told of an update: the message that agents get, and what else it means.
+// A told describes a parsed update: the message that agents receive, and its other effects.
 type told struct {
 	Chat             *protocol.Chat
 	Author           protocol.Author
@@ -27,12 +27,12 @@ type told struct {
 	Message, Thread  int
 	Suffix, Skip     string
 	Command, Args    string
-	Present          string // "in", "out", or "" if that did not change
+	Present          string // "in", "out", or "" if unchanged
 	Quotes           int
 	QuotesBot        bool
 	QuotesUser       string
 	Album, Callback  string
-	From, To         int64 // of a group that moved
+	From, To         int64 // IDs of a group that has moved
 	Files            int
 	User             int64
 	UnreadableReason string
@@ -55,7 +55,7 @@ func tell(raw string) told {
 	return w
 }
 
-// TestParseUpdate: all that is read of each kind of update.
+// TestParseUpdate checks everything that is parsed from each kind of update.
 func TestParseUpdate(t *testing.T) {
 	const at = "2026-06-01T12:00:00Z"
 	dm, group := &protocol.Chat{ID: "77", Kind: "dm", Title: "Will May"}, &protocol.Chat{ID: "-5", Kind: "channel", Title: "House"}
