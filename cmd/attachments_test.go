@@ -278,7 +278,7 @@ func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			said += " " + b.Source.MediaType + " " + b.Source.Data
 		}
 	}
-	if _, words, ok := strings.Cut(string(last), "as transcribed: "); ok {
+	if _, words, ok := strings.Cut(string(last), "its transcript: "); ok {
 		said = words[:len("heard la la")]
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": said}}, "stop_reason": "end_turn"}) // the agent may be gone

@@ -117,7 +117,7 @@ func checkAnswersTelegram(t *testing.T, s *fixture, hubbub func(...string) strin
 		delivery = outside.next(t)
 	}
 	callback := delivery["callback"].(string)
-	if help := strings.Join(strings.Fields(hubbub("chorus", "--help")), " "); !strings.Contains(help, "POSTs to the callback, whose address is its secret:") { // as below
+	if help := strings.Join(strings.Fields(hubbub("help", "chorus")), " "); !strings.Contains(help, "POSTs to the callback, whose address is its secret") { // as below
 		t.Error("the help does not say how a callback is called")
 	}
 	postJSON(t, callback, map[string]any{"type": "tool_call", "name": "forecast", "args": map[string]any{"city": "Oslo"}, "id": "1"})

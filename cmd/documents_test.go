@@ -146,7 +146,7 @@ var handlings = map[string]handling{
 
 	// External agents.
 	"hubbub chorus add reviewer --connection-string-file reviewer.txt": {says: `agent:reviewer`},
-	"hubbub chorus assign reviewer tg:12345":                           {says: `^agent:reviewer hears tg:12345 now`},
+	"hubbub chorus assign reviewer tg:12345":                           {says: `^agent:reviewer now receives the messages of tg:12345`},
 	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub chorus inbox rotate NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub hook add NAME --chat tg:1":                                 {says: `/hook/name\nwhsec_`, on: wholeSystem},

@@ -160,7 +160,7 @@ func TestModels_MalformedAnswers(t *testing.T) {
 	if model.hinted != 4 || model.noTools != 1 {
 		t.Errorf("%d requests were told what was wrong, and %d came without tools", model.hinted, model.noTools)
 	}
-	if logs := logsBelow(s.data); !strings.Contains(logs, "its model takes no tools") || !strings.Contains(logs, "check --base-url") {
+	if logs := logsBelow(s.data); !strings.Contains(logs, "its model does not support tools") || !strings.Contains(logs, "check --base-url") {
 		t.Errorf("the agent's log does not say what it learned:\n%s", logs)
 	}
 }

@@ -142,7 +142,7 @@ func TestObligations_EachResolution(t *testing.T) {
 			t.Errorf("listed is\n%s", list)
 		}
 	}
-	if list := lists("owe", person); !strings.Contains(list, "nobody waits") {
+	if list := lists("owe", person); !strings.Contains(list, "nobody is waiting") {
 		t.Errorf("Will owes\n%s", list)
 	}
 	s.await("that somebody else is asked", func() bool { return slices.Contains(s.obliged(a), "escalated") })
@@ -157,7 +157,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	thumb(will, answer)
 	s.await("the end of it", func() bool { return slices.Contains(s.obliged(a), "discharged") })
 	before := model.reminders(a)
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody waits") })
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody is waiting") })
 
 	// C: no reaction. The event comes back three times and is then escalated to Ana, who may
 	// close it.
@@ -173,7 +173,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	owed := func(who models.User) string { return lists("owe", fmt.Sprint("tg:", who.ID)) }
 	s.await("that Ana owes it", func() bool { return strings.Contains(owed(ana), "has not answered 1 obligation") })
 	thumb(ana, shown)
-	s.await("that Ana owes nothing", func() bool { return strings.Contains(owed(ana), "nobody waits") })
+	s.await("that Ana owes nothing", func() bool { return strings.Contains(owed(ana), "nobody is waiting") })
 	if list := lists("blocking", person); !strings.Contains(list, c) {
 		t.Errorf("after Ana closed the list, Will waits for\n%s", list)
 	}
@@ -182,7 +182,7 @@ func TestObligations_EachResolution(t *testing.T) {
 		return s.awaitMessage(group, func(m *models.Message) bool { return strings.Contains(m.Text, "who is waiting can close that") }) != nil
 	})
 	s.api.Say(group, will, "/close "+c)
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody is waiting") })
 
 	// A person at the command line waits and closes the obligation; nobody else may.
 	lists("ask", agent, "are you silent?", "--blocks=halted", "--default=I go home", "--as=ops", "--id=q_ops")
@@ -203,7 +203,7 @@ func TestObligations_EachResolution(t *testing.T) {
 		t.Errorf("closed is %s", said)
 	}
 	refused("already discharged by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody is waiting") })
 	s.await("that the agent knows", func() bool { return slices.Contains(s.obliged("q_ops"), "discharged") })
 	if why := lists("why", "q_ops"); !strings.Contains(why, "obligation of "+agent+" to cli:ops: open, halted meanwhile") || !strings.Contains(why, "discharged, after cli:ops: signal done") {
 		t.Errorf("why says\n%s", why)

@@ -96,7 +96,7 @@ func TestWork_AtCommandLine(t *testing.T) {
 	s.until(`since .*: done, owner lead, accepted`, "why", "wi-1")
 	why, _ := s.run("why", "wi-1")
 	for _, want := range []string{
-		`cli:will\S*  created: open, owner will \(cli:will\)`, `handoff: open, owner lead, next move lead`, `woke lead \(lead: has the next move on wi-1`,
+		`cli:will\S*  created: open, owner will \(cli:will\)`, `handoff: open, owner lead`, `woke lead \(lead: has the next move on wi-1`,
 		`handed to lead: "write the notes"`, `flight \S+ of lead is completed`, `review_requested: review, owner lead, next move will`,
 		`reminder, as nothing had happened: tells will: has the next move on wi-1`, `progressed|review|rejected`, `accepted|done: done`,
 	} {
