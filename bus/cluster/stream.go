@@ -156,7 +156,9 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 
 // attempt sends messages. It returns those whose storage the stream has not confirmed, and the
 // reason. The stream may have stored them: it recognizes them by their ids when they come again.
-func (s *ActivityStream) attempt(ctx context.Context, js jetstream.JetStream, all []*nats.Msg) (rest []*nats.Msg, cause error) {
+func (s *ActivityStream) attempt(
+	ctx context.Context, js jetstream.JetStream, all []*nats.Msg,
+) (rest []*nats.Msg, cause error) {
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := s.ensure(limit, js); err != nil {

@@ -57,8 +57,14 @@ func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
 		}
 	}
 	q := view.Query{
-		Topic: form.Get("topic"), Peer: form.Get("peer"), Status: form.Get("status"), Text: form.Get("text"), Since: form.Get("since"),
-		Types: form["type"], Events: form["event"], Brief: form.Get("rows") == "",
+		Topic:  form.Get("topic"),
+		Peer:   form.Get("peer"),
+		Status: form.Get("status"),
+		Text:   form.Get("text"),
+		Since:  form.Get("since"),
+		Types:  form["type"],
+		Events: form["event"],
+		Brief:  form.Get("rows") == "",
 	}
 	f, err := q.Filter(time.Now())
 	return form, f, err
@@ -91,7 +97,9 @@ func (r *request) newestRows(page *activityView, f activitylog.Filter) {
 	page.Problem = describe(err)
 }
 
-func (r *request) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
+func (r *request) olderRows(
+	ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor,
+) error {
 	rows, next, err := r.log.Before(ctx, f, at, pageRows)
 	page.show(rows)
 	if len(rows) == pageRows {

@@ -64,7 +64,9 @@ func (r *request) agents() error {
 			page.Chats = append(page.Chats, ch)
 		}
 	}
-	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
+	slices.SortFunc(page.Chats, func(a, b *chat) int {
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic))
+	})
 	page.AllChats, page.Chats = len(page.Chats), firstN(listedChats, page.Chats)
 	lines := f.agentLines(connected, func(id string) bool { return r.matches(id, f.titles.Title(id)) })
 	page.Total.Stats.Dispositions = map[string]int64{}
@@ -73,7 +75,8 @@ func (r *request) agents() error {
 		page.Total.OpenCount += lines[i].OpenCount
 	}
 	page.AllAgent, page.Agents = len(lines), firstN(listedAgents, lines)
-	page.Claims = firstN(listedClaims, sortedByTime(f.broker.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
+	claims := sortedByTime(f.broker.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID })
+	page.Claims = firstN(listedClaims, claims)
 	r.Title, r.Page = "Chats and agents", page
 	return nil
 }
@@ -132,7 +135,12 @@ func (r *request) agent() error {
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	r.Title, r.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], Done: r.FormValue("done"), MayChat: lines[0].Connected && r.actor() != nil}
+	r.Title = text.Clip(id, 100)
+	r.Page = &agentView{
+		agentLine: &lines[0],
+		Done:      r.FormValue("done"),
+		MayChat:   lines[0].Connected && r.actor() != nil,
+	}
 	return nil
 }
 
@@ -148,13 +156,16 @@ func (r *request) directChat() error {
 	if err := r.checkAct(); err != nil {
 		return err
 	}
-	id, said, voice := protocol.PeerID(r.PostFormValue("id")), strings.TrimSpace(r.PostFormValue("said")), r.actor()
-	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil || said == "" || len(said) > maxChatText {
-		return &refusal{http.StatusBadRequest, fmt.Sprintf("the agent does not exist, or the message is empty or longer than %d bytes", maxChatText)}
+	id, said, actor := protocol.PeerID(r.PostFormValue("id")), strings.TrimSpace(r.PostFormValue("said")), r.actor()
+	if actor == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil ||
+		said == "" || len(said) > maxChatText {
+		return &refusal{http.StatusBadRequest,
+			fmt.Sprintf("the agent does not exist, or the message is empty or longer than %d bytes", maxChatText)}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, fmt.Errorf("no answer within %s; the events below show what happened", chatTimeout))
+	timeout := fmt.Errorf("no answer within %s; the events below show what happened", chatTimeout)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, timeout)
 	defer cancel()
-	answer, err := voice.DirectChat(ctx, id, said)
+	answer, err := actor.DirectChat(ctx, id, said)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("message to an agent")
 	if r.Context().Err() != nil {
 		return r.Context().Err() // the browser has gone
@@ -175,18 +186,19 @@ func (r *request) resetBudget() error {
 	if err := r.checkAct(); err != nil {
 		return err
 	}
-	id, voice := protocol.PeerID(r.PostFormValue("id")), r.actor()
-	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil {
+	id, actor := protocol.PeerID(r.PostFormValue("id")), r.actor()
+	if actor == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil {
 		return &refusal{http.StatusBadRequest, "the agent does not exist"}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
-	err := voice.ResetBudget(ctx, id)
+	err := actor.ResetBudget(ctx, id)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget reset")
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
-	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", "The budget is reset and the agent goes on; ask again what it left unanswered")}
+	done := "The budget is reset and the agent goes on; ask again what it left unanswered"
+	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", done)}
 }
 
 // Recent returns the last events, newest first.

@@ -82,19 +82,22 @@ func (o *alertFinder) checkBus() {
 			o.add("bad", "The activity log is not being written", s.LastError, link("health"), o.Now)
 		}
 		if s.Lost > 0 {
-			o.add("bad", view.Count(s.Lost)+" rows of the activity log were lost since the start", fmt.Sprintf("in %d gaps", s.Gaps), link("health"), time.Time{})
+			title := view.Count(s.Lost) + " rows of the activity log were lost since the start"
+			o.add("bad", title, fmt.Sprintf("in %d gaps", s.Gaps), link("health"), time.Time{})
 		}
 	}
 	if o.Status.Partial {
 		what := cmp.Or(strings.Join(o.Status.Missing, ", "), "the other buses, or NATS,")
-		o.add("bad", "Out of reach: "+text.Clip(what, 60), "results of messages cover only a part of the cluster", link("health"), o.Now)
+		detail := "results of messages cover only a part of the cluster"
+		o.add("bad", "Out of reach: "+text.Clip(what, 60), detail, link("health"), o.Now)
 	}
 	if o.DeadLetters > 0 {
 		what := view.Plural(o.DeadLetters, "dead letter waits", "dead letters wait") + " for a person"
 		o.add("bad", what, "retry or drop", link("work")+"#dead", time.Time{})
 	}
 	if o.Limited >= 1 {
-		o.add("warn", "Limits were reached "+view.Plural(int(o.Limited), "time", "times"), "in the last 10 minutes", link("health"), time.Time{})
+		title := "Limits were reached " + view.Plural(int(o.Limited), "time", "times")
+		o.add("warn", title, "in the last 10 minutes", link("health"), time.Time{})
 	}
 }
 
@@ -133,7 +136,10 @@ func (o *alertFinder) checkAgents(f *readModel) {
 	for id, a := range f.agents.all() {
 		name := text.Clip(f.titles.Called(id), 60)
 		if until := a.BudgetUntil(o.Now); !until.IsZero() {
-			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it resumes %s, or after a reset", activitylog.DescribeReason(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
+			budget := &a.BudgetRecord
+			detail := fmt.Sprintf("%s (%d); it resumes %s, or after a reset",
+				activitylog.DescribeReason(budget.Reason), budget.Bound, relativeTime(o.Now, budget.Until))
+			o.add("warn", name+" has used up a budget", detail, link("agent", "id", id), budget.At)
 		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {
@@ -167,7 +173,8 @@ func (o *alertFinder) checkDecisions(f *readModel) {
 		}
 	}
 	if n > 0 {
-		o.add("warn", view.Plural(n, "decision waits", "decisions wait")+" for a person", "allow or deny", link("decisions"), since)
+		title := view.Plural(n, "decision waits", "decisions wait") + " for a person"
+		o.add("warn", title, "allow or deny", link("decisions"), since)
 	}
 }
 

@@ -249,7 +249,13 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 // setCookie sets the cookie of a visit. A negative age removes it.
 func setCookie(w http.ResponseWriter, r *http.Request, path, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: value, Path: path, MaxAge: age, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name:     cookieName,
+		Value:    value,
+		Path:     path,
+		MaxAge:   age,
+		HttpOnly: true,
+		Secure:   r.TLS != nil,
+		SameSite: http.SameSiteStrictMode,
 	})
 }
 

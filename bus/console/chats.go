@@ -81,7 +81,8 @@ func (c *chat) LastLine() *chatEvent {
 	for _, e := range slices.Backward(c.Events) {
 		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
 			e.Kind == "reply" && e.Status != protocol.StatusQueued && e.Status != protocol.StatusFailed
-		if id := strings.TrimPrefix(e.ID, protocol.EventEdit+" "); seen && e.Text != "" && c.byID[protocol.EventDelete+" "+id] == nil {
+		id := strings.TrimPrefix(e.ID, protocol.EventEdit+" ")
+		if seen && e.Text != "" && c.byID[protocol.EventDelete+" "+id] == nil {
 			return e
 		}
 	}
@@ -166,7 +167,14 @@ func (f *readModel) applyChatMessage(e *activitylog.Entry, m *protocol.Message, 
 		said.RelayedID, ev = id, said
 	}
 	if ev == nil {
-		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: text.Clip(content.Text, maxText)}
+		ev = &chatEvent{
+			At:        at,
+			ID:        key,
+			MessageID: e.MessageID,
+			Kind:      kind,
+			Author:    author(content.Author),
+			Text:      text.Clip(content.Text, maxText),
+		}
 		if content.Signal != "" && ev.Text == "" {
 			ev.Text = content.Signal
 		}

@@ -104,7 +104,9 @@ func (c *Console) routes() *http.ServeMux {
 		{"GET", "", "", "", (*request).notFound},
 	} {
 		for _, at := range []string{home(""), home("{visit}")} {
-			mux.HandleFunc(p.method+" "+at+p.page, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p.template, p.section, p.fill) })
+			mux.HandleFunc(p.method+" "+at+p.page, func(w http.ResponseWriter, r *http.Request) {
+				c.serve(w, r, p.template, p.section, p.fill)
+			})
 		}
 	}
 	return mux

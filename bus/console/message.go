@@ -101,7 +101,7 @@ func (r *request) message() error {
 func (f *readModel) searchPage(words string) string {
 	var found []string
 	for id, c := range f.chats.all() {
-		if has := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(words)) }; has(c.Title) || has(id) {
+		if text := strings.ToLower(c.Title + "\n" + id); strings.Contains(text, strings.ToLower(words)) {
 			found = append(found, id)
 		}
 	}
@@ -120,7 +120,8 @@ func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 		return maxChainRange
 	}
 	first := &m.Rows[0]
-	rows, _, err := c.log.After(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, activitylog.Cursor{first.ID}, some)
+	sends := activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}
+	rows, _, err := c.log.After(ctx, sends, activitylog.Cursor{first.ID}, some)
 	if err != nil || len(rows) < some {
 		return maxChainRange
 	}

@@ -30,9 +30,13 @@ var templateFiles embed.FS
 // names of chats.
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
-	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
-	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "obligations", "health", "refused", "enter"}
-	for _, name := range names {
+	names := template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}
+	shared := template.Must(template.New("layout").Funcs(functions).Funcs(names).
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	for _, name := range []string{
+		"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item",
+		"decisions", "obligations", "health", "refused", "enter",
+	} {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}
 	return list
@@ -68,8 +72,15 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	c.noteRequest()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	l := &request{
-		Console: c, Request: r, w: w, Section: section, Home: home(r.PathValue("visit")), Visitor: v, Counters: c.bus.Counters(),
-		Now: c.now(), Query: strings.TrimSpace(r.FormValue("q")),
+		Console:  c,
+		Request:  r,
+		w:        w,
+		Section:  section,
+		Home:     home(r.PathValue("visit")),
+		Visitor:  v,
+		Counters: c.bus.Counters(),
+		Now:      c.now(),
+		Query:    strings.TrimSpace(r.FormValue("q")),
 	}
 	defer l.releaseModel() // also if the page panics
 	if trouble := c.model.readError.Load(); trouble != nil {
@@ -163,7 +174,12 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeJSON(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	c.answer(w, status, "refused", &request{Title: http.StatusText(status), Home: home(r.PathValue("visit")), Now: c.now(), Page: err.Error()})
+	c.answer(w, status, "refused", &request{
+		Title: http.StatusText(status),
+		Home:  home(r.PathValue("visit")),
+		Now:   c.now(),
+		Page:  err.Error(),
+	})
 }
 
 // notFound returns a refusal with StatusNotFound.
@@ -172,7 +188,8 @@ func notFound(format string, args ...any) error {
 }
 
 func (r *request) notFound() error {
-	return notFound("the console has no page %s", text.Clip(strings.TrimPrefix(r.URL.Path, home(r.PathValue("visit"))), 100))
+	page := strings.TrimPrefix(r.URL.Path, home(r.PathValue("visit")))
+	return notFound("the console has no page %s", text.Clip(page, 100))
 }
 
 var functions = template.FuncMap{
@@ -251,13 +268,17 @@ func roleClass(id string) string {
 // tone returns the CSS class that colours a status.
 func tone(status string) string {
 	switch status {
-	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted", "finished", "answered", "online", "talking", "spawned", "allowed":
+	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted",
+		"finished", "answered", "online", "talking", "spawned", "allowed":
 		return "good"
-	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable", "missed", "denied", "expired", "revoked":
+	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled",
+		"interrupted", "blocked", "unavailable", "missed", "denied", "expired", "revoked":
 		return "bad"
-	case "partial", "no_subscriber", "unknown", "deferred", "notify", "waiting", "review", "contended", "pending", "silent", "queued":
+	case "partial", "no_subscriber", "unknown", "deferred", "notify", "waiting", "review",
+		"contended", "pending", "silent", "queued":
 		return "warn"
-	case "started", "claimed", "granted", "working", "running", "waking", "immediate", "buffered", "must_respond", "held", "open":
+	case "started", "claimed", "granted", "working", "running", "waking", "immediate",
+		"buffered", "must_respond", "held", "open":
 		return "live"
 	}
 	return "calm"

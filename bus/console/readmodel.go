@@ -157,7 +157,15 @@ func (f *readModel) applyRow(e *activitylog.Entry) {
 	case e.Is(activitylog.ProcessFinish):
 		f.applyDelivery(e, at)
 	case e.Is(activitylog.Rejected):
-		f.addFailure(StateFailure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.Actor, Topic: e.Topic, Status: "rejected", Error: e.Error})
+		f.addFailure(StateFailure{
+			At:        at,
+			MessageID: e.MessageID,
+			Type:      e.Type,
+			From:      e.Actor,
+			Topic:     e.Topic,
+			Status:    "rejected",
+			Error:     e.Error,
+		})
 		f.peers.touch(e.Actor).fails(at, "rejected", e.Error)
 	case e.Is(activitylog.LogGap):
 		g := gap{At: at}
@@ -195,7 +203,16 @@ func (f *readModel) applyDelivery(e *activitylog.Entry, at time.Time) {
 	p.received.add(at)
 	if e.Status != activitylog.StatusOK {
 		p.fails(at, e.Status, e.Error)
-		f.addFailure(StateFailure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.From, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error})
+		f.addFailure(StateFailure{
+			At:        at,
+			MessageID: e.MessageID,
+			Type:      e.Type,
+			From:      e.From,
+			Topic:     e.Topic,
+			Peer:      e.Actor,
+			Status:    e.Status,
+			Error:     e.Error,
+		})
 	}
 	if e.From == "" {
 		return // the log has no send_start row of the message

@@ -95,7 +95,11 @@ func (r *request) stateJSON() error {
 func (r *request) health() error {
 	f := r.lockModel()
 	r.Title = "Health"
-	r.Page = map[string]any{"Status": r.busStatus(), "Failures": lastOf(f.failures, 60, nil), "Gaps": lastOf(f.gaps, 50, nil)}
+	r.Page = map[string]any{
+		"Status":   r.busStatus(),
+		"Failures": lastOf(f.failures, 60, nil),
+		"Gaps":     lastOf(f.gaps, 50, nil),
+	}
 	if r.Header.Get("HX-Request") != "" && r.FormValue("part") != "" {
 		r.part = "health-live"
 	}
@@ -176,9 +180,19 @@ func between(a, b sample) point {
 		return float64(after-before) / seconds
 	}
 	p := point{
-		"t": float64(b.at.UnixMilli()) / 1000, "accepted": rate(a.Accepted, b.Accepted), "delivered": 0, "failed": 0, "limits": 0,
-		"p50": quantile(a.Latency, b.Latency, 0.5), "p99": quantile(a.Latency, b.Latency, 0.99), "rows": 0, "logQueued": 0, "logLag": 0,
-		"queued": float64(b.Queued), "unanswered": float64(b.Unanswered), "connections": float64(b.Sessions),
+		"t":           float64(b.at.UnixMilli()) / 1000,
+		"accepted":    rate(a.Accepted, b.Accepted),
+		"delivered":   0,
+		"failed":      0,
+		"limits":      0,
+		"p50":         quantile(a.Latency, b.Latency, 0.5),
+		"p99":         quantile(a.Latency, b.Latency, 0.99),
+		"rows":        0,
+		"logQueued":   0,
+		"logLag":      0,
+		"queued":      float64(b.Queued),
+		"unanswered":  float64(b.Unanswered),
+		"connections": float64(b.Sessions),
 	}
 	for outcome, n := range b.Deliveries {
 		column := "failed"

@@ -54,7 +54,9 @@ type edgeLine struct {
 
 // Types returns the most frequent message types of the pair.
 func (e edgeLine) Types() string {
-	types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
+	types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int {
+		return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b))
+	})
 	for i, t := range types {
 		types[i] = fmt.Sprintf("%s × %d", t, e.types[t])
 	}
@@ -217,11 +219,13 @@ func (f *readModel) edgeLines(now time.Time) []edgeLine {
 	for k, e := range f.edges.all() {
 		if now.Sub(e.last) <= mapMaxAge {
 			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateWindow
-			lines = append(lines, edgeLine{StateEdge: StateEdge{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
+			state := StateEdge{k.from, k.to, e.at(now), e.total, e.failed}
+			lines = append(lines, edgeLine{StateEdge: state, edge: e, Failing: failing})
 		}
 	}
 	slices.SortFunc(lines, func(a, b edgeLine) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total),
+			cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	return lines
 }
@@ -269,7 +273,8 @@ func (r *request) peer() error {
 	}
 	f := r.lockModel()
 	its := func(other string) bool { // the chats of a bridge belong to it
-		return other == id || protocol.MaySendForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
+		this := protocol.PeerID(id)
+		return other == id || protocol.MaySendForFamily(this) && protocol.PeerID(other).Family() == this.Family()
 	}
 	talk := slices.DeleteFunc(f.edgeLines(r.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
 	r.Title, r.Page = id, &peerView{

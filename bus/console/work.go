@@ -184,7 +184,11 @@ type workColumn struct {
 }
 
 func (r *request) work() error {
-	view := &workView{MayAct: r.MayAct() && r.dead != nil, Done: r.FormValue("done"), DeadLetterNote: ErrUnreachable.Error()}
+	view := &workView{
+		MayAct:         r.MayAct() && r.dead != nil,
+		Done:           r.FormValue("done"),
+		DeadLetterNote: ErrUnreachable.Error(),
+	}
 	if r.dead != nil {
 		var err error
 		view.DeadLetterNote = ""
@@ -208,9 +212,12 @@ func (r *request) work() error {
 			col.Items = append(col.Items, x)
 		}
 	}
-	view.Questions = firstN(listedWork, sortedByTime(f.broker.questions, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
-	view.Flights = firstN(listedWork, sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
-	view.Failed = firstN(listedWork, sortedByTime(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
+	questions := sortedByTime(f.broker.questions, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID })
+	flights := sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID })
+	failed := sortedByTime(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) })
+	view.Questions = firstN(listedWork, questions)
+	view.Flights = firstN(listedWork, flights)
+	view.Failed = firstN(listedWork, failed)
 	r.Title, r.Page = "Work", view
 	return nil
 }

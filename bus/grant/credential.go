@@ -17,13 +17,13 @@ import (
 // A Credential defines what the holder of one token may do.
 type Credential struct {
 	Name       string   `toml:"name" json:"name"`
-	Issuer     string   `toml:"issuer,omitempty" json:"issuer,omitempty"` // name of a credential; empty if the operator made this one
+	Issuer     string   `toml:"issuer,omitempty" json:"issuer,omitempty"` // a credential; empty if the operator made it
 	SHA256     string   `toml:"sha256" json:"-"`                          // of the token, lowercase hex
 	Identities []string `toml:"identities" json:"identities"`
 	Subscribe  []string `toml:"subscribe" json:"subscribe"`
 	Publish    []string `toml:"publish" json:"publish"`
 	Issue      []string `toml:"issue,omitempty" json:"issue,omitempty"`
-	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // that its agents may announce in addition to their own
+	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // further names that its agents may announce
 	Limits
 }
 

@@ -91,7 +91,8 @@ func (f *File) reloadLocked() error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return f.reportOnceLocked(fmt.Errorf("the credentials file was deleted; the last valid state stays in force: %w", err))
+		err = fmt.Errorf("the credentials file was deleted; the last valid state stays in force: %w", err)
+		return f.reportOnceLocked(err)
 	case err != nil:
 		return f.reportOnceLocked(fmt.Errorf("the credentials file cannot be examined: %w", err))
 	}
