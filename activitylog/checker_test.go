@@ -49,11 +49,13 @@ func TestWhatIsWrongWithAPass(t *testing.T) {
 		fault  string
 		lacks  bool
 	}{
-		"nothing":                    {nil, "", true},
-		"no start":                   {func(p *Publication) { p.started = false }, "it has no send_start row", false},
-		"no finish":                  {func(p *Publication) { p.finished = false }, "it has no send_finish row", false},
-		"neither":                    {func(p *Publication) { p.started, p.finished = false, false }, "it has no send_start row", true},
-		"neither, and half a pair":   {func(p *Publication) { p.started, p.finished, p.Deliveries = false, false, []*Delivery{begun("agent:a", "7")} }, "it has no send_start row", false},
+		"nothing":   {nil, "", true},
+		"no start":  {func(p *Publication) { p.started = false }, "it has no send_start row", false},
+		"no finish": {func(p *Publication) { p.finished = false }, "it has no send_finish row", false},
+		"neither":   {func(p *Publication) { p.started, p.finished = false, false }, "it has no send_start row", true},
+		"neither, and half a pair": {func(p *Publication) {
+			p.started, p.finished, p.Deliveries = false, false, []*Delivery{begun("agent:a", "7")}
+		}, "it has no send_start row", false},
 		"no end of a delivery":       {func(p *Publication) { p.Deliveries = []*Delivery{begun("agent:a", "7")} }, "agent:a has 1 process_start and 0 process_finish rows", true},
 		"no begin of a delivery":     {func(p *Publication) { p.Deliveries = []*Delivery{finished("agent:a", "7", "ok")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
 		"offline by its own bus":     {func(p *Publication) { p.Deliveries = []*Delivery{given} }, "", true},

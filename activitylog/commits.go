@@ -10,9 +10,6 @@ import (
 // treeStart returns the tree before the first row of this file that is in it, and that
 // row's id; false if none is.
 func (v *view) treeStart() (t tree, first int64, ok bool) {
-	if !v.hasTree() {
-		return t, 0, false
-	}
 	v.query("SELECT size, peaks, first FROM tree", nil, func(s *sqlite.Stmt) bool {
 		peaks := make([]byte, s.ColumnLen(1))
 		s.ColumnBytes(1, peaks)
@@ -22,15 +19,10 @@ func (v *view) treeStart() (t tree, first int64, ok bool) {
 	return t, first, ok
 }
 
-func (v *view) hasTree() bool {
-	_, ok := v.int64("SELECT 1 FROM sqlite_master WHERE name = 'checkpoint'")
-	return ok
-}
-
 // A commitRecord is what a file tells of a commit's rows: which they are, and their hashes.
 type commitRecord struct {
 	window
-	leaves []byte // nil if an older program wrote them
+	leaves []byte
 	marks  []byte
 }
 
@@ -40,7 +32,7 @@ const commitsAtOnce = 256
 // commits calls fn with each commit that begins with a row or a later one, in order. No
 // transaction is open meanwhile.
 func (v *view) commits(from int64, fn func(*commitRecord)) {
-	for more := v.hasTree(); more && v.err == nil; {
+	for more := true; more && v.err == nil; {
 		page := make([]commitRecord, 0, commitsAtOnce)
 		v.query("SELECT first, last, leaves, marks FROM batch WHERE first >= ? ORDER BY first LIMIT ?", []any{from, commitsAtOnce}, func(s *sqlite.Stmt) bool {
 			page = append(page, readCommit(s))
@@ -74,28 +66,12 @@ func readCommit(s *sqlite.Stmt) commitRecord {
 	return c
 }
 
-// hashAll hashes the commits of an older program, from a row on.
-func (v *view) hashAll(from int64) {
-	var unhashed []window
-	v.query("SELECT first, last FROM batch WHERE first >= ? AND leaves IS NULL ORDER BY first", []any{from}, func(s *sqlite.Stmt) bool {
-		unhashed = append(unhashed, window{s.ColumnInt64(0), s.ColumnInt64(1)})
-		return true
-	})
-	for _, w := range unhashed {
-		leaves, marks := v.leavesOf(w)
-		v.query("UPDATE batch SET leaves = ?, marks = ? WHERE first = ?", []any{leaves, marks, w.low}, noRow)
-	}
-}
-
 // noRow is for statements that give none.
 func noRow(*sqlite.Stmt) bool { return true }
 
 // checkpoints calls fn with those of the file that a condition chooses, and the id of the
 // last row that each is about.
 func (v *view) checkpoints(and string, fn func(c checkpoint, last int64)) {
-	if !v.hasTree() {
-		return
-	}
 	v.query("SELECT size, last, key, note FROM checkpoint"+and, nil, func(s *sqlite.Stmt) bool {
 		c, err := parseCheckpoint(s.ColumnText(3))
 		if err != nil || c.size != s.ColumnInt64(0) {

@@ -197,7 +197,7 @@ func seal(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", path, err)
 	}
-	done := v.wide || v.indexed || v.lookup
+	done := v.lookup
 	err = v.conn.Close()
 	if err == nil && !done {
 		err = addIndexes(ctx, path)

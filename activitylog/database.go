@@ -86,9 +86,6 @@ func openDatabase(path string, opts *Options) (sink, error) {
 			return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
 		}
 	}
-	if err := takeOver(path); err != nil {
-		return nil, err
-	}
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("creating the activity log: %w (is the data folder writable?)", err)
 	}
@@ -156,7 +153,7 @@ func (d *database) openActive(before *activeSegment) error {
 
 func (d *database) prepare(before *activeSegment) error {
 	d.conn.SetBusyTimeout(busyTimeout)
-	if _, err := knownVersion(d.conn, d.path); err != nil {
+	if err := checkVersion(d.conn, d.path); err != nil {
 		return err
 	}
 	if err := makeFile(d.conn); err != nil {
@@ -223,21 +220,10 @@ func makeFile(conn *sqlite.Conn) (err error) {
 	}
 	defer end(&err)
 	v := &view{conn: conn}
-	made := map[string]bool{}
-	v.query("SELECT name FROM sqlite_master UNION ALL SELECT name FROM pragma_table_info('batch')", nil, func(s *sqlite.Stmt) bool {
-		made[s.ColumnText(0)] = true
-		return true
-	})
-	script := ""
-	for _, part := range [...]struct{ name, script string }{{"activity_log", schema}, {"checkpoint", treeSchema}, {"subjects", subjectsSchema}} {
-		if !made[part.name] {
-			script += part.script
-		}
-	}
-	if v.err != nil || script == "" {
+	if _, made := v.int64("SELECT 1 FROM sqlite_master WHERE name = 'activity_log'"); made || v.err != nil {
 		return v.err
 	}
-	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", script, schemaVersion), nil)
+	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", schema, schemaVersion), nil)
 }
 
 // findPosition finds the segment and the ids of the live file: they go on after those of the

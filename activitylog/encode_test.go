@@ -171,7 +171,7 @@ func TestABatchKnowsItsMessages(t *testing.T) {
 	}
 }
 
-// TestRowsOfAMessageEndWhenEnough: whether the file is sealed, live, or of an older program.
+// TestRowsOfAMessageEndWhenEnough: whether the file is sealed, live.
 func TestRowsOfAMessageEndWhenEnough(t *testing.T) {
 	s := newScript(t)
 	for range 3 {

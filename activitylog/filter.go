@@ -60,15 +60,12 @@ func (f *Filter) where(v *view) (string, []any) {
 	events := func(events ...Event) string {
 		list := make([]string, len(events))
 		for i, e := range events {
-			if list[i] = strconv.Itoa(int(e)); v.wide {
-				list[i] = "'" + e.String() + "'"
-			}
+			list[i] = strconv.Itoa(int(e))
 		}
-		column := map[bool]string{true: "event", false: "kind"}[v.wide]
 		if len(list) == 1 {
-			return column + " = " + list[0]
+			return "kind = " + list[0]
 		}
-		return column + " IN (" + strings.Join(list, ",") + ")"
+		return "kind IN (" + strings.Join(list, ",") + ")"
 	}
 	if len(f.Events) > 0 {
 		add(events(f.Events...))
@@ -93,11 +90,7 @@ func (f *Filter) where(v *view) (string, []any) {
 		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like, like)
 	}
 	at := func(comparison string, t time.Time) {
-		switch {
-		case t.IsZero():
-		case v.wide:
-			add("ts "+comparison+" ?", protocol.FormatTime(t))
-		default:
+		if !t.IsZero() {
 			add("at "+comparison+" ?", t.UnixMicro())
 		}
 	}

@@ -1,7 +1,6 @@
 package activitylog
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,11 +13,6 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
-
-// treeSchema makes a file of version 3, as schema.sql makes it, one of version 4.
-//
-//go:embed tree.sql
-var treeSchema string
 
 // A merkleLog is the tree of the log, as it goes on in the live file. A commit stores its rows
 // and their leaves in one transaction, so that no kill parts them.
@@ -68,7 +62,6 @@ func (d *database) openMerkleLog(before *activeSegment) (err error) {
 		v.query("INSERT INTO tree (first, size, peaks) VALUES (?, ?, ?)", []any{first, start.size, start.blob()}, noRow)
 	}
 	d.tree = start
-	v.hashAll(first)
 	v.commits(first, func(c *commitRecord) { d.tree.addAll(c.leaves) })
 	d.signed, _ = v.int64("SELECT coalesce(max(size), 0) FROM checkpoint")
 	if v.err != nil {

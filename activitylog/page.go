@@ -163,7 +163,7 @@ func (p *pager) read(r *snapshot, in *part, w window) (page []Entry) {
 		order, at = "DESC", w.low
 	}
 	rows, these := "id BETWEEN ? AND ?", []any{w.low, w.high}
-	if p.filter.about != "" && v.marked && !v.about {
+	if p.filter.about != "" && !v.about {
 		rows, these = "id IN (SELECT value FROM json_each(?))", []any{v.subjectRows(w)}
 	}
 	size := 0
@@ -193,9 +193,6 @@ func (p *pager) entry(r *snapshot, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
 		e.Payload, e.Sent = []byte(s.ColumnText(8)), e.ID
 		v.remember(e.MessageID, envelopeOf(e.Payload))
 	}
-	if v.wide {
-		e.Sent = 0
-	}
 	h := p.envelope(r, v, &e)
 	if v.err != nil || !p.filter.takesType(h.Type) {
 		return e, false
@@ -220,11 +217,11 @@ func (p *pager) envelope(r *snapshot, v *view, e *Entry) envelope {
 	}
 	h := v.startOf(e.MessageID, e.Sent)
 	if h == (envelope{}) && v.err == nil {
-		h = r.envelopeNear(e.MessageID, micros(e.TS), v)
+		h = r.envelopeNear(e.MessageID, e.Time().UnixMicro(), v)
 	}
 	if v.err == nil && h == (envelope{}) && p.elsewhere != nil {
 		var err error
-		if h, err = p.elsewhere(e.MessageID, micros(e.TS)); err != nil {
+		if h, err = p.elsewhere(e.MessageID, e.Time().UnixMicro()); err != nil {
 			v.fail(err)
 			return h
 		}

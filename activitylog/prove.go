@@ -68,11 +68,7 @@ func (r *Reader) Prove(ctx context.Context, messageID, kept string) (proofs []Pr
 // rowsOf returns the ids of a message's rows in one file.
 func (r *snapshot) rowsOf(p *part, messageID string) (ids []int64) {
 	v := r.open(p)
-	sel := "SELECT id FROM activity"
-	if v.wide {
-		sel = "SELECT id FROM activity_log"
-	}
-	v.rowsOf(messageID, sel, "", 1<<20, func(s *sqlite.Stmt) bool {
+	v.rowsOf(messageID, "SELECT id FROM activity", "", 1<<20, func(s *sqlite.Stmt) bool {
 		ids = append(ids, s.ColumnInt64(0))
 		return true
 	})

@@ -17,14 +17,19 @@ CREATE TABLE event (
 
 CREATE INDEX event_attention ON event(id) WHERE kind = 1 AND topic = 'system:attention';
 
--- A commit: its rows, their times, and the sorted hashes of their message ids. When the file
--- is sealed, the table lookup is made of these.
+-- A commit: its rows, their times, and the sorted hashes of their message ids, of which the
+-- table lookup is made when the file is sealed. leaves are the entries that it added to the
+-- Merkle tree, 32 bytes each; marks has two bytes of a checksum for each row; subjects says
+-- which rows may have subjects, two bytes each, counted from the first.
 CREATE TABLE batch (
   first INTEGER PRIMARY KEY,
   last INTEGER NOT NULL,
   since INTEGER NOT NULL,
   until INTEGER NOT NULL,
-  hashes BLOB
+  hashes BLOB,
+  leaves BLOB,
+  marks BLOB,
+  subjects BLOB
 );
 
 -- Which bus has written the rows from first on, into which segment of which log.
@@ -68,3 +73,19 @@ CREATE VIEW activity_log AS SELECT
     WHEN 9 THEN 'unsubscribe' WHEN 10 THEN 'log_gap' WHEN 11 THEN 'log_pruned' ELSE 'event(' || kind || ')' END AS event,
   message_id, rpc_id, actor, topic, status, payload_json, error, bus
 FROM activity;
+
+-- The Merkle tree as it was before the row first, which is the first of this file that is
+-- in it: its number of entries, and the hashes of its largest whole parts.
+CREATE TABLE tree (
+  first INTEGER PRIMARY KEY,
+  size INTEGER NOT NULL,
+  peaks BLOB NOT NULL
+);
+
+-- Signed roots of the tree, each after the row last, and the key that verifies it.
+CREATE TABLE checkpoint (
+  size INTEGER PRIMARY KEY,
+  last INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  note TEXT NOT NULL
+);

@@ -13,8 +13,7 @@ import (
 )
 
 // A log is one live file, which is written, and beside it the files that were sealed, by
-// number: activity.db, activity-000001.db and on. What an older program wrote lies there
-// as number 0, in its own form.
+// number: activity.db, activity-000001.db and on.
 
 // segmentPath returns the path of the sealed file number n of the log at path.
 func segmentPath(path string, n int) string {

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hubbub/protocol"
-
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -22,12 +20,8 @@ type view struct {
 	conn    *sqlite.Conn
 	info    os.FileInfo
 	frozen  bool   // it sees nothing that is written later
-	wide    bool   // an older program wrote it: a table with texts, and its indexes
-	indexed bool   // an older program sealed it: it has indexes
 	lookup  bool   // it is sealed and has the table lookup
 	about   bool   // and the table about
-	marked  bool   // its commits say which of their rows may have subjects
-	bus     string // the expression that reads the column `bus`
 	envelopes   map[string]envelope
 	batches []batch // of the live file, as far as they were read
 	time    timestamper
@@ -63,11 +57,11 @@ type envelope struct{ Type, From string }
 // openView opens a file for reading. If SQLite cannot create its files beside it, in a
 // read-only folder or on a full disk, it is read as it is.
 func openView(path string) (*view, error) {
-	v, err := connectView(fileURI(path))
+	v, err := connectView(path, "")
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
 		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil && info.Size() == 0 {
-			v, err = connectView(fileURI(path) + "?immutable=1")
+			v, err = connectView(path, "?immutable=1")
 			if err == nil {
 				v.frozen = true
 			}
@@ -76,14 +70,14 @@ func openView(path string) (*view, error) {
 	return v, err
 }
 
-func connectView(name string) (*view, error) {
-	conn, err := sqlite.OpenConn(name, sqlite.OpenReadOnly|sqlite.OpenURI)
+func connectView(path, parameters string) (*view, error) {
+	conn, err := sqlite.OpenConn(fileURI(path)+parameters, sqlite.OpenReadOnly|sqlite.OpenURI)
 	if err != nil {
 		return nil, err
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	v := &view{conn: conn, envelopes: map[string]envelope{}, bus: "bus"}
-	if err := v.inspect(); err != nil {
+	v := &view{conn: conn, envelopes: map[string]envelope{}}
+	if err := v.inspect(path); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	conn.SetBusyTimeout(readTimeout)
@@ -93,11 +87,10 @@ func connectView(name string) (*view, error) {
 // inspect finds out what the file is. A database without our tables is one that is just being
 // created, or one of something else. Our tables come all at once, so that those looked for
 // first tell which.
-func (v *view) inspect() error {
+func (v *view) inspect(path string) error {
 	names := map[string]bool{}
-	v.query("SELECT name, sql FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
+	v.query("SELECT name FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
 		names[s.ColumnText(0)] = true
-		v.marked = v.marked || s.ColumnText(0) == "batch" && marksSubjects(s.ColumnText(1))
 		return true
 	})
 	switch {
@@ -108,15 +101,11 @@ func (v *view) inspect() error {
 	case !names["activity_log"]:
 		return errors.New("it has no table activity_log: is it the database of something else?")
 	}
-	v.wide, v.indexed, v.lookup, v.about = !names["event"], names["event_msg"], names["lookup"], names["about"]
-	if !v.wide {
-		return nil
+	if err := checkVersion(v.conn, path); err != nil {
+		return err
 	}
-	columns, err := columnsOf(v.conn)
-	if !columns["bus"] {
-		v.bus = "NULL"
-	}
-	return err
+	v.lookup, v.about = names["lookup"], names["about"]
+	return nil
 }
 
 // query runs a statement, which the connection keeps prepared, and calls row for
@@ -147,21 +136,9 @@ func (v *view) int64(sql string, args ...any) (n int64, ok bool) {
 	return n, ok
 }
 
-// table is the one with the rows.
-func (v *view) table() string {
-	if v.wide {
-		return "activity_log"
-	}
-	return "event"
-}
-
 // lastRun returns where the file stands in its log, from which id on; false if it does not
 // say.
 func (v *view) lastRun() (place run, first int64, ok bool) {
-	if v.wide { // its ids are not used again
-		last, _ := v.int64("SELECT max(seq) FROM sqlite_sequence WHERE name = 'activity_log'")
-		return run{}, last + 1, false
-	}
 	v.query("SELECT first, segment, log, bus FROM run ORDER BY first DESC LIMIT 1", nil, func(s *sqlite.Stmt) bool {
 		place, first, ok = run{s.ColumnInt(1), s.ColumnText(2), s.ColumnText(3)}, s.ColumnInt64(0), true
 		return false
@@ -170,24 +147,16 @@ func (v *view) lastRun() (place run, first int64, ok bool) {
 }
 
 func (v *view) lastID() int64 {
-	last, _ := v.int64("SELECT max(id) FROM " + v.table())
+	last, _ := v.int64("SELECT max(id) FROM event")
 	return last
 }
 
 func (v *view) rows() int64 {
-	n, _ := v.int64("SELECT count(*) FROM " + v.table())
+	n, _ := v.int64("SELECT count(*) FROM event")
 	return n
 }
 
 func (v *view) span() (s span) {
-	if v.wide {
-		v.query("SELECT min(id), max(id), (SELECT min(ts) FROM activity_log), (SELECT max(ts) FROM activity_log) FROM activity_log", nil, func(stmt *sqlite.Stmt) bool {
-			s.first, s.last = stmt.ColumnInt64(0), stmt.ColumnInt64(1)
-			s.since, s.until = micros(stmt.ColumnText(2)), micros(stmt.ColumnText(3))
-			return false
-		})
-		return s
-	}
 	v.query("SELECT min(first), max(last), min(since), max(until) FROM batch", nil, func(stmt *sqlite.Stmt) bool {
 		s = span{stmt.ColumnInt64(0), stmt.ColumnInt64(1), stmt.ColumnInt64(2), stmt.ColumnInt64(3)}
 		return false
@@ -195,37 +164,15 @@ func (v *view) span() (s span) {
 	return s
 }
 
-// micros reads a time of a wide file; 0 if it cannot be read.
-func micros(ts string) int64 {
-	t, err := ParseTime(ts)
-	if err != nil {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
 // since returns an id before which no row has a time or a later one; false if none has.
 // Rows are nearly in the order of their times: publishers may be a moment apart.
 func (v *view) since(t time.Time) (id int64, ok bool) {
-	if v.wide {
-		return v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(t))
-	}
 	return v.int64("SELECT first FROM batch WHERE until >= ? ORDER BY first LIMIT 1", t.UnixMicro())
 }
 
 // rowsOf calls row with the rows of a message that fulfil a condition, in order: what a
 // statement that begins with sel gives.
 func (v *view) rowsOf(messageID string, sel, and string, limit int, row func(*sqlite.Stmt) bool) {
-	switch {
-	case v.wide:
-		v.query(sel+" WHERE message_id = ?"+and+" ORDER BY id LIMIT ?", []any{messageID, limit}, row)
-		return
-	case v.indexed:
-		v.query(sel+` WHERE id IN (SELECT id FROM event WHERE message_id = ?1
-			UNION ALL SELECT e.id FROM event AS h JOIN event AS e ON e.msg = h.id WHERE h.message_id = ?1)`+and+` ORDER BY id LIMIT ?2`,
-			[]any{messageID, limit}, row)
-		return
-	}
 	more := true
 	for _, c := range v.commitsOf(binary.BigEndian.AppendUint64(nil, hashOf(messageID))) {
 		if limit > 0 && more {
@@ -287,9 +234,6 @@ func (v *view) startOf(messageID string, msg int64) (h envelope) {
 		}
 	}
 	sel, and := "SELECT payload FROM event", " AND kind = 1"
-	if v.wide {
-		sel, and = "SELECT payload_json FROM activity_log", " AND event = 'send_start'"
-	}
 	v.rowsOf(messageID, sel, and, 1, func(s *sqlite.Stmt) bool {
 		h = envelopeOf([]byte(s.ColumnText(0)))
 		return false
@@ -299,32 +243,20 @@ func (v *view) startOf(messageID string, msg int64) (h envelope) {
 
 // selectEntries begins a statement whose rows entry reads.
 func (v *view) selectEntries() string {
-	if v.wide {
-		return "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus + ", 0 FROM activity_log"
-	}
 	return "SELECT id, kind, message_id, at, rpc_id, actor, topic, status, payload_json, error, bus, msg FROM activity"
 }
 
 // selectStarts begins a statement for send_start rows alone, which say all of theirs.
 func (v *view) selectStarts() string {
-	if v.wide {
-		return v.selectEntries()
-	}
 	return `SELECT id, kind, coalesce(message_id, '') AS message_id, at, CAST(rpc_id AS TEXT), actor, topic, coalesce(nullif(status, ''), 'start') AS status,
 		payload AS payload_json, error, (SELECT bus FROM run WHERE first <= event.id ORDER BY first DESC LIMIT 1), 0 FROM event`
 }
 
 func (v *view) eventOf(s *sqlite.Stmt) string {
-	if v.wide {
-		return intern(s.ColumnText(1))
-	}
 	return Event(s.ColumnInt(1)).String()
 }
 
 func (v *view) timeOf(s *sqlite.Stmt) string {
-	if v.wide {
-		return s.ColumnText(3)
-	}
 	return string(v.time.format(s.ColumnInt64(3)))
 }
 

@@ -46,7 +46,7 @@ func newSource(path string) *source {
 type snapshot struct {
 	ctx   context.Context
 	parts []*part
-	log   string // which log it is; empty for that of an older program
+	log   string // which log it is
 	err   error  // the first; reads after it give nothing
 }
 

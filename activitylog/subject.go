@@ -17,11 +17,6 @@ import (
 // A sealed file has the table about: which send_start rows are about a subject, an event or
 // a record of the broker, by its id. Their texts alone would be found by reading all rows.
 
-// subjectsSchema adds to a commit which of its rows may have subjects, two bytes each,
-// counted from its first: these are read in the live file, and when it is sealed. A commit of
-// an older program does not say it.
-const subjectsSchema = "ALTER TABLE batch ADD COLUMN subjects BLOB;"
-
 // addSubjects makes the table.
 func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 	end, err := sqlitex.ImmediateTransaction(conn)
@@ -39,22 +34,10 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 		v.fail(ctx.Err())
 		return true
 	}
-	v.query("SELECT sql FROM sqlite_master WHERE name = 'batch'", nil, func(s *sqlite.Stmt) bool {
-		v.marked = marksSubjects(s.ColumnText(0))
-		return true
-	})
-	subjects := "NULL"
-	if v.marked {
-		subjects = "subjects"
-	}
 	const starts = "SELECT id, message_id, topic, payload FROM event WHERE kind = 1 AND "
-	v.query("SELECT first, last, "+subjects+" FROM batch ORDER BY first", nil, func(s *sqlite.Stmt) bool {
+	v.query("SELECT first, last, subjects FROM batch ORDER BY first", nil, func(s *sqlite.Stmt) bool {
 		w := window{s.ColumnInt64(0), s.ColumnInt64(1)}
-		rows, ok := markedRows(s, w.low)
-		if !ok {
-			v.query(starts+"id BETWEEN ? AND ?", []any{w.low, w.high}, add)
-		}
-		for _, id := range rows {
+		for _, id := range markedRows(s, w.low) {
 			v.query(starts+"id = ?", []any{id}, add)
 		}
 		return true
@@ -62,21 +45,14 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 	return v.err
 }
 
-// marksSubjects reports whether commits say which rows may have subjects, by the text that
-// made their table.
-func marksSubjects(batch string) bool { return strings.Contains(batch, "subjects") }
-
-// markedRows reads what a commit says in column 2; false if it does not say it.
-func markedRows(s *sqlite.Stmt, first int64) (ids []int64, ok bool) {
-	if s.ColumnType(2) == sqlite.TypeNull {
-		return nil, false
-	}
+// markedRows reads column 2: the rows of a commit that may have subjects.
+func markedRows(s *sqlite.Stmt, first int64) (ids []int64) {
 	rows := make([]byte, s.ColumnLen(2))
 	s.ColumnBytes(2, rows)
 	for ; len(rows) >= 2; rows = rows[2:] {
 		ids = append(ids, first+int64(binary.BigEndian.Uint16(rows)))
 	}
-	return ids, true
+	return ids
 }
 
 // subjectRows returns those of a window of the live file that may have subjects, as a JSON array.
@@ -84,11 +60,7 @@ func (v *view) subjectRows(w window) string {
 	ids := []int64{}
 	v.query("SELECT first, last, subjects FROM batch WHERE first <= ? ORDER BY first DESC", []any{w.high}, func(s *sqlite.Stmt) bool {
 		commit := window{s.ColumnInt64(0), s.ColumnInt64(1)}
-		rows, ok := markedRows(s, commit.low)
-		for id := commit.low; id <= commit.high && !ok; id++ {
-			rows = append(rows, id)
-		}
-		for _, id := range rows {
+		for _, id := range markedRows(s, commit.low) {
 			if w.low <= id && id <= w.high {
 				ids = append(ids, id)
 			}

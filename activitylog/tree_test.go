@@ -3,7 +3,6 @@ package activitylog
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,48 +162,6 @@ func TestRowsAreHashedAsTheyAreStored(t *testing.T) {
 	}
 	if v := verdict(t, path); v.Audits[0].Signed != v.Audits[0].Entries {
 		t.Errorf("%+v", v.Audits[0])
-	}
-}
-
-// older makes a file what a program of version 3 has written: without hashes.
-func older(t *testing.T, path string) {
-	t.Helper()
-	tamper(t, path, "DROP TABLE tree; DROP TABLE checkpoint; ALTER TABLE batch DROP COLUMN leaves; ALTER TABLE batch DROP COLUMN marks; PRAGMA user_version = 3")
-}
-
-// TestRowsThatAnOlderProgramWrote are hashed in the live file when it is opened, and told of
-// in those that were sealed.
-func TestRowsThatAnOlderProgramWrote(t *testing.T) {
-	path, rows := hourly(t, 6)
-	last := sent(41, epoch)
-	store(t, path, &Options{SegmentAge: 100 * 365 * 24 * time.Hour}, last)
-	rows = append(rows, last...)
-	files := []string{segmentPath(path, 1), segmentPath(path, 2), path}
-	for _, file := range files {
-		older(t, file)
-	}
-	for _, file := range files[:2] { // as they were sealed then
-		if err := errors.Join(os.Remove(file+checksumSuffix), writeChecksum(t.Context(), file)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(os.Remove(keyPath(path)), os.Remove(checkpointPath(path))); err != nil {
-		t.Fatal(err)
-	}
-	live := query(t, path, "SELECT count(*) FROM event")[0]
-	if a, told := audited(t, path, nil); told != "" || a.Unhashed != int64(len(rows)) || a.Entries != 0 {
-		t.Errorf("before it is opened: %+v: %s", a, told)
-	}
-	if _, err := opened(t, path).Prove(t.Context(), rows[0].MessageID, ""); err == nil || !strings.Contains(err.Error(), "nothing proves its rows") {
-		t.Errorf("a proof of what has no hash: %v", err)
-	}
-	store(t, path, &Options{SegmentAge: 100 * 365 * 24 * time.Hour}, sent(50, epoch))
-	a, told := audited(t, path, nil)
-	if got := fmt.Sprint(int64(len(rows)) - a.Unhashed); told != "" || got != live || a.Signed != a.Entries || a.Entries == 0 {
-		t.Errorf("%s rows of %s were hashed: %+v: %s", got, live, a, told)
-	}
-	if proofs, err := opened(t, path).Prove(t.Context(), rows[len(rows)-1].MessageID, ""); err != nil || len(proofs) == 0 {
-		t.Errorf("%d proofs of a row of the live file, %v", len(proofs), err)
 	}
 }
 

@@ -169,7 +169,7 @@ func (r *snapshot) has(id int64) bool {
 			continue
 		}
 		v := r.open(p)
-		_, there := v.int64("SELECT 1 FROM "+v.table()+" WHERE id = ?", id)
+		_, there := v.int64("SELECT 1 FROM event WHERE id = ?", id)
 		r.check(v)
 		return there
 	}
@@ -191,15 +191,6 @@ func (c *checker) checkFile(v *view, path string, quick bool) {
 	for _, name := range requiredColumns {
 		if !columns[name] {
 			c.problem(Problem{Log: path, What: "the column " + name + " is missing"})
-		}
-	}
-	for _, index := range []string{"idx_activity_message_id", "idx_activity_ts"} {
-		if !v.wide {
-			break
-		}
-		_, ok := v.int64("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", index)
-		if !ok && v.err == nil {
-			c.problem(Problem{Log: path, What: "the index " + index + " is missing"})
 		}
 	}
 	if quick {

@@ -1,9 +1,11 @@
 package activitylog
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,44 +25,54 @@ func verdict(t *testing.T, paths ...string) *Verdict {
 	return v
 }
 
-// change runs SQL on a log that nobody writes.
-func change(t *testing.T, path, sql string) {
-	t.Helper()
-	asOld(t, path)
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := sqlitex.ExecuteScript(conn, sql, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// oldSchema is that of version 2.
-const oldSchema = `
-CREATE TABLE activity_log (
+// editedTable has the rows of a log as its view shows them.
+const editedTable = `CREATE TABLE activity_log (
   id INTEGER PRIMARY KEY AUTOINCREMENT, ts TEXT NOT NULL, event TEXT NOT NULL, message_id TEXT NOT NULL,
   rpc_id TEXT, actor TEXT, topic TEXT, status TEXT, payload_json TEXT, error TEXT, bus TEXT
-);
-CREATE INDEX idx_activity_message_id ON activity_log(message_id);
-CREATE INDEX idx_activity_ts ON activity_log(ts);`
+);`
 
-// asOld makes a log what a program of before the segments would have written.
-func asOld(t *testing.T, path string) {
+// storeEdited stores these rows again, each with all columns of its own.
+const storeEdited = `DELETE FROM log.event; DELETE FROM log.batch; DELETE FROM log.tree; DELETE FROM log.checkpoint;
+INSERT INTO log.event (id, at, kind, rpc_id, actor, topic, message_id, payload, status, error)
+  SELECT id, CAST(strftime('%s', ts) AS INTEGER) * 1000000 + CAST(substr(ts, 21, 6) AS INTEGER),
+    CASE event WHEN 'send_start' THEN 1 WHEN 'process_start' THEN 2 WHEN 'process_finish' THEN 3 WHEN 'send_finish' THEN 4
+      WHEN 'rejected' THEN 5 WHEN 'peer_connected' THEN 6 WHEN 'peer_disconnected' THEN 7 WHEN 'subscribe' THEN 8
+      WHEN 'unsubscribe' THEN 9 WHEN 'log_gap' THEN 10 ELSE 99 END,
+    rpc_id, actor, topic, nullif(message_id, ''), payload_json, coalesce(status, ''), error FROM activity_log;
+INSERT INTO log.batch (first, last, since, until) SELECT min(id), max(id), min(at), max(at) FROM log.event HAVING count(*) > 0;
+DELETE FROM log.run WHERE first > (SELECT min(first) FROM log.run); UPDATE log.run SET bus = (SELECT max(bus) FROM activity_log);`
+
+// change runs SQL on the rows of a log that nobody writes, as if they were a table.
+func change(t *testing.T, path, sql string) {
 	t.Helper()
-	if got := query(t, path, "PRAGMA user_version"); got[0] < "3" {
-		return
-	}
-	conn, err := sqlite.OpenConn(path + ".old")
+	conn, err := sqlite.OpenConn(path + ".edit")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = sqlitex.ExecuteScript(conn, oldSchema+"PRAGMA user_version = 2; ATTACH '"+path+"' AS new", nil)
-	if err == nil {
-		err = sqlitex.ExecuteTransient(conn, "INSERT INTO activity_log SELECT * FROM new.activity_log", nil)
+	if err := os.RemoveAll(checkpointPath(path)); err != nil { // it would tell that the rows were changed
+		t.Fatal(err)
 	}
-	if err := errors.Join(err, sqlitex.ExecuteTransient(conn, "DETACH new", nil), conn.Close(), os.Rename(path+".old", path)); err != nil {
+	defer os.Remove(path + ".edit") //nolint:errcheck // the folder goes with the test
+	defer conn.Close()              //nolint:errcheck // all is stored
+	if err := sqlitex.ExecuteTransient(conn, "ATTACH '"+path+"' AS log", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range []string{editedTable, "INSERT INTO activity_log SELECT * FROM log.activity_log;", sql, storeEdited} {
+		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var hashes []uint64
+	err = sqlitex.Execute(conn, "SELECT DISTINCT message_id FROM log.event WHERE message_id IS NOT NULL", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		hashes = append(hashes, hashOf(s.ColumnText(0)))
+		return nil
+	}})
+	slices.Sort(hashes)
+	var blob []byte
+	for _, h := range hashes {
+		blob = binary.BigEndian.AppendUint64(blob, h)
+	}
+	if err := errors.Join(err, sqlitex.Execute(conn, "UPDATE log.batch SET hashes = ?", &sqlitex.ExecOptions{Args: []any{blob}})); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,10 +109,7 @@ func TestWhatVerifyFinds(t *testing.T) {
 		{"lost pair", "DELETE FROM activity_log WHERE id IN (26, 28)", "its result counts 2 peers, and 1 have process rows", nil},
 		{"stray finish", "INSERT INTO activity_log (ts, event, message_id, rpc_id, actor, status) SELECT ts, event, message_id, rpc_id, actor, status FROM activity_log WHERE id = 29", "it has no send_start row", nil},
 		{"doubled finish", "UPDATE activity_log SET actor = 'agent:b', rpc_id = '11' WHERE id IN (26, 28)", "agent:b has 2 process_start and 2 process_finish rows", nil},
-		{"bad time", "UPDATE activity_log SET ts = 'yesterday' WHERE id = 26", `the time "yesterday" is not RFC 3339`, nil},
 		{"bad gap", "INSERT INTO activity_log (ts, event, message_id) SELECT ts, 'log_gap', '' FROM activity_log WHERE id = 60", "a log_gap row does not say how many rows were lost", nil},
-		{"lost index", "DROP INDEX idx_activity_ts", "the index idx_activity_ts is missing", nil},
-		{"lost column", "ALTER TABLE activity_log DROP COLUMN error; ALTER TABLE activity_log ADD COLUMN error TEXT; ALTER TABLE activity_log RENAME COLUMN rpc_id TO old", "", nil},
 		{"cut by a kill", "DELETE FROM activity_log WHERE id BETWEEN 27 AND 30", "", func(v *Verdict) bool { return v.Cut == 1 && v.Complete == 9 }},
 		{"under way", "DELETE FROM activity_log WHERE id = 60", "", func(v *Verdict) bool { return v.UnderWay == 1 && v.Complete == 9 }},
 		{"pruned before", "DELETE FROM activity_log WHERE id = 1", "", func(v *Verdict) bool { return v.Cut == 1 && v.Complete == 9 }},
@@ -114,12 +123,6 @@ func TestWhatVerifyFinds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := dayLog(t)
 			change(t, path, c.sql)
-			if c.name == "lost column" {
-				if _, err := opened(t, path).Verify(t.Context(), nil); err == nil {
-					t.Error("a log without rpc_id was read")
-				}
-				return
-			}
 			v := verdict(t, path)
 			switch {
 			case c.problem == "" && (!v.OK() || !c.check(v)):
