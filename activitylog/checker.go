@@ -276,10 +276,10 @@ func peersOf(result []byte) int {
 
 // A tail is the end of one log, as far as it was read.
 type tail struct {
-	last     time.Time // of its last row
-	open     int       // sessions that were connected and not disconnected
-	pruned   bool      // its first rows are gone: more sessions may be open
-	doubtful []*Publication   // its next row tells whether they were cut by a kill of this bus
+	last     time.Time      // of its last row
+	open     int            // sessions that were connected and not disconnected
+	pruned   bool           // its first rows are gone: more sessions may be open
+	doubtful []*Publication // its next row tells whether they were cut by a kill of this bus
 }
 
 // inUse reports whether sessions may be open: a bus that was stopped has ended them.

@@ -15,6 +15,7 @@ import (
 
 	"hubbub/protocol/datafolder"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 
 	"github.com/rs/zerolog"
 	"zombiezen.com/go/sqlite"
@@ -25,10 +26,10 @@ import (
 // live file, seals the one before, and removes what is older than is kept. Each of its
 // steps begins anew after a kill.
 type compactor struct {
-	path string
-	retention Retention
-	log  *zerolog.Logger // default: no log
-	wake chan struct{}   // capacity 1: a file was rotated
+	path        string
+	retention   Retention
+	log         *zerolog.Logger // default: no log
+	wake        notify.Signal   // a file was rotated
 	loggedError string          // the last error that was logged
 
 	record func(Row) // appends a row to the log; nil in tests
@@ -45,14 +46,6 @@ const (
 	clockEvery = time.Second
 )
 
-// signal tells that a file was rotated.
-func (k *compactor) signal() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
 // run works until ctx ends.
 func (k *compactor) run(ctx context.Context) {
 	timer, ticks := time.NewTicker(compactEvery), time.NewTicker(clockEvery)
@@ -65,7 +58,7 @@ func (k *compactor) run(ctx context.Context) {
 			case <-ticks.C:
 				k.checkClock()
 				continue
-			case <-k.wake:
+			case <-k.wake.C():
 			case <-timer.C:
 			case <-ctx.Done():
 			}

@@ -56,15 +56,15 @@ type activeSegment struct {
 	pages   *sqlite.Stmt
 	info    os.FileInfo // of the file when it was opened
 
-	file    int64 // that Sendings know it by
-	run     run   // where it stands in the log
-	next    int64 // id of the next row
-	rows    int64
-	firstRowAt    int64         // time of its first row
-	prepared bool          // a checkpoint has prepared it to be sealed
-	lastAttempt   time.Time     // when it could not be sealed
-	readerWait    time.Duration // how long the next try waits for readers
-	summary summary
+	file        int64 // that Sendings know it by
+	run         run   // where it stands in the log
+	next        int64 // id of the next row
+	rows        int64
+	firstRowAt  int64         // time of its first row
+	prepared    bool          // a checkpoint has prepared it to be sealed
+	lastAttempt time.Time     // when it could not be sealed
+	readerWait  time.Duration // how long the next try waits for readers
+	summary     summary
 	merkleLog
 }
 
@@ -95,42 +95,6 @@ func openDatabase(path string, opts *Options) (sink, error) {
 		return nil, err
 	}
 	return d, nil
-}
-
-// create makes a file that is ready for rows, unless one exists. It takes the prepared
-// one, if the last rotation left it. The caller syncs the folder.
-func create(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := quarantineWAL(path); err != nil {
-		return err
-	}
-	err := os.Rename(path+preparedSuffix, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = makeReady(path)
-	}
-	return err
-}
-
-// quarantineWAL makes room for a new log. A -shm and a -wal file beside a missing log belong
-// to one that was sealed, or moved or deleted, while it was read: SQLite would share the
-// first with those readers and delete the second. The write-ahead log may hold rows that
-// a moved file lacks, so it is kept under another name.
-func quarantineWAL(path string) error {
-	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	info, err := os.Lstat(path + "-wal")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Size() == 0:
-		return os.Remove(path + "-wal")
-	}
-	return datafolder.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
 // openActive opens the live file and finds where its ids go on: after those of the one
@@ -204,26 +168,6 @@ func (d *database) startWAL() error {
 		level = "NORMAL"
 	}
 	return sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous="+level, nil)
-}
-
-// makeFile makes a file ready for rows, unless it is. One transaction makes all tables,
-// so that a kill leaves an empty file or a whole one.
-func makeFile(conn *sqlite.Conn) (err error) {
-	for _, pragma := range []string{fmt.Sprintf("PRAGMA page_size=%d", pageSize), "PRAGMA journal_mode=WAL"} {
-		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
-			return err
-		}
-	}
-	end, err := sqlitex.ImmediateTransaction(conn)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	v := &view{conn: conn}
-	if _, made := v.int64("SELECT 1 FROM sqlite_master WHERE name = 'activity_log'"); made || v.err != nil {
-		return v.err
-	}
-	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", schema, schemaVersion), nil)
 }
 
 // findPosition finds the segment and the ids of the live file: they go on after those of the
@@ -427,142 +371,6 @@ func (d *database) close() error {
 
 // isBusy reports whether the database was locked by somebody else.
 func isBusy(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy }
-
-// sealEvery is how long rotate leaves a reader that is in its way.
-const sealEvery = time.Second
-
-// due implements sink. Before it says yes, a checkpoint in the background has left little
-// to move.
-func (d *database) due() bool {
-	switch {
-	case !d.full(), d.background != nil && len(d.background) == 0, time.Since(d.lastAttempt) < sealEvery:
-		return false
-	case d.prepared:
-		return true
-	}
-	_ = d.awaitCheckpoint() // the next one finds the fault, too
-	d.startCheckpoint()
-	d.prepared = true
-	return false
-}
-
-// readersTime is how much longer each try to seal a file waits for its readers than the one
-// before, up to busyTimeout: those whose transactions overlap leave no moment without one, and
-// each that begins while the file is complete is in nobody's way.
-const readersTime = 10 * time.Millisecond
-
-// full reports whether the live file has all the rows, bytes or time that it may.
-func (d *database) full() bool {
-	switch {
-	case d.rows == 0:
-		return false
-	case d.rows >= d.opts.SegmentRows, time.Since(time.UnixMicro(d.firstRowAt)) >= d.opts.SegmentAge:
-		return true
-	}
-	n, err := sqlitex.ResultInt64(d.pages)
-	return err == nil && n >= d.opts.SegmentBytes
-}
-
-// errInUse is the error of a live file that cannot be sealed now.
-var errInUse = errors.New("a reader keeps a transaction open")
-
-// rotate implements sink. The write-ahead log is empty when names change, so that a kill
-// between two steps leaves whole files: a log without a live one gets it at the next
-// start.
-func (d *database) rotate() error {
-	if err := d.awaitCheckpoint(); err != nil && !isBusy(err) {
-		return errors.Join(err, d.conn.Close())
-	}
-	if err := d.signAll(); err != nil && !isBusy(err) {
-		return errors.Join(err, d.conn.Close())
-	}
-	d.conn.SetBusyTimeout(d.readerWait)
-	wal, err := walCheckpoint(d.conn, "TRUNCATE")
-	d.conn.SetBusyTimeout(busyTimeout)
-	if isBusy(err) || err == nil && wal.busy {
-		d.prepared, d.lastAttempt, d.readerWait = false, time.Now(), min(d.readerWait+readersTime, busyTimeout)
-		return errInUse
-	}
-	before := d.activeSegment
-	d.closeSyncedFile()
-	if err := errors.Join(err, d.conn.Close()); err != nil {
-		return err
-	}
-	failpoint("sealing")
-	if err := renameSegment(d.path, segmentPath(d.path, before.run.segment)); err != nil {
-		return err
-	}
-	if err := create(d.path); err != nil {
-		return err
-	}
-	failpoint("replaced")
-	d.checkpointing = checkpointing{checkpoint: d.checkpoint}
-	return d.openActive(&before)
-}
-
-// renameSegment gives a file that nobody writes, and whose write-ahead log is empty, another
-// name, and takes away what belonged to the old one.
-func renameSegment(path, to string) error {
-	if _, err := os.Lstat(to); err == nil {
-		return fmt.Errorf("%s exists already: move it away", to)
-	}
-	if err := os.Remove(to + checksumSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // of another file
-		return err
-	}
-	if err := datafolder.Rename(path, to); err != nil {
-		return err
-	}
-	failpoint("moved")
-	return quarantineWAL(path)
-}
-
-// failpoint is called between the steps of a change that a kill may interrupt; tests replace it.
-var failpoint = func(string) {}
-
-// prepareNext makes the file that becomes the live one at the next rotation, so that the
-// writer does not wait for it.
-func prepareNext(path string) error {
-	to := path + preparedSuffix
-	if _, err := os.Stat(to); err == nil {
-		return nil
-	}
-	if err := makeReady(to); err != nil {
-		return err
-	}
-	failpoint("prepared")
-	return datafolder.SyncFolder(filepath.Dir(to))
-}
-
-// makeReady makes a file that is ready for rows. It is synced once, before it gets its
-// name. The caller syncs the folder.
-func makeReady(path string) error {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil { // SQLite's locks would end with it
-		return err
-	}
-	conn, err := sqlite.OpenConn(temporary, sqlite.OpenReadWrite)
-	if err != nil {
-		return err
-	}
-	err = sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=OFF", nil)
-	if err == nil {
-		err = makeFile(conn)
-	}
-	if err := errors.Join(err, conn.Close()); err != nil {
-		return err
-	}
-	if err := syncFile(temporary); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
-}
 
 // A sink stores rows. The writing goroutine alone uses it, except for sync, so that another
 // engine can take the place of this one.

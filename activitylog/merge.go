@@ -21,9 +21,9 @@ type merged struct {
 // A mergeInput is one of the logs.
 type mergeInput struct {
 	*pager
-	rows  []Entry // read and not yet taken
-	place int64   // of the last row that was taken
-	exhausted   bool    // it had no more rows, until the next take
+	rows      []Entry // read and not yet taken
+	place     int64   // of the last row that was taken
+	exhausted bool    // it had no more rows, until the next take
 	reported  bool    // that it is waited for
 }
 

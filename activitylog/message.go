@@ -20,16 +20,16 @@ const maxMessageRows = 200_000
 
 // A Message is all that the logs say about one message.
 type Message struct {
-	ID          string
-	Type        string
-	From        string
-	Topic       string
-	Payload     json.RawMessage // nil when its send_start row is gone
-	InReplyTo   string
-	TraceParent string
-	Publications      []*Publication // each time that it was sent, in order; senders may repeat a message
-	Refusals    []Entry // its rejected rows
-	Rows        []Entry // all of them, by time
+	ID           string
+	Type         string
+	From         string
+	Topic        string
+	Payload      json.RawMessage // nil when its send_start row is gone
+	InReplyTo    string
+	TraceParent  string
+	Publications []*Publication // each time that it was sent, in order; senders may repeat a message
+	Refusals     []Entry        // its rejected rows
+	Rows         []Entry        // all of them, by time
 }
 
 // Begin returns when the message was first seen.

@@ -105,7 +105,7 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 	signal := w.enqueueLocked(rows, size)
 	w.mu.Unlock()
 	if signal {
-		w.signal()
+		w.wake.Notify()
 	}
 	return true
 }

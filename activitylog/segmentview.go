@@ -17,15 +17,15 @@ import (
 // A view is one connection to a file of a log that only reads. One goroutine at a time
 // uses it. Without a connection it gives nothing.
 type view struct {
-	conn    *sqlite.Conn
-	info    os.FileInfo
-	frozen  bool   // it sees nothing that is written later
-	lookup  bool   // it is sealed and has the table lookup
-	about   bool   // and the table about
-	envelopes   map[string]envelope
-	batches []batch // of the live file, as far as they were read
-	time    timestamper
-	err     error // the first; reads after it give nothing
+	conn      *sqlite.Conn
+	info      os.FileInfo
+	frozen    bool // it sees nothing that is written later
+	lookup    bool // it is sealed and has the table lookup
+	about     bool // and the table about
+	envelopes map[string]envelope
+	batches   []batch // of the live file, as far as they were read
+	time      timestamper
+	err       error // the first; reads after it give nothing
 }
 
 // A batch is what a file tells of a commit.

@@ -104,5 +104,5 @@ func makeKey(path, origin string) error {
 	if err := syncFile(temporary); err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	return datafolder.RenameUnsynced(temporary, path)
 }

@@ -30,7 +30,7 @@ const keptConnections = 4
 
 // A source is one log that is read. Its methods may be called from any goroutine.
 type source struct {
-	path string
+	path   string
 	active *file
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ type snapshot struct {
 // A part is one of the files.
 type part struct {
 	*file
-	view *view // nil before it is opened
+	view   *view // nil before it is opened
 	active bool
 }
 

@@ -25,7 +25,7 @@ func (w *Writer) drain(ctx context.Context) {
 		}
 		w.writeChunk(ctx, c)
 	}
-	w.committed()
+	w.commits.Notify()
 }
 
 // warnSlowStop says what a stop that takes long waits for.
@@ -130,7 +130,7 @@ func (w *Writer) Sync(ctx context.Context) error {
 		q.syncTo = max(q.syncTo, target)
 		space := q.nextCommit()
 		w.mu.Unlock()
-		w.signal()
+		w.wake.Notify()
 		select {
 		case <-space:
 		case <-ctx.Done():

@@ -81,7 +81,7 @@ func (w *Writer) closeSink() error {
 
 // rotate seals the live file. What was committed to it is durable then.
 func (w *Writer) rotate() {
-	defer w.compactor.signal()
+	defer w.compactor.wake.Notify()
 	w.setSealing(true)
 	defer w.setSealing(false)
 	w.sinkMu.Lock()
@@ -109,16 +109,8 @@ func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration
 	w.q.totals.Commits++
 	w.q.totals.WALBytes = w.sink.walBytes()
 	w.mu.Unlock()
-	w.committed()
+	w.commits.Notify()
 	return last
-}
-
-// committed wakes the goroutine that settles commits.
-func (w *Writer) committed() {
-	select {
-	case w.commits <- struct{}{}:
-	default:
-	}
 }
 
 // settleCommits makes commits durable, in another goroutine than that which writes them,
@@ -134,7 +126,7 @@ func (w *Writer) settleCommits(ctx context.Context) {
 		case stopping:
 			return
 		default:
-			<-w.commits
+			<-w.commits.C()
 		}
 	}
 }

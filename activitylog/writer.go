@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 
 	"github.com/rs/zerolog"
 )
@@ -66,17 +67,17 @@ type Writer struct {
 	opts Options
 	open func() (sink, error)
 
-	wake    chan struct{} // capacity 1: rows are queued
-	commits chan struct{} // capacity 1: rows are committed, and not yet durable
-	opened  chan struct{} // closed after the first attempt to open the database
-	compactor  *compactor
+	wake      notify.Signal // rows are queued
+	commits   notify.Signal // rows are committed and not yet durable
+	opened    chan struct{} // closed after the first attempt to open the database
+	compactor *compactor
 
 	mu          sync.Mutex
 	q           queue
 	loggedError string
 	loggedAt    time.Time
 	stopBy      time.Time // when a stop must have ended
-	abandoned      int64     // rows that were queued and not written at the end
+	abandoned   int64     // rows that were queued and not written at the end
 
 	// The goroutine in Run alone changes the sink, and holds sinkMu then; who syncs it
 	// holds sinkMu, too.
@@ -97,9 +98,9 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.SegmentBytes, DefaultSegmentBytes)
 	defaults.Positive(&o.SegmentAge, DefaultSegmentAge)
 	defaults.Log(&o.Log)
-	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1), opened: make(chan struct{})}
+	w := &Writer{path: path, opts: o, wake: notify.New(), commits: notify.New(), opened: make(chan struct{})}
 	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
-	w.compactor = &compactor{path: path, retention: o.Retention, log: o.Log, wake: make(chan struct{}, 1), record: w.record}
+	w.compactor = &compactor{path: path, retention: o.Retention, log: o.Log, wake: notify.New(), record: w.record}
 	return w
 }
 
@@ -190,7 +191,7 @@ func (w *Writer) writeQueued(ctx context.Context) {
 		}
 		timer.Reset(wait)
 		select {
-		case <-w.wake:
+		case <-w.wake.C():
 		case <-timer.C:
 			if w.sink == nil {
 				w.openIdle()
@@ -235,13 +236,5 @@ func (w *Writer) record(row Row) {
 	w.mu.Unlock()
 	if !closed {
 		w.Append(row)
-	}
-}
-
-// signal wakes the writing goroutine.
-func (w *Writer) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
 	}
 }

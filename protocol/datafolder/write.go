@@ -66,6 +66,10 @@ func Rename(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
+// RenameUnsynced gives a file another name in its folder. What is in the file must have
+// been synced before; the caller syncs the folder.
+func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
+
 // SyncFolder makes what was renamed or created in a folder survive a crash of the machine,
 // where the file system can.
 func SyncFolder(path string) error { return syncFolder(path) }
