@@ -19,8 +19,8 @@ import (
 
 // Options are the optional settings of a Lease. Nil is valid.
 type Options struct {
-	Prefix string        // of the name of the bucket; default "hubbub"
-	TTL    time.Duration // after which a lease that is not renewed ends; default 6 s, at least 1 s
+	Prefix string        // of the bucket's name; default "hubbub"
+	TTL    time.Duration // until an unrenewed lease expires; default 6 s, at least 1 s
 	NATS   []nats.Option
 	Log    *zerolog.Logger
 }
@@ -34,7 +34,7 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
-// A Lease is the right to be the one program that does something.
+// A Lease is the right to be the only active program for a purpose.
 type Lease struct {
 	urls    []string
 	what    string
@@ -42,17 +42,17 @@ type Lease struct {
 	options Options
 }
 
-// New makes a lease on what, such as "tg:123456". The other programs log the holder's
-// name. It does no I/O.
+// New makes a lease for a purpose, such as "tg:123456". Other programs log the name of the
+// holder. New does no I/O.
 func New(urls []string, what, holder string, opts *Options) *Lease {
 	return &Lease{urls: urls, what: what, holder: holder, options: opts.withDefaults()}
 }
 
-// ErrLost is the cause with which the context of work ends when the lease is lost.
+// ErrLost is the cancellation cause of work when the lease is lost.
 var ErrLost = errors.New("the lease was lost: another program may be the active one now")
 
-// Run waits for the lease and calls work while it holds the lease, again and again, until
-// ctx ends or work returns by itself. It returns what work returned. The context of
+// Run waits for the lease and calls work while it holds the lease. It repeats that until ctx ends
+// or work returns without having lost the lease, and returns the error of work. The context of
 // work ends when the lease is lost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	nc, err := nats.Connect(strings.Join(l.urls, ","), append([]nats.Option{
@@ -87,7 +87,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	}
 }
 
-// acquire takes the lease if nobody has it.
+// acquire takes the lease if nobody holds it.
 func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, uint64, error) {
 	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
 	defer cancel()
@@ -106,8 +106,8 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.
 	return kv, revision, err
 }
 
-// bucket returns the name of the bucket of a cluster. The cluster's name may have dots and
-// other characters that are not allowed in the name of a bucket.
+// bucket returns the bucket's name for a cluster. It replaces the characters of the cluster's
+// name that are not allowed in a bucket name.
 func bucket(cluster string) string {
 	plain := func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
@@ -123,8 +123,8 @@ func bucket(cluster string) string {
 
 func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }
 
-// hold calls work while the lease can be renewed. It returns true if work ended because
-// the lease was lost.
+// hold calls work and renews the lease meanwhile. It returns true if work ended because the lease
+// was lost.
 func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64, work func(context.Context) error) (lost bool, err error) {
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,8 +145,8 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64
 	return false, err
 }
 
-// renew keeps the lease until stop is closed. It ends the work when two thirds
-// of the lease have passed without a renewal.
+// renew renews the lease until stop is closed. It ends the work when two thirds of the TTL have
+// passed without a renewal.
 func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct{}, end context.CancelCauseFunc) uint64 {
 	ticker := time.NewTicker(l.options.TTL / 6)
 	defer ticker.Stop()
@@ -166,7 +166,7 @@ func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct
 		case err == nil:
 			revision, renewed = next, asked
 		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-			end(ErrLost) // another program has taken it, or it ran out
+			end(ErrLost) // another program has taken it, or it has expired
 			return revision
 		case time.Since(renewed) > l.options.TTL*2/3:
 			end(ErrLost)

@@ -1,13 +1,12 @@
-// Package netguard guards the connections that programs make to addresses which others
-// gave them: callbacks and tools of Chorus services, and the address of a channel's tools in a
-// message for an agent.
+// Package netguard restricts connections to addresses that others supply: the callbacks and tools
+// of Chorus services, and the tools that a message names for an agent.
 //
 // Guarantees:
 //
-//   - What is not public unicast, or is a host of a cloud, is not dialled, and nothing
-//     is called in the clear, unless it is allowed.
-//   - Each connection is judged by the address that is dialled, after every spelling, name and
-//     redirect was resolved; proxies of the environment are not used.
+//   - Only public unicast addresses are dialled, except those of cloud hosts, and only over
+//     TLS. An operator can allow further addresses, also without TLS.
+//   - The check applies to the address that is dialled, after names and redirects have been
+//     resolved. Proxies of the environment are not used, because they would dial unchecked.
 //
-// It does no I/O but that of its transport.
+// The package does no I/O except in its transport.
 package netguard

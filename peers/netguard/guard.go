@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// A Guard decides to which addresses a program may connect on behalf of a
-// URL that somebody else gave it. Its decisions are pure.
+// A Guard decides to which addresses a program may connect for a URL that somebody else supplied.
+// Its decisions are pure.
 type Guard struct{ allow []netip.Prefix }
 
-// New makes a guard that allows public addresses over TLS and, besides them, those
-// inside the given prefixes, also in the clear.
+// New makes a guard that allows public addresses over TLS, and the addresses of the given
+// prefixes with or without TLS.
 func New(allow []netip.Prefix) *Guard {
 	g := &Guard{}
 	for _, p := range allow {
@@ -33,13 +33,12 @@ func New(allow []netip.Prefix) *Guard {
 // ErrRefused means that the program may not connect to an address.
 var ErrRefused = errors.New("this target is refused; an operator allows its addresses with --allow-target")
 
-// refusedRanges are the addresses that are not public unicast, and why. Their sources, as of
-// 2026-11: IANA's registries of special-purpose addresses (RFC 6890) of IPv4 and IPv6,
-// with the multicast ranges of RFC 5771 and RFC 4291; and, first, what providers document
-// of their clouds. Ranges of the registries that are globally reachable and lead to
-// nobody's host, such as those of AS112, are refused too. IPv6 has public unicast
-// inside of 2000::/3 alone. An address that carries an IPv4 address inside (see embedded)
-// is judged by that one.
+// refusedRanges lists the addresses that are not public unicast. Its sources, as of 2026-11, are
+// IANA's registries of special-purpose addresses (RFC 6890) for IPv4 and IPv6, and the multicast
+// ranges of RFC 5771 and RFC 4291. The first rows come from the documentation of cloud providers.
+// Registered ranges that are globally reachable but belong to no host, such as those of AS112,
+// are refused, too. Public IPv6 unicast lies inside 2000::/3. For an address that embeds an IPv4
+// address, the embedded address decides (see embedded).
 var refusedRanges = []struct {
 	why      string
 	prefixes []netip.Prefix
@@ -65,10 +64,10 @@ var refusedRanges = []struct {
 	{"reserved", prefixes("240.0.0.0/4")},                                                            // RFC 1112, with the broadcast address
 }
 
-// globalUnicast6 is the one range of public unicast of IPv6 (IANA, IPv6 address space).
+// globalUnicast6 is the only range of public IPv6 unicast (IANA, IPv6 address space).
 var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
-// ParsePrefix reads what --allow-target allows: a CIDR, or one address.
+// ParsePrefix parses a value of --allow-target: a CIDR prefix or one address.
 func ParsePrefix(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
@@ -76,10 +75,10 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-// AllAddresses allows all addresses: for URLs whose form alone is looked at.
+// AllAddresses allows every address, for callers that check only the form of a URL.
 var AllAddresses = prefixes("0.0.0.0/0", "::/0")
 
-// Loopback are the addresses of this machine alone.
+// Loopback allows the addresses of this machine only.
 var Loopback = prefixes("127.0.0.0/8", "::1/128")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -90,8 +89,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// Check returns why the program may not connect to an address, in the clear or over TLS,
-// and nil if it may. The error wraps ErrRefused.
+// Check returns nil if the program may connect to an address, with clear meaning without TLS.
+// Otherwise the error wraps ErrRefused.
 func (g *Guard) Check(addr netip.Addr, clear bool) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
@@ -118,7 +117,7 @@ func (g *Guard) Check(addr netip.Addr, clear bool) error {
 }
 
 var (
-	nat64   = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: how networks without IPv4 reach all of it
+	nat64   = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: how IPv6-only networks reach IPv4
 	isatap1 = [4]byte{0x00, 0x00, 0x5e, 0xfe}       // RFC 5214
 	isatap2 = [4]byte{0x02, 0x00, 0x5e, 0xfe}
 )
@@ -137,9 +136,8 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// control makes the net.Dialer hook of connections in the clear or over TLS: it sees the
-// address that is about to be connected to, after every spelling, name and redirect has
-// been resolved.
+// control makes the net.Dialer hook for connections with or without TLS. It receives the address
+// to connect to, after names and redirects have been resolved.
 func (g *Guard) control(clear bool) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
@@ -150,14 +148,13 @@ func (g *Guard) control(clear bool) func(network, address string, _ syscall.RawC
 	}
 }
 
-// MaxURL bounds the URLs that others give, in bytes.
+// MaxURL limits the URLs that others supply, in bytes.
 const MaxURL = 4096
 
-// CheckURL returns why a URL cannot be a target, and nil if it can: it must be
-// absolute, http or https, name a host and carry neither user nor fragment. A host written as an
-// address is judged at once; a name is judged when it is dialled, save that http is
-// refused at once where no address may be called in the clear. The error
-// holds nothing of the URL but its address, because URLs here are secrets.
+// CheckURL returns nil if a URL can be a target. It must be absolute, use http or https, name a
+// host, and carry neither user nor fragment. CheckURL checks a host that is an IP address; a name
+// is checked when it is dialled. It refuses http if the guard allows no plaintext connections.
+// The error reveals nothing of the URL except its address: URLs here are secrets.
 func (g *Guard) CheckURL(raw string) error {
 	if len(raw) > MaxURL {
 		return fmt.Errorf("the URL is longer than %d bytes", MaxURL)
@@ -165,7 +162,7 @@ func (g *Guard) CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return errors.New("not a URL") // the parser's error repeats the URL
+		return errors.New("not a URL") // the parser's error would reveal the URL
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("the URL must begin with http:// or https://")
 	case u.Hostname() == "" || u.Opaque != "":
@@ -190,14 +187,13 @@ func (g *Guard) CheckURL(raw string) error {
 	return nil
 }
 
-// isPort reports whether a URL's port is valid. An empty one stands for that of the
-// scheme.
+// isPort reports whether a URL's port is valid. Empty stands for the default port of the scheme.
 func isPort(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil && n > 0
 }
 
-// HostForLog returns the host and port of a URL. Nothing else of it may be shown.
+// HostForLog returns the host and port of a URL. The rest of it must not be logged.
 func HostForLog(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -206,8 +202,7 @@ func HostForLog(raw string) string {
 	return u.Host
 }
 
-// IsLoopback reports whether a host name, without port, can only mean this
-// machine.
+// IsLoopback reports whether a host name, without port, always means this machine.
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 	if strings.EqualFold(host, "localhost") {

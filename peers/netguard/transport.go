@@ -13,14 +13,13 @@ const (
 	maxAnswerHead = 64 << 10
 )
 
-// NewTransport makes a transport that connects only where the guard allows, over TLS or
-// in the clear, and follows a redirect from one to the other likewise. It ignores proxies
-// of the environment: they would dial unguarded.
+// NewTransport makes a transport that connects only where the guard allows it, also after a
+// redirect. It ignores proxies of the environment, because they would dial unchecked.
 func NewTransport(g *Guard) *Transport {
 	return &Transport{tls: newTransport(g.control(false)), plaintext: newTransport(g.control(true))}
 }
 
-// A Transport is one over TLS and one in the clear: each has its own guard.
+// A Transport uses separate connections, with separate checks, for TLS and plaintext.
 type Transport struct{ tls, plaintext *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -31,7 +30,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.plaintext.RoundTrip(r)
 }
 
-// CloseIdleConnections closes connections that no call uses.
+// CloseIdleConnections closes the connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
 	t.tls.CloseIdleConnections()
 	t.plaintext.CloseIdleConnections()

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// ServiceEnv are the variables that systemd gives to a service alone.
+// ServiceEnv lists the variables that systemd sets for one service only.
 var ServiceEnv = []string{
 	"NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "JOURNAL_STREAM",
 	"SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
 }
 
-// DropEnv returns an environment without the named variables. A name that ends in *
-// means all that begin so.
+// DropEnv returns an environment without the named variables. A name that ends in * matches every
+// variable with that prefix.
 func DropEnv(env []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return matchesAny(kv, names) })
 }
 
-// KeepEnv returns the variables of an environment that are named, as for Without.
+// KeepEnv returns the named variables of an environment. Names match as in DropEnv.
 func KeepEnv(env []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return !matchesAny(kv, names) })
 }

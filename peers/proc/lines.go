@@ -2,17 +2,17 @@ package proc
 
 import "bytes"
 
-// LineWriter is a writer that calls Line for each line written to it that is not empty,
-// without its end. It is for one goroutine.
+// A LineWriter calls OnLine for each non-empty line written to it, without the line end. It is
+// for one goroutine.
 type LineWriter struct {
 	Max    int                         // bytes at which a line is cut; default 64 KiB
-	OnLine func(line []byte, cut bool) // must not keep the line
+	OnLine func(line []byte, cut bool) // must not retain the line
 
-	rest []byte // of a line whose end has not come yet
+	rest []byte // the line whose end has not been written yet
 	cut  bool
 }
 
-// Write takes any part of the text.
+// Write accepts any part of the text.
 func (l *LineWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	limit := l.Max
@@ -32,7 +32,7 @@ func (l *LineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// Flush gives the last line, if it had no end.
+// Flush passes on the last line if it had no line end.
 func (l *LineWriter) Flush() {
 	if line := bytes.TrimRight(l.rest, "\r"); len(line) > 0 {
 		l.OnLine(line, l.cut)

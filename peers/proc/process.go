@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// exitUsage is the exit code of a program that was called wrongly.
+// exitUsage is the exit code of a program that rejects its arguments or settings.
 const exitUsage = 2
 
-// IsUsageError reports whether err is the end of a program that was called
-// wrongly, and so would fail again.
+// IsUsageError reports whether err is the exit of a program that rejected its arguments or
+// settings. Starting it again would fail in the same way.
 func IsUsageError(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.ExitCode() == exitUsage
 }
 
-// drainTimeout is how long the output of a process that has ended is read on:
-// somebody whom it started may hold it open.
+// drainTimeout limits how long the output of an ended process is read: one of its children may
+// hold it open.
 const drainTimeout = 500 * time.Millisecond
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
-	Confined          bool                // a session of its own, and no new privileges on Linux, for itself and all that it starts
-	ParentDeathSignal syscall.Signal      // what the process gets when its owner is killed; 0 lets it go on
-	OnStart           func(pid int) error // called before Start returns; its error ends the process
-	OnLine            func(line []byte)   // takes the lines of stdout and stderr where the command sets none; calls do not overlap
+	Confined          bool                // in a session of its own; on Linux, it and its children gain no privileges
+	ParentDeathSignal syscall.Signal      // sent to the process when its owner is killed; 0 sends nothing
+	OnStart           func(pid int) error // called before Start returns; an error kills the process
+	OnLine            func(line []byte)   // receives the lines of stdout and stderr that the command does not redirect; calls do not overlap
 	MaxLine           int                 // bytes at which a line is cut; default 64 KiB
 }
 
@@ -37,10 +37,10 @@ type Options struct {
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // why; valid once done is closed
+	err  error         // the result of Wait; valid once done is closed
 
 	mu    sync.Mutex
-	ended bool // its number may belong to another process
+	ended bool // its process id may have been reused
 }
 
 // Start starts a command. One goroutine waits for it and ends with it.
@@ -50,7 +50,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 		o = *opts
 	}
 	if cmd.Env == nil {
-		cmd.Env = []string{} // nil would mean ours
+		cmd.Env = []string{} // nil would mean our own environment
 	}
 	cmd.SysProcAttr = sysProcAttr(o.ParentDeathSignal, o.Confined)
 	cmd.WaitDelay = drainTimeout
@@ -64,12 +64,12 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// Linux signals the child when the thread that started it ends, so this thread
-		// stays with it.
+		// Linux signals the child when the thread that started it ends, so this goroutine keeps
+		// the thread.
 		runtime.LockOSThread()
 		var err error
 		if o.Confined {
-			err = setNoNewPrivileges() // for good: the thread ends with this goroutine
+			err = setNoNewPrivileges() // permanent: the thread ends with this goroutine
 		} else {
 			defer runtime.UnlockOSThread()
 		}
@@ -79,7 +79,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 		if err == nil && o.OnStart != nil {
 			if err = o.OnStart(cmd.Process.Pid); err != nil {
 				p.signal(syscall.SIGKILL)
-				_ = wait(cmd, p.killGroup) // the error says why
+				_ = wait(cmd, p.killGroup) // err has the reason
 			}
 		}
 		started <- err
@@ -87,7 +87,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 			return
 		}
 		if p.err = wait(cmd, p.killGroup); errors.Is(p.err, exec.ErrWaitDelay) {
-			p.err = nil // it ended well; somebody else holds its output
+			p.err = nil // it succeeded; another process holds its output open
 		}
 		out.Flush()
 		close(p.done)
@@ -104,18 +104,18 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end of the process. It returns nil for exit code 0, else what
-// exec.Cmd.Wait says.
+// Wait waits for the end of the process. It returns nil for exit code 0, otherwise the error of
+// exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// Terminate asks the process to end: its group gets SIGTERM.
+// Terminate sends SIGTERM to the process group.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
-// WaitFor waits until the process ends. It reports false if it does not within d, or
-// before ctx ends.
+// WaitFor waits for the end of the process. It returns false if the process runs longer than d,
+// or if ctx ends first.
 func (p *Process) WaitFor(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -127,8 +127,8 @@ func (p *Process) WaitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Stop ends the process and waits for it: its group gets SIGTERM, and SIGKILL after
-// the grace, or when ctx ends.
+// Stop sends SIGTERM to the process group and waits. It sends SIGKILL after the grace period, or
+// when ctx ends.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) {
 	p.Terminate()
 	if !p.WaitFor(ctx, grace) {
@@ -136,22 +136,22 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// Kill ends the process at once and waits for it.
+// Kill sends SIGKILL to the process group and waits.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// signal signals the group, unless it has ended.
+// signal signals the process group, unless the process has ended.
 func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
-		_ = syscall.Kill(-p.cmd.Process.Pid, s) // it may end just now
+		_ = syscall.Kill(-p.cmd.Process.Pid, s) // an error means that it has just ended
 	}
 }
 
-// killGroup kills what the process left behind in its group.
+// killGroup kills the processes that an ended process left in its group.
 func (p *Process) killGroup() {
 	p.signal(syscall.SIGKILL)
 	p.mu.Lock()

@@ -7,10 +7,10 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// Supervise calls run again and again until ctx ends (nil), or until judge says that it
-// shall stay down (the error of run). Run starts a process and returns when that has
-// ended. Judge gets the number of ends in a row, counted anew after a run of at least
-// steady, and the last error. It returns the pause before the next run.
+// Supervise calls run repeatedly until ctx ends, or until judge returns down. It returns nil or
+// the last error of run. run starts a process and returns when it has ended. judge gets the
+// number of ends in a row and the last error, and returns the pause before the next run. The
+// count restarts at 1 after a run of at least steady.
 func Supervise(ctx context.Context, steady time.Duration, run func(ctx context.Context) error,
 	judge func(ends int, err error) (pause time.Duration, down bool),
 ) error {

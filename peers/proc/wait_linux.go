@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr puts a process into a group of its own, or into a session, and has the
-// kernel signal it when the thread that started it ends.
+// sysProcAttr puts a process into a group or session of its own. The kernel signals the process
+// when the thread that started it ends.
 func sysProcAttr(ownerDeath syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Pdeathsig: ownerDeath}
 }
 
-// setNoNewPrivileges has this thread, and what it starts, gain no privileges by executing a
-// program: setuid programs run as who called them.
+// setNoNewPrivileges prevents this thread and its children from gaining privileges: setuid
+// programs run as their caller.
 func setNoNewPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
@@ -24,8 +24,8 @@ func setNoNewPrivileges() error {
 	return nil
 }
 
-// wait waits for the end of a process. It calls ended while the number of the
-// process, which is that of its group, is still taken.
+// wait waits for the end of a process. It calls ended before the process id, which is also that
+// of the group, can be reused.
 func wait(cmd *exec.Cmd, ended func()) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
