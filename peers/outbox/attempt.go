@@ -9,11 +9,11 @@ import (
 	"hubbub/peers/store"
 )
 
-// errCrash is what tests' crash points return.
+// errCrash is the error of crash points in tests.
 var errCrash = errors.New("crashed by a test")
 
-// attempt makes one attempt at an item that is marked as sending, stores the verdict on
-// it, and frees its destination.
+// attempt makes one attempt to send an item that is marked as sending, stores the decision, and
+// frees the destination.
 func (r *runState) attempt(item Item) {
 	r.attemptStarted(item.Destination)
 	err := r.attemptOnce(item)
@@ -47,16 +47,16 @@ func (r *runState) attemptOnce(item Item) error {
 			return err
 		}
 		v = r.opts.decide(item, err, interrupted && r.mayHaveSent(item), r.opts.Now(), r.opts.Jitter())
-		if v.explicit { // the attempt knows what it waits for
+		if v.explicit { // the attempt named its own delay
 			r.attemptStarted(item.Destination)
 		}
 	}
 	return r.settleUntilStored(item, v)
 }
 
-// settleUntilStored stores a verdict. If the database or OnSettled fails it tries again,
-// without a new attempt, until Run's grace is over. The item then stays marked as
-// sending, and counts as interrupted.
+// settleUntilStored stores a decision. If the database or OnSettled fails, it tries again without
+// a new attempt, until Run must return. The item then stays marked as sending and counts as
+// interrupted.
 func (r *runState) settleUntilStored(item Item, v decision) error {
 	for try := 1; ; try++ {
 		err := r.settle(context.WithoutCancel(r.attempts), item, v)
@@ -75,8 +75,8 @@ func (r *runState) settleUntilStored(item Item, v decision) error {
 	}
 }
 
-// settle stores a verdict in one transaction. If the verdict is an outcome, OnSettled
-// runs in the same transaction.
+// settle stores a decision in one transaction. If the item is settled, OnSettled runs in the same
+// transaction.
 func (o *Outbox) settle(ctx context.Context, item Item, v decision) error {
 	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		if v.state != StatePending {
@@ -111,12 +111,12 @@ func (o *Outbox) settleTx(tx *store.Tx, item *Item, v decision) {
 	}
 }
 
-// mayHaveSent reports whether an attempt that was cut off may have had its effect.
+// mayHaveSent reports whether an interrupted attempt may have had its effect.
 func (o *Outbox) mayHaveSent(item Item) bool {
 	return o.opts.MayHaveSent == nil || o.opts.MayHaveSent(item)
 }
 
-// recoverInterrupted decides about the attempts that an earlier run left behind.
+// recoverInterrupted settles or reopens the items whose attempts an earlier run left behind.
 func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
 	for _, item := range items {

@@ -9,24 +9,24 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Retry returns the error of an attempt that must be repeated after the given delay,
-// such as a server's retry_after. Zero or less means the usual backoff.
+// Retry returns the error of an attempt that must be repeated after a delay, such as the
+// retry_after of a server. Zero or less means the usual backoff.
 func Retry(after time.Duration, err error) error { return &retryError{after, true, err} }
 
-// Later is Retry with a delay that the receiver did not ask for: it is never longer than
-// Options.MaxBackoff, and Hurry ends it if it is called after the attempt.
+// Later is Retry with a delay that the receiver did not request. It is never longer than
+// Options.MaxBackoff, and RetryNow ends it after the attempt.
 func Later(after time.Duration, err error) error { return &retryError{after, false, err} }
 
-// Permanent returns the error of an attempt whose repetition would fail as well: the
-// item becomes a dead letter.
+// Permanent returns the error of an attempt that would fail again: the item becomes a dead
+// letter.
 func Permanent(err error) error { return &permanentError{err} }
 
-// Drop returns the error of an attempt that need not be repeated, because nobody misses
-// the item: it is settled as dropped, and is not a dead letter.
+// Drop returns the error of an attempt that need not be repeated, because nobody needs the item
+// any more. The item is settled as dropped and is not a dead letter.
 func Drop(err error) error { return &dropError{err} }
 
-// Unknown returns the error of an attempt that may or may not have had its effect: the
-// item is settled as unknown and not repeated.
+// Unknown returns the error of an attempt that may have had its effect. The item is settled as
+// unknown and not repeated.
 func Unknown(err error) error { return &unknownError{err} }
 
 type retryError struct {
@@ -47,34 +47,33 @@ func (e *permanentError) Unwrap() error { return e.err }
 func (e *dropError) Unwrap() error      { return e.err }
 func (e *unknownError) Unwrap() error   { return e.err }
 
-// A classified error, such as *peer.UndeliveredError, says itself what follows: a needless
-// item is dropped, a permanently failed one is a dead letter. Wrapping it with Retry
-// overrules it.
+// A classified error, such as *peer.UndeliveredError, decides what follows: a droppable item is
+// dropped, a permanent failure becomes a dead letter. Wrapping it with Retry overrides it.
 type classified interface {
 	error
 	Permanent() bool
 	Droppable() bool
 }
 
-// WillRetry reports whether an item stays open after an attempt that ended with err: there
-// will be another attempt, unless the item is too old.
+// WillRetry reports whether an item stays open after an attempt that ended with err. There will
+// be another attempt unless the item expires.
 func WillRetry(err error) bool {
 	v := (&Options{}).decide(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
 	return v.state == StatePending
 }
 
-// A decision is what follows from one attempt: a new state, and for a pending
-// item the time before which it is not attempted again.
+// A decision is the result of one attempt: a new state and, for a pending item, the earliest time
+// of the next attempt.
 type decision struct {
 	state     State
 	notBefore time.Time
-	fixed     bool // the delay was named by Retry, so Hurry does not shorten it
-	explicit  bool // the delay was named by Retry or Later, so a Hurry during the attempt does not shorten it
+	fixed     bool // Retry named the delay, so RetryNow does not shorten it
+	explicit  bool // Retry or Later named the delay, so a RetryNow during the attempt does not shorten it
 	cause     error
 }
 
-// decide returns the verdict on an attempt that ended with err. interrupted is true if
-// the outbox itself cut off the attempt. random is in [0,1).
+// decide returns the decision on an attempt that ended with err. interrupted is true if the
+// outbox itself ended the attempt. random is in [0,1).
 func (o *Options) decide(item Item, err error, interrupted bool, now time.Time, random float64) decision {
 	var again *retryError
 	var permanent *permanentError
@@ -113,7 +112,7 @@ func (o *Options) decide(item Item, err error, interrupted bool, now time.Time, 
 	return decision{state: StatePending, notBefore: next, fixed: paced, explicit: named, cause: err}
 }
 
-// expired returns the verdict on an item that became too old while it waited.
+// expired returns the decision on an item that expired while it waited.
 func expired(item Item) decision {
 	last := item.Error
 	if last == "" {
@@ -123,7 +122,7 @@ func expired(item Item) decision {
 		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
 }
 
-// backoff returns the delay after an attempt that failed.
+// backoff returns the delay after a failed attempt.
 func (o *Options) backoff(attempt int, random float64) time.Duration {
 	return retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}.At(attempt, random)
 }

@@ -17,15 +17,15 @@ func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []by
 	return fresh && err == nil, err
 }
 
-// EnqueueTx is Enqueue inside the caller's transaction, so that the item and what caused it
-// become durable together. The outbox wakes after the commit. A refusal (ErrFull,
-// ErrTooLarge) is only returned; any other error is that of tx too.
+// EnqueueTx is Enqueue in the caller's transaction, so the item and its cause become durable
+// together. The outbox wakes after the commit. ErrFull and ErrTooLarge are only returned; any
+// other error also fails tx.
 func (o *Outbox) EnqueueTx(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
 	return o.put(tx, destination, key, body, false)
 }
 
-// EnqueueHeld is Put for an item that waits until Move gives it another destination: no attempt is
-// made before, and one that waits for Options.MaxAge is dead.
+// EnqueueHeld is EnqueueTx for an item that is not attempted until Move gives it another
+// destination. It becomes a dead letter after Options.MaxAge.
 func (o *Outbox) EnqueueHeld(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
 	return o.put(tx, destination, key, body, true)
 }
@@ -69,7 +69,7 @@ func (o *Outbox) checkSize(destination, key string, body []byte) error {
 	return nil
 }
 
-// checkRoom enforces the bounds on open items.
+// checkRoom enforces the limits on open items.
 func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
 	type counts struct{ all, here int }
 	open, _ := store.One(tx, func(c *counts) []any { return []any{&c.all, &c.here} }, `SELECT

@@ -10,7 +10,7 @@ import (
 	"hubbub/peers/store"
 )
 
-// A Filter chooses items. Its zero value chooses every item.
+// A Filter selects items. Its zero value selects every item.
 type Filter struct {
 	States      []State // default: all
 	Destination string  // default: all
@@ -39,15 +39,15 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	})
 }
 
-// ListByPrefix returns the items of a destination whose keys begin alike, in the order in
-// which they were enqueued.
+// ListByPrefix returns the items of a destination whose keys have a prefix, in the order of
+// enqueueing.
 func (o *Outbox) ListByPrefix(tx *store.Tx, destination, prefix string) []Item {
 	return store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
 		AND key >= ?3 AND key < ?3 || char(1114111) ORDER BY id`, o.opts.Name, destination, prefix)
 }
 
-// Count returns how many items there are in the given states, or in any, for the
-// destinations that match a pattern with "*".
+// Count returns the number of items in the given states, or in all states, for the destinations
+// that match a pattern with "*".
 func (o *Outbox) Count(tx *store.Tx, destinations string, states ...State) int {
 	chosen, err := json.Marshal(states)
 	tx.Fail(err)
@@ -61,20 +61,20 @@ func (o *Outbox) HasOpen(tx *store.Tx, destination string) bool {
 		o.opts.Name, destination)
 }
 
-// Move moves the waiting items of one destination to another, in the caller's
-// transaction. They take their places there by age, and are due: delays were those of the
-// destination before. An item that is being sent stays, and so does one whose key the other
-// destination knows.
+// Move moves the waiting items of one destination to another, in the caller's transaction. They
+// are ordered by age there and are due immediately, because their delays belonged to the old
+// destination. Move leaves an item that is being sent, and one whose key exists at the new
+// destination.
 func (o *Outbox) Move(tx *store.Tx, from, to string) {
 	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ?1, not_before = min(not_before, ?2), paced = 0
 		WHERE queue = ?3 AND destination = ?4 AND state = 'pending'`, to, o.opts.Now().UnixMicro(), o.opts.Name, from)
 	tx.OnCommit(o.Wake)
 }
 
-// Retry makes an item due now. A dead, unknown or dropped one is open again,
-// with its old place before younger items, a new age and its backoff begun anew;
-// a waiting one loses its delay. ErrSettled refuses one that was sent, ErrBusy
-// one that is being sent, ErrNotFound an unknown id.
+// Retry makes an item due now. It reopens a dead, unknown or dropped item with a new age and a
+// new backoff, at its old place in the order. A waiting item loses its delay. Retry returns
+// ErrSettled for a sent item, ErrBusy for one that is being sent, and ErrNotFound for an unknown
+// id.
 func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	now := o.opts.Now()
 	return o.operate(ctx, "retrying", id, func(tx *store.Tx, item *Item) {
@@ -85,7 +85,7 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	})
 }
 
-// Drop gives an item up: it is settled as dropped, and its key stays known.
+// Drop settles an item as dropped. Its key stays known.
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	v := decision{state: StateDropped, cause: errors.New("dropped by an operator")}
 	return o.operate(ctx, "dropping", id, func(tx *store.Tx, item *Item) {
@@ -96,7 +96,7 @@ func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	})
 }
 
-// operate changes an item, which is neither sent nor being sent, for an operator.
+// operate changes an item for an operator, unless the item is sent or being sent.
 func (o *Outbox) operate(ctx context.Context, doing string, id int64, change func(tx *store.Tx, item *Item)) error {
 	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		item, found := store.One(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
@@ -118,10 +118,9 @@ func (o *Outbox) operate(ctx context.Context, doing string, id int64, change fun
 	return nil
 }
 
-// Prune forgets sent and dropped items older than Options.Retention, and dead
-// and unknown ones older than Options.DeadRetention, counted from their
-// settlement, and returns how many. Their keys may be enqueued again. Run does
-// it every hour.
+// Prune forgets sent and dropped items Options.Retention after their settlement, and dead and
+// unknown items after Options.DeadRetention. It returns how many. Their keys may be enqueued
+// again. Run calls Prune every hour.
 func (o *Outbox) Prune(ctx context.Context) (int, error) {
 	now, total := o.opts.Now(), 0
 	err := store.Autocommit(ctx, o.db, func(tx *store.Tx) {
@@ -139,8 +138,8 @@ func (o *Outbox) Prune(ctx context.Context) (int, error) {
 	return total, err
 }
 
-// QueueNames returns the names (Options.Name) of the queues that a database has items
-// of, in order: none if it has no outbox at all.
+// QueueNames returns the names (Options.Name) of all queues with items in a database, in order.
+// It returns none if the database has no outbox.
 func QueueNames(tx *store.Tx) []string {
 	if !store.Value[bool](tx, `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'`) {
 		return nil

@@ -24,60 +24,60 @@ var Schema string
 
 // Errors of an outbox.
 var (
-	// ErrFull refuses an item because too many are waiting.
+	// ErrFull means that too many items are waiting.
 	ErrFull = errors.New("the outbox is full")
-	// ErrTooLarge refuses an item whose body or name exceeds its limit.
+	// ErrTooLarge means that the body or a name exceeds its limit.
 	ErrTooLarge = errors.New("the item is too large for the outbox")
-	// ErrNotFound says that no item has this id.
+	// ErrNotFound means that no item has this id.
 	ErrNotFound = errors.New("no such item in the outbox; list them to see their ids")
-	// ErrBusy says that an item is being sent at this moment.
+	// ErrBusy means that the item is being sent.
 	ErrBusy = errors.New("the item is being sent right now; ask again when the attempt has ended")
-	// ErrSettled says that an item was sent already.
+	// ErrSettled means that the item has been sent.
 	ErrSettled = errors.New("the item was sent already; sending it again would double it")
-	// ErrRunning is Run's when it is already running.
+	// ErrRunning means that Run was called while it was running.
 	ErrRunning = errors.New("this outbox is running already")
 )
 
-// A SendFunc makes one attempt. Nil means that the item is sent. An error made
-// by [Retry], [Later], [Permanent], [Drop] or [Unknown], or of a type that has the
-// methods Permanent and Droppable, says what follows; after any other error the item is
-// retried with backoff. The context ends after Options.AttemptTimeout and when Run stops:
-// an unclassified error after that counts as an interrupted attempt. Errors are stored
-// and shown to operators, so they must not contain secrets.
+// A SendFunc makes one attempt. Nil means that the item has been sent. The errors of [Retry],
+// [Later], [Permanent], [Drop] and [Unknown], and error types with the methods Permanent and
+// Droppable, decide what follows. After any other error, the item is retried with backoff. The
+// context ends after Options.AttemptTimeout and when Run stops; an unclassified error after that
+// counts as an interrupted attempt. Errors are stored and shown to operators, so they must not
+// contain secrets.
 type SendFunc func(ctx context.Context, item Item) error
 
-// A State is where an item stands. The last four are outcomes.
+// A State is the state of an item. The last four are outcomes.
 type State string
 
 // The states of an item.
 const (
 	StatePending State = "pending" // waits for its turn or its next attempt
-	StateSending State = "sending" // an attempt began and has not ended
+	StateSending State = "sending" // an attempt has started and not ended
 	StateSent    State = "sent"
-	StateDead    State = "dead"    // refused for good, or too old
-	StateUnknown State = "unknown" // it may or may not have been sent
-	StateDropped State = "dropped" // given up by an operator, or because nobody needs it
+	StateDead    State = "dead"    // failed permanently, or expired
+	StateUnknown State = "unknown" // may have been sent
+	StateDropped State = "dropped" // dropped by an operator, or because nobody needs it
 )
 
-// An Item is one thing to send.
+// An Item is something to send.
 type Item struct {
-	ID          int64 // grows in the order of enqueueing
+	ID          int64 // increases in the order of enqueueing
 	Destination string
-	Key         string // names the item within its destination
+	Key         string // identifies the item within its destination
 	Body        []byte // empty once sent
 	State       State
-	Attempt     int // attempts begun, this one included; 1 is the first
+	Attempt     int // attempts started, including this one; 1 is the first
 	EnqueuedAt  time.Time
-	NotBefore   time.Time // of the next attempt
-	ExpiresAt   time.Time // it becomes a dead letter then
+	NotBefore   time.Time // earliest time of the next attempt
+	ExpiresAt   time.Time // when it becomes a dead letter
 	SettledAt   time.Time // zero while open
 	Error       string    // of the last attempt
 }
 
-// An Interruption is what becomes of an attempt whose end nobody saw.
+// An Interruption says what happens after an attempt whose result is unknown.
 type Interruption int
 
-// What becomes of interrupted attempts.
+// Values of Options.OnInterrupted.
 const (
 	Resend        Interruption = iota // attempt it again
 	SettleUnknown                     // settle it as unknown
@@ -85,30 +85,30 @@ const (
 
 // Options are the optional settings of an Outbox. Nil is valid.
 type Options struct {
-	Name              string        // tells outboxes in one database apart; default ""
+	Name              string        // distinguishes outboxes in one database; default ""
 	MinBackoff        time.Duration // default 1s
 	MaxBackoff        time.Duration // default 60s
-	MaxAge            time.Duration // until an item is a dead letter; default 24h
-	MaxPending        int           // open items in all; default 10,000
+	MaxAge            time.Duration // age at which an item becomes a dead letter; default 24h
+	MaxPending        int           // open items in total; default 10,000
 	MaxPerDestination int           // open items of one destination; default a quarter of MaxPending
 	MaxBody           int           // bytes; default 4 MiB
 	Parallel          int           // destinations served at once; default 16
 	AttemptTimeout    time.Duration // of one SendFunc call; default 2m
 	StopTimeout       time.Duration // for running attempts when Run ends; default 5s
-	Poll              time.Duration // how often to look for changes by others; default 5s
-	Retention         time.Duration // of sent and dropped items' names; default 7 days
-	DeadRetention     time.Duration // of dead and unknown items; default 30 days
+	Poll              time.Duration // how often to look for changes by other processes; default 5s
+	Retention         time.Duration // how long the names of sent and dropped items are kept; default 7 days
+	DeadRetention     time.Duration // the same for dead and unknown items; default 30 days
 	OnInterrupted     Interruption  // default Resend
 
-	// MayHaveSent reports, with SettleUnknown, whether an interrupted attempt may have had
-	// its effect; one that cannot have is attempted again. Default: it may have.
+	// MayHaveSent reports whether an interrupted attempt may have had its effect. With
+	// SettleUnknown, an item is attempted again if not. Default: always true.
 	MayHaveSent func(item Item) bool
 
-	// OnSettled is called inside the transaction that settles an item. Write with
-	// tx alone: the database is locked for everybody else, so be short. cause is
-	// the reason of an outcome other than sent.
+	// OnSettled is called in the transaction that settles an item. It must write with tx only,
+	// and return quickly, because the database is locked. cause is the reason of an outcome other
+	// than sent.
 	OnSettled func(tx *store.Tx, item Item, outcome State, cause error)
-	// AfterSettled is called after that transaction, for logs and wake-ups.
+	// AfterSettled is called after that transaction, for logs and notifications.
 	AfterSettled func(item Item, outcome State, cause error)
 
 	Now    func() time.Time // default time.Now
@@ -123,14 +123,14 @@ type Outbox struct {
 	opts    Options
 	wake    notify.Signal
 	running atomic.Bool
-	crash   func(point string) error // set by tests; an error stops everything at a point
+	crash   func(point string) error // set by tests; an error stops everything
 
-	mu       sync.Mutex      // guards hurried
-	retryNow map[string]bool // by destination with an attempt under way: whether Hurry was called since it began
+	mu       sync.Mutex      // guards retryNow
+	retryNow map[string]bool // destinations with a running attempt; true if RetryNow was called since it started
 }
 
-// New makes an outbox on a database that has the table of [Schema]. It does no
-// I/O. send may be nil where only the operators' methods are used.
+// New makes an outbox in a database that has the table of [Schema]. It does no I/O. send may be
+// nil if only the methods for operators are used.
 func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
 	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), retryNow: map[string]bool{}}
 }

@@ -6,12 +6,12 @@ import (
 	"hubbub/peers/store"
 )
 
-// RetryNow ends the backoff of a destination's waiting items, or of all items if
-// destination is empty. Call it when what was missing is back, for example after a
-// reconnect. If the next attempt fails as well, the backoff begins anew; if an attempt
-// that is under way fails, the next one follows at once. Delays that [Retry] named stay.
+// RetryNow ends the backoff of a destination's waiting items, or of all items if destination is
+// empty. Call it when the obstacle is gone, for example after a reconnect. If the next attempt
+// fails, the backoff starts from the beginning. If a running attempt fails, the next one follows
+// immediately. Delays that [Retry] named stay.
 func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
-	o.markRetryNow(destination) // first: an attempt that ends now is seen by one of the two
+	o.markRetryNow(destination) // first: either this call or the update below reaches an attempt that ends now
 	now := o.opts.Now().UnixMicro()
 	return store.Autocommit(ctx, o.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
@@ -21,15 +21,15 @@ func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	})
 }
 
-// attemptStarted notes that an attempt at a destination begins.
+// attemptStarted records that an attempt for a destination starts.
 func (o *Outbox) attemptStarted(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.retryNow[destination] = false
 }
 
-// attemptEnded notes that the verdict on an attempt is stored, and reports whether Hurry was
-// called meanwhile.
+// attemptEnded records that the decision on an attempt is stored. It reports whether RetryNow was
+// called during the attempt.
 func (o *Outbox) attemptEnded(destination string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,7 +38,7 @@ func (o *Outbox) attemptEnded(destination string) bool {
 	return hurried
 }
 
-// markRetryNow marks the attempts under way as hurried.
+// markRetryNow marks the running attempts for attemptEnded.
 func (o *Outbox) markRetryNow(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

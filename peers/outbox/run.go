@@ -10,19 +10,19 @@ import (
 
 var errStopped = errors.New("the outbox is stopping")
 
-// A runState is one Run: which destinations are being served, and by whom.
+// A runState is the state of one Run.
 type runState struct {
 	*Outbox
-	attempts context.Context // of SendFunc: ends StopTimeout after Run's
-	look     *sql.Stmt       // selectHeads; nil until it is needed
+	attempts context.Context // context of SendFunc; ends StopTimeout after that of Run
+	look     *sql.Stmt       // selectHeads, prepared when first needed
 	busy     map[string]bool // destinations with a running attempt
 	done     chan string     // destinations whose attempt ended
 	wg       sync.WaitGroup
-	crashed  chan error // from tests' crash points
+	crashed  chan error // receives from crash points of tests
 }
 
-// Run sends what is due until ctx ends; then it returns nil. If the database cannot be
-// used, Run logs that and tries again.
+// Run sends due items until ctx ends; then it returns nil. If the database fails, Run logs the
+// error and tries again.
 func (o *Outbox) Run(ctx context.Context) error {
 	if !o.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -47,7 +47,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return err
 }
 
-// dispatchLoop starts attempts until ctx ends. Only this goroutine picks items, so a
+// dispatchLoop starts attempts until ctx ends. Only this goroutine selects items, so a
 // destination never has two attempts at once.
 func (r *runState) dispatchLoop(ctx context.Context) error {
 	recovered := false
