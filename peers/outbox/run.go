@@ -79,7 +79,7 @@ func (r *runState) dispatchLoop(ctx context.Context) error {
 	return nil
 }
 
-// await blocks until something may have become due.
+// await waits until something may be due.
 func (r *runState) await(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

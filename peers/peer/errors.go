@@ -18,22 +18,22 @@ var (
 	ErrRefused = errors.New("the bus refused the identity or a subscription")
 )
 
-// Errors of Send, beside a *jsonrpc.Error (the bus refused the message, and
-// would refuse it again), a *TooLargeError and the end of the caller's context.
+// Errors of Send. Further errors are a *jsonrpc.Error (the bus refused the message and would
+// refuse it again), a *TooLargeError, and the end of the caller's context.
 var (
-	// ErrNotConnected: there was no connection before the context ended. Nothing
-	// was sent. The error wraps the context's, and that of the last attempt to connect.
+	// ErrNotConnected: the context ended before there was a connection. Nothing was sent. The
+	// error wraps that of the context and that of the last connection attempt.
 	ErrNotConnected = errors.New("no connection to the bus")
 	// ErrInterrupted: the connection ended before the answer came. The message may
 	// have been delivered.
 	ErrInterrupted = errors.New("the connection ended before the bus answered; the message may have been delivered")
-	// ErrStopped: Run has ended. Nothing was sent. The error wraps that of Run.
+	// ErrStopped: Run has ended. Nothing was sent. The error wraps the error of Run.
 	ErrStopped = errors.New("the peer has stopped")
 )
 
-// A TooLargeError says that a message is larger than the bus accepts, as it said when
-// the connection was made. Nothing was sent, and the connection stays open. It wraps a
-// *jsonrpc.Error, like every error of a message that will be refused again.
+// A TooLargeError means that a message exceeds the size that the bus announced when the
+// connection was made. Nothing was sent, and the connection stays open. It wraps a
+// *jsonrpc.Error, like every error of a message that would be refused again.
 type TooLargeError = jsonrpc.TooLargeError
 
 // errExited is the error of a handler that ended its goroutine instead of returning.
@@ -47,7 +47,7 @@ type rejection string
 // Error returns the reason.
 func (r rejection) Error() string { return string(r) }
 
-// explainCall adds to the error of a request what to do about it.
+// explainCall adds advice to the error of a request.
 func explainCall(err error) error {
 	var large *TooLargeError
 	switch {

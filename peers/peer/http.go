@@ -18,10 +18,10 @@ type HTTPCall struct {
 	Query         url.Values
 	Authorization string // header; empty for none
 	Body          []byte // JSON; nil for none
-	Limit         int64  // bytes of the answer; what is beyond is cut off
+	Limit         int64  // bytes of the answer to read; the rest is ignored
 }
 
-// Bearer returns the Authorization header for a token; an empty token needs none.
+// Bearer returns the Authorization header for a token, or "" for an empty token.
 func Bearer(token string) string {
 	if token == "" {
 		return ""
@@ -32,8 +32,8 @@ func Bearer(token string) string {
 // busClient sends no token to a proxy or to the target of a redirect.
 var busClient = wire.NewHTTPClient()
 
-// Do sends the request and returns the status and the body of the answer. A bus behind
-// a path, such as wss://example.com/hubbub, has its HTTP side there, too.
+// Do sends the request and returns the status and the body of the answer. If the bus has a path,
+// such as wss://example.com/hubbub, its HTTP side has the same path.
 func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error) {
 	u, err := url.Parse(c.Bus)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 // Buses returns the addresses of the peer's buses.
 func (p *Peer) Buses() []string { return p.options.Buses }
 
-// CallHTTP sends a request to the HTTP side of the first bus that answers, with the peer's
+// CallHTTP sends a request to the HTTP side of the first bus that answers. It uses the peer's
 // token unless the call has an Authorization.
 func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
 	if c.Authorization == "" {

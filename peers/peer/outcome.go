@@ -10,21 +10,21 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A Outcome is what became of a message that somebody in particular must have.
+// An Outcome says what happened to a message for a specific addressee.
 type Outcome string
 
-// What may become of a message.
+// The outcomes of a message.
 const (
 	Received Outcome = "received" // it is safe with the addressee
-	Absent   Outcome = "absent"   // no such peer is on the bus now
+	Absent   Outcome = "absent"   // the peer is not on the bus
 	Left     Outcome = "left"     // the peer went away before it answered
-	Declined Outcome = "declined" // the peer is there and failed, or did not answer
-	Rejected Outcome = "rejected" // the peer read it and does not want it
-	Refused  Outcome = "refused"  // the bus will never take it
-	Unsent   Outcome = "unsent"   // the bus could not be asked, or its answer is lost
+	Declined Outcome = "declined" // the peer failed, or did not answer
+	Rejected Outcome = "rejected" // the peer read it and refused it
+	Refused  Outcome = "refused"  // the bus will never accept it
+	Unsent   Outcome = "unsent"   // the bus was not reached, or its answer was lost
 )
 
-// An UndeliveredError is a message that its addressee does not have, as Judge found.
+// An UndeliveredError means that the addressee of a message does not have it.
 type UndeliveredError struct {
 	Outcome        Outcome
 	droppable      bool
@@ -32,25 +32,24 @@ type UndeliveredError struct {
 	err            error
 }
 
-// Error says who did not take the message, and why.
+// Error says which peer did not take the message, and why.
 func (u *UndeliveredError) Error() string { return u.err.Error() }
 
-// Unwrap returns the error of Send, if that failed.
+// Unwrap returns the error of Send, if Send failed.
 func (u *UndeliveredError) Unwrap() error { return u.err }
 
-// Permanent reports whether another attempt will end alike.
+// Permanent reports whether another attempt would fail in the same way.
 func (u *UndeliveredError) Permanent() bool { return u.Outcome == Refused || u.Outcome == Rejected }
 
-// MayHaveArrived reports whether the addressee may have the message although it did not answer:
-// another attempt may double it.
+// MayHaveArrived reports whether the addressee may have received the message although it did not
+// answer. Another attempt may duplicate it.
 func (u *UndeliveredError) MayHaveArrived() bool { return u.mayHaveArrived }
 
-// Droppable reports whether nobody misses the message. It is so for command lines:
-// they end, or do not listen to what becomes of what they sent, and their
-// identities do not come back.
+// Droppable reports whether nobody needs the message. That holds for command lines that have
+// ended: their identities do not come back.
 func (u *UndeliveredError) Droppable() bool { return u.droppable }
 
-// OutcomeOf returns what became of a message whose attempt ended with err.
+// OutcomeOf returns the outcome of a message whose attempt ended with err.
 func OutcomeOf(err error) Outcome {
 	var u *UndeliveredError
 	switch {
@@ -62,17 +61,16 @@ func OutcomeOf(err error) Outcome {
 	return Unsent
 }
 
-// Deliver sends a message and judges the answer: nil means that the topic's addressee
-// has it. attempt counts from 1.
+// Deliver sends a message and classifies the answer. Nil means that the topic's addressee has the
+// message. attempt counts from 1.
 func (p *Peer) Deliver(ctx context.Context, topic protocol.Topic, attempt int, m protocol.Message) error {
 	result, err := p.Send(ctx, topic, m)
 	return Classify(topic, attempt, result, err)
 }
 
-// Classify says what the outcome of a Send means for the topic's addressee: nil, or
-// an *Undelivered. A topic that is not written like an identity has no addressee;
-// it is enough that the bus took the message (see ClassifyAny). Others may listen to
-// the topic, too; what became of their copies does not count.
+// Classify returns nil if the topic's addressee has the message after a Send, and otherwise an
+// *UndeliveredError. A topic that is no identity has no addressee; then it is enough that the bus
+// accepted the message (see ClassifyAny). Other subscribers of the topic do not matter.
 func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
 	u := classifySend(result, err)
 	if u == nil && protocol.IsIdentity(topic) {
@@ -88,8 +86,8 @@ func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err
 	return u
 }
 
-// ClassifyAny says whether somebody has a message, whoever listens to the topic: nil,
-// or an *Undelivered.
+// ClassifyAny returns nil if any subscriber of the topic has the message, and otherwise an
+// *UndeliveredError.
 func ClassifyAny(topic protocol.Topic, result protocol.SendResult, err error) error {
 	switch u := classifySend(result, err); {
 	case u != nil:
@@ -110,7 +108,7 @@ func undelivered(r Outcome, format string, args ...any) *UndeliveredError {
 	return &UndeliveredError{Outcome: r, err: fmt.Errorf(format, args...)}
 }
 
-// classifySend returns nil if the bus took the message.
+// classifySend returns nil if the bus accepted the message.
 func classifySend(result protocol.SendResult, err error) *UndeliveredError {
 	var refused *jsonrpc.Error
 	rate := func(f protocol.Failure) bool { return f.Status == protocol.OutcomeRate }
@@ -125,8 +123,8 @@ func classifySend(result protocol.SendResult, err error) *UndeliveredError {
 	return &UndeliveredError{Outcome: Unsent, err: err}
 }
 
-// classifyAddressee returns nil if the addressee has the message. A bus that does not
-// tell of the addressee is judged by deliveredTo.
+// classifyAddressee returns nil if the addressee has the message. If the bus does not report the
+// addressee, DeliveredTo decides.
 func classifyAddressee(topic protocol.Topic, result protocol.SendResult) *UndeliveredError {
 	own := failureOf(protocol.PeerID(topic), result.Failures)
 	switch {
@@ -144,8 +142,7 @@ func classifyAddressee(topic protocol.Topic, result protocol.SendResult) *Undeli
 	return nil
 }
 
-// failureOf returns the failure of the addressee, or of the bridge that speaks for
-// it; nil if there is none.
+// failureOf returns the failure of the addressee, or of the bridge that represents it, or nil.
 func failureOf(addressee protocol.PeerID, failures []protocol.Failure) *protocol.Failure {
 	var bridge *protocol.Failure
 	for i := range failures {

@@ -21,18 +21,18 @@ import (
 
 // Options are the optional settings of a Peer. Nil is valid.
 type Options struct {
-	Buses        []string                  // WebSocket URLs, tried in turn; default ws://127.0.0.1:7892
-	Token        string                    // credential; empty where the bus is open
-	TokenFunc    func() (string, error)    // read anew at every connect; wins over Token
-	TLS          *tls.Config               // for wss; default: the roots of the system (and of SSL_CERT_FILE)
+	Buses        []string                  // WebSocket URLs, tried in order; default ws://127.0.0.1:7892
+	Token        string                    // credential; empty if the bus is open
+	TokenFunc    func() (string, error)    // called for every connection; overrides Token
+	TLS          *tls.Config               // for wss; default: the system's roots (and SSL_CERT_FILE)
 	Info         protocol.Info             // name and version of the program
 	Log          *zerolog.Logger           // default: no log
 	Concurrency  int                       // number of senders whose deliveries are handled at once; default 64
 	Queue        int                       // deliveries that may wait; default 1024
-	StopTimeout  time.Duration             // for running handlers at the end; default 5s
-	OnConnect    func(ctx context.Context) // called in a goroutine of its own when connected and subscribed; ctx ends with the connection
-	OnDisconnect func(err error)           // called when a connection has ended, before the next attempt
-	Heartbeat    func()                    // called every second of Run unless a handler hangs: has run for more than a minute
+	StopTimeout  time.Duration             // for running handlers when Run ends; default 5s
+	OnConnect    func(ctx context.Context) // called in its own goroutine when connected and subscribed; ctx ends with the connection
+	OnDisconnect func(err error)           // called after a connection has ended, before the next attempt
+	Heartbeat    func()                    // called every second of Run, unless a handler has run for more than a minute
 	Dial         DialFunc                  // default: WebSocket to Buses, with Token and TLS
 }
 
@@ -41,26 +41,25 @@ type Delivery struct {
 	Topic   protocol.Topic
 	Message protocol.Message
 	Raw     json.RawMessage // the payload, byte for byte
-	Names   []string        // that the sender may announce; see protocol.ProcessParams
+	Names   []string        // identities that the sender may announce; see protocol.ProcessParams
 }
 
 // Decode unmarshals the message's content.
 func (d *Delivery) Decode(into any) error { return json.Unmarshal(d.Message.Content, into) }
 
-// A Handler takes one delivery. Nil answers "processed": the message is safe
-// with this peer. An error made by Reject answers processed:false with its
-// reason; any other error, or a panic, answers a JSON-RPC error. The sender
-// reads either in its SendResult.
+// A Handler handles one delivery. Nil answers "processed": the message is safe with this peer. An
+// error of Reject answers processed:false with its reason. Any other error, or a panic, answers a
+// JSON-RPC error. The sender reads the answer in its SendResult.
 //
-// The context does not end with the connection. It ends Options.StopTimeout after Run's
-// context; the handler must then return, since Run waits for it.
+// The context does not end with the connection. It ends Options.StopTimeout after the context of
+// Run. The handler must then return, because Run waits for it.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // A DialFunc opens a stream to a bus.
 type DialFunc func(ctx context.Context) (jsonrpc.Stream, error)
 
-// A Peer is one identity on the bus. Its methods may be called from any
-// goroutine; Handle and HandleAny only before Run.
+// A Peer is one identity on the bus. Its methods may be called from any goroutine, except Handle
+// and HandleAny, which must be called before Run.
 type Peer struct {
 	id       protocol.PeerID
 	options  Options
@@ -69,12 +68,12 @@ type Peer struct {
 	work     *queue
 	presence presenceState
 
-	finishing sync.Once                 // guards the end of work
-	stopping  atomic.Pointer[time.Time] // when RunWith told its work to end; nil before
+	finishing sync.Once                 // guards the end of the handlers' work
+	stopping  atomic.Pointer[time.Time] // when RunWith ended the context of its work; nil before
 
 	mu       sync.Mutex                // guards the fields below
 	patterns map[protocol.Pattern]bool // value: observe
-	order    []protocol.Pattern        // as they were added
+	order    []protocol.Pattern        // in the order of Subscribe
 	link     *link                     // the connection in use, or nil
 	changed  chan struct{}             // closed and replaced when link or stopped changes
 	stopped  bool
@@ -114,22 +113,21 @@ func (p *Peer) NewMessage(t protocol.MessageType, content any) protocol.Message 
 	return protocol.NewMessage(t, p.id, content)
 }
 
-// Handle sets the handler of one message type. Messages of other types go to the handler
-// of HandleAny; without one they are answered "processed" and dropped.
+// Handle sets the handler of one message type. Messages of other types go to the handler of
+// HandleAny. Without it, they are answered "processed" and dropped.
 func (p *Peer) Handle(t protocol.MessageType, h Handler) { p.handlers[t] = h }
 
 // HandleAny sets the handler of all message types that have no handler of their own.
 func (p *Peer) HandleAny(h Handler) { p.fallback = h }
 
-// Subscribe adds patterns to the set that every connection subscribes to. If the peer is
-// connected, Subscribe waits for the bus's answers, and does not keep a pattern that
-// the bus refuses.
+// Subscribe adds patterns for this connection and all later ones. If the peer is connected,
+// Subscribe waits for the bus's answers, and does not keep a pattern that the bus refuses.
 func (p *Peer) Subscribe(ctx context.Context, patterns ...protocol.Pattern) error {
 	return p.add(ctx, patterns, false)
 }
 
-// Observe is Subscribe for a peer that only watches: no sender waits for it. The bus may
-// drop messages while this peer is slow, and records nothing about them.
+// Observe is Subscribe for a peer that only watches. Senders do not wait for it. The bus may drop
+// messages while this peer is slow, and records nothing about them.
 func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error {
 	return p.add(ctx, patterns, true)
 }
@@ -154,8 +152,8 @@ func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe boo
 	return nil
 }
 
-// addPattern adds a pattern to the set. It returns the connection in use, which must be told
-// of the pattern, or nil.
+// addPattern adds a pattern to the set. It returns the connection that must subscribe to the
+// pattern, or nil.
 func (p *Peer) addPattern(pattern protocol.Pattern, observe bool) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +200,7 @@ func (p *Peer) current() *link {
 	return p.link
 }
 
-// wait returns the connection in use, once there is one.
+// wait waits for a connection and returns it.
 func (p *Peer) wait(ctx context.Context) (*link, error) {
 	for {
 		p.mu.Lock()
@@ -222,7 +220,7 @@ func (p *Peer) wait(ctx context.Context) (*link, error) {
 	}
 }
 
-// withCause wraps the reason why there is no connection, if known, into an error.
+// withCause adds the reason why there is no connection to an error, if it is known.
 func (p *Peer) withCause(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,17 +246,16 @@ func (p *Peer) wantedPatterns() map[protocol.Pattern]bool {
 	return wanted
 }
 
-// A subscribeStep is one change that makes the subscriptions of a connection those that
-// are wanted.
+// A subscribeStep is one change towards the wanted subscriptions of a connection.
 type subscribeStep struct {
 	pattern protocol.Pattern
 	observe bool
 	drop    bool // the pattern is no longer wanted
 }
 
-// useOnceSubscribed makes l the connection in use and returns nil if held are exactly
-// the patterns that are wanted. Otherwise it returns the next step towards that. It
-// compares them under the lock, since patterns may change while a connection is opened.
+// useOnceSubscribed makes l the connection in use and returns nil if its subscriptions (held)
+// equal the wanted patterns. Otherwise it returns the next step. It compares them under the lock,
+// because patterns may change while a connection is opened.
 func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subscribeStep {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +275,7 @@ func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subsc
 	return nil
 }
 
-// clearLink notes that there is no connection.
+// clearLink records that there is no connection.
 func (p *Peer) clearLink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

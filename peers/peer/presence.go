@@ -12,34 +12,35 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// presenceState is who is on the bus, as the bus told of it.
+// presenceState holds the peers on the bus, as reported by the bus.
 type presenceState struct {
 	handler func(protocol.Presence) // set before Run
 
-	mu       sync.Mutex // held during calls of told; guards the fields below
-	link     *link      // that told of fresh
+	mu       sync.Mutex // held during calls of handler; guards the fields below
+	link     *link      // the connection that reported fresh
 	fresh    map[protocol.PeerID]string
-	online   map[protocol.PeerID]string // the bus of each peer
-	complete bool                       // the bus of the link has told of all
-	synced   bool                       // a bus has told of all, and no later one has refused to
+	online   map[protocol.PeerID]string // the bus of each peer that is online
+	complete bool                       // the bus of the link has reported all peers
+	synced   bool                       // a bus has reported all peers, and no later bus has refused to
 }
 
-// HandlePresence sets what is called with who is on the bus and who joins and leaves: one
-// call at a time and in order, in the reader, so it must not block. Who left while there
-// was no connection is told of after the next one. Nothing is called where the credential
-// does not grant bus:presence, or the bus does not know it.
+// HandlePresence sets the function that receives the peers on the bus, and each one that joins or
+// leaves. It is called by the reader, one call at a time and in order, so it must not block.
+// Peers that leave while there is no connection are reported after the next one is made. The
+// function is not called if the credential does not grant bus:presence, or if the bus does not
+// support it.
 func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.presence.handler = f }
 
-// PresenceSynced reports whether the bus has told of all who are there, and tells of changes. While
-// there is no connection, what it told stands.
+// PresenceSynced reports whether the bus has reported all peers and reports changes. While there
+// is no connection, the last reports count.
 func (p *Peer) PresenceSynced() bool {
 	p.presence.mu.Lock()
 	defer p.presence.mu.Unlock()
 	return p.presence.synced
 }
 
-// observePresence asks the bus to tell who is there. A bus that refuses is no reason to do without
-// it.
+// observePresence asks the bus for presence reports. The peer works without them if the bus
+// refuses.
 func (p *Peer) observePresence(ctx context.Context, l *link) error {
 	if p.presence.handler == nil {
 		return nil
@@ -56,8 +57,8 @@ func (p *Peer) observePresence(ctx context.Context, l *link) error {
 	return err
 }
 
-// handlePresence takes what the bus told on one connection. After the first connection it
-// compares: the bus tells of the observer itself last.
+// handlePresence handles a presence report of one connection. After a reconnect, it compares the
+// new reports with the old ones once they are complete: the bus reports the observer itself last.
 func (p *Peer) handlePresence(l *link, d *Delivery) {
 	var news protocol.Presence
 	if p.presence.handler == nil || json.Unmarshal(d.Message.Content, &news) != nil {
@@ -73,7 +74,7 @@ func (p *Peer) handlePresence(l *link, d *Delivery) {
 	if c.online == nil {
 		c.online = map[protocol.PeerID]string{}
 	}
-	for _, list := range []map[protocol.PeerID]string{c.fresh, c.online} { // one and the same once the bus told of all
+	for _, list := range []map[protocol.PeerID]string{c.fresh, c.online} { // the same map once the bus has reported all peers
 		if news.State == protocol.PresenceLeft {
 			delete(list, news.Peer)
 		} else {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A queue runs jobs. Those of one key run one at a time and in order; up to most keys
-// have jobs that run at once.
+// A queue runs jobs. Jobs of one key run one at a time and in order. Jobs of at most maxActive
+// keys run at once.
 type queue struct {
-	maxActive  int // keys whose jobs run at once
+	maxActive  int // keys whose jobs may run at once
 	maxWaiting int // jobs that may wait
 	workers    sync.WaitGroup
 
@@ -25,14 +25,14 @@ type queue struct {
 type lane struct {
 	key   string
 	jobs  []func()
-	began time.Time // when the running job began; zero while none runs
+	began time.Time // start of the running job; zero if none runs
 }
 
 func newQueue(most, bound int) *queue {
 	return &queue{maxActive: most, maxWaiting: bound, lanes: map[string]*lane{}}
 }
 
-// Why a queue refuses a job; the texts continue a sentence about its peer.
+// Reasons why a queue refuses a job. The texts continue a sentence about the peer.
 var (
 	errFull   = errors.New("is busy: its queue is full")
 	errClosed = errors.New("is stopping")
@@ -72,8 +72,8 @@ func (q *queue) workLoop() {
 	}
 }
 
-// exitWorkerLocked ends a worker. If a job has ended the worker's goroutine, as t.Fatal does
-// in a test, lanes may still be ready: then it starts another worker.
+// exitWorkerLocked ends a worker. If a job ended the worker's goroutine, as t.Fatal does, lanes
+// may still be ready; then it starts another worker.
 func (q *queue) exitWorkerLocked() {
 	defer q.mu.Unlock()
 	if len(q.ready) == 0 {
@@ -83,7 +83,7 @@ func (q *queue) exitWorkerLocked() {
 	q.workers.Go(q.workLoop)
 }
 
-// runFirstLocked runs the next job, and releases the lock meanwhile.
+// runFirstLocked runs the next job with the lock released.
 func (q *queue) runFirstLocked() {
 	l := q.ready[0]
 	q.ready = q.ready[1:]
@@ -104,7 +104,7 @@ func (q *queue) runFirstLocked() {
 	job()
 }
 
-// isHung reports whether a job that is running began before the given time.
+// isHung reports whether a running job started before the given time.
 func (q *queue) isHung(since time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,8 +116,7 @@ func (q *queue) isHung(since time.Time) bool {
 	return false
 }
 
-// close drops the jobs that wait, and waits until those that run have ended or ctx
-// ends.
+// close drops the waiting jobs and waits until the running ones have ended, or until ctx ends.
 func (q *queue) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true

@@ -28,11 +28,11 @@ type link struct {
 const (
 	backoffMin       = 50 * time.Millisecond
 	backoffMax       = 10 * time.Second
-	steadyAfter      = time.Second // a connection that lasted this long was good
+	steadyAfter      = time.Second // a connection that lasted this long counts as good
 	handshakeTimeout = 10 * time.Second
 	keepAliveEvery   = 20 * time.Second
 	pulseEvery       = time.Second
-	handlerLimit     = time.Minute // a handler that takes longer hangs: its sender gave up after half of that
+	handlerLimit     = time.Minute // a handler that runs longer is hung: its sender gave up after half of that
 )
 
 // Run connects and serves until ctx ends (nil), or until the bus refuses the
@@ -75,9 +75,8 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 	}
 }
 
-// afterDrop returns the delay before the next attempt when a connection has ended. If
-// connections are dropped at once, by a proxy or by a bus that is killed repeatedly, the
-// peer must not come back many times a second.
+// afterDrop returns the delay before the next attempt after a connection has ended. A proxy or a
+// crashing bus may drop connections immediately; the peer must not reconnect many times a second.
 func afterDrop(delay, lasted time.Duration) time.Duration {
 	if lasted >= steadyAfter {
 		return backoffMin
@@ -85,14 +84,14 @@ func afterDrop(delay, lasted time.Duration) time.Duration {
 	return min(delay, steadyAfter)
 }
 
-// heartbeatLoop calls Options.Pulse while the peer is alive, until ctx ends.
+// heartbeatLoop calls Options.Heartbeat while the peer is alive, until ctx ends.
 func (p *Peer) heartbeatLoop(ctx context.Context) {
 	ticker := time.NewTicker(pulseEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case at := <-ticker.C:
-			p.current() // blocks if a goroutine holds p.mu for good
+			p.current() // blocks if a goroutine holds p.mu forever
 			if !p.work.isHung(at.Add(-handlerLimit)) {
 				p.options.Heartbeat()
 			}
@@ -102,7 +101,7 @@ func (p *Peer) heartbeatLoop(ctx context.Context) {
 	}
 }
 
-// stop tells everyone who waits for a connection that Run ends, and why.
+// stop notifies everyone who waits for a connection that Run has ended, and why.
 func (p *Peer) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,12 +112,12 @@ func (p *Peer) stop(err error) {
 	p.announceLocked()
 }
 
-// isFinal reports whether an error means that another attempt is useless.
+// isFinal reports whether an error makes further attempts useless.
 func isFinal(err error) bool {
 	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRefused)
 }
 
-// session runs one connection to its end. It returns true if the bus accepted the peer.
+// session runs one connection until it ends. It returns true if the bus accepted the peer.
 func (p *Peer) session(ctx, handlers context.Context, bus string) (connected bool, err error) {
 	stream, err := p.dial(ctx, bus)
 	if err != nil {
@@ -126,7 +125,7 @@ func (p *Peer) session(ctx, handlers context.Context, bus string) (connected boo
 	}
 	l := &link{stream: stream, ended: make(chan struct{})}
 	l.conn = jsonrpc.NewConn(stream, func(c *jsonrpc.Conn, m jsonrpc.Message) { p.receive(handlers, l, m) })
-	go func() { // waited for below, by its end
+	go func() { // ends with the stream; waited for below
 		l.err = l.conn.Run()
 		close(l.ended)
 	}()
@@ -167,7 +166,7 @@ func (p *Peer) dial(ctx context.Context, bus string) (jsonrpc.Stream, error) {
 	return stream, nil
 }
 
-// open initializes, subscribes, and makes the connection the one in use.
+// open initializes the session, subscribes, and makes the connection the one in use.
 func (p *Peer) open(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -194,9 +193,9 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 	}
 }
 
-// initialize says who the peer is and what it subscribes to, in one step, so that a peer
-// that takes over its identity misses nothing. It returns what the connection subscribes
-// to (value: observe): nothing yet at a bus that does not know this extension.
+// initialize sends the peer's identity and patterns in one step, so a peer that takes over its
+// identity misses nothing. It returns the patterns that the connection is subscribed to (value:
+// observe). A bus without this extension has none at first.
 func (p *Peer) initialize(ctx context.Context, l *link) (map[protocol.Pattern]bool, error) {
 	params := protocol.InitializeParams{ClientID: p.id}
 	if p.options.Info.Name != "" {
@@ -217,7 +216,7 @@ func (p *Peer) initialize(ctx context.Context, l *link) (map[protocol.Pattern]bo
 	return wanted, nil
 }
 
-// explain returns the error to report: the bus's refusal, or why the stream ended.
+// explain returns the error to report: the bus's refusal, or the reason why the stream ended.
 func (p *Peer) explain(err, streamErr error) error {
 	var refused *jsonrpc.Error
 	switch {
@@ -232,7 +231,7 @@ func (p *Peer) explain(err, streamErr error) error {
 	}
 }
 
-// serve waits until the connection or ctx ends, then stops cleanly.
+// serve waits until the connection or ctx ends, and then stops cleanly.
 func (p *Peer) serve(ctx context.Context, l *link) {
 	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -257,8 +256,8 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 	}
 }
 
-// finishWork waits for running handlers, until StopTimeout after the peer was told to
-// stop. Only the first call waits.
+// finishWork waits for running handlers until StopTimeout after the stop began. Only the first
+// call waits.
 func (p *Peer) finishWork(ctx context.Context) {
 	p.finishing.Do(func() {
 		from := time.Now()
@@ -271,7 +270,7 @@ func (p *Peer) finishWork(ctx context.Context) {
 	})
 }
 
-// keepAlive pings the bus and ends the connection if the bus does not answer.
+// keepAlive pings the bus, and ends the connection if the bus does not answer.
 func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	for retry.Sleep(ctx, keepAliveEvery) {
 		limit, cancel := context.WithTimeout(ctx, keepAliveEvery)
@@ -284,7 +283,7 @@ func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	}
 }
 
-// receive handles one request of the bus. It runs in the reader.
+// receive handles one request of the bus, in the reader's goroutine.
 func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 	if string(m.Method) != protocol.MethodProcessMessage {
 		if m.Kind == jsonrpc.KindRequest {
@@ -319,8 +318,8 @@ func parseDelivery(params []byte) (*Delivery, error) {
 	return d, nil
 }
 
-// process runs the handler of one delivery and answers the bus. It does nothing if the
-// connection has ended meanwhile: the sender has been told.
+// process runs the handler of one delivery and answers the bus. It does nothing if the connection
+// has ended, because the bus has then notified the sender.
 func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery) {
 	select {
 	case <-l.ended:
@@ -332,7 +331,7 @@ func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery)
 	err = p.handle(ctx, d)
 }
 
-// answer tells the bus how the handler of a delivery ended.
+// answer sends the bus the result of a delivery's handler.
 func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	var rejected rejection
 	switch {
@@ -349,7 +348,7 @@ func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	}
 }
 
-// maxReason bounds the text of a handler's answer, in bytes.
+// maxReason limits the text in a handler's answer, in bytes.
 const maxReason = 1000
 
 func (l *link) reply(id jsonrpc.ID, result string) {
@@ -358,7 +357,7 @@ func (l *link) reply(id jsonrpc.ID, result string) {
 	}
 }
 
-// handle runs the handler and turns a panic into an error.
+// handle runs the handler and converts a panic to an error.
 func (p *Peer) handle(ctx context.Context, d *Delivery) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

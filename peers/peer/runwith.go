@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// RunWith calls Run and, beside it, work, which sends messages. When ctx ends, the
-// context of work ends, and the connection only after work has returned, so that work
-// gets the answers to what it has sent. (If there is no connection then, Send fails at
-// once with ErrStopped.) Handlers have Options.StopTimeout from the end of ctx, which
-// includes the time that work takes to return. If either ends, so does the other, and
-// RunWith returns the first error of the two. Call it instead of Run.
+// RunWith calls Run and, at the same time, work, which sends messages. When ctx ends, the context
+// of work ends, but the connection stays open until work has returned, so work gets the answers
+// to what it has sent. If there is no connection then, Send fails with ErrStopped. Handlers have
+// Options.StopTimeout from the end of ctx, including the time that work takes to return. If Run
+// or work ends, the other ends, too, and RunWith returns the first error of the two. Call it
+// instead of Run.
 func (p *Peer) RunWith(ctx context.Context, work func(ctx context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	link, hangUp := context.WithCancel(context.WithoutCancel(ctx))

@@ -9,26 +9,27 @@ import (
 	"hubbub/protocol"
 )
 
-// Send publishes a message and returns the bus's answer. It waits for a connection and
-// for the answer until ctx ends. Empty MessageID, From and Timestamp are filled in.
+// Send publishes a message and returns the bus's answer. It waits for a connection and for the
+// answer until ctx ends. It fills in an empty MessageID, From or Timestamp.
 //
-// A nil error means that the bus accepted the message; the result tells who processed
-// it, and who failed and how. It is no error if nobody did: see SendResult.DeliveredTo
-// and, if one peer in particular matters, Addressee. Nor is it one if a bound of the
-// credential lets nothing more through for now: see protocol.OutcomeRate and [Judge].
+// A nil error means that the bus accepted the message. The result says which peers processed it,
+// and which failed and how. Nobody may have processed it: see SendResult.DeliveredTo and, if a
+// specific peer matters, Addressee. A rate limit of the credential is no error, either: see
+// protocol.OutcomeRate and [Classify].
 //
-// With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing was
-// delivered; the last two will be the same at every attempt. With ErrInterrupted, and if
-// ctx ends before the answer, the message may have been delivered: send it again with
-// the same MessageID if the receivers detect doubles.
+// With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing was delivered; the
+// last two repeat at every attempt. With ErrInterrupted, or if ctx ends before the answer, the
+// message may have been delivered: send it again with the same MessageID if the receivers detect
+// duplicates.
 func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
 	return p.send(ctx, topic, m, false)
 }
 
-// SendOnce is Send of a message that may be sent again with the same MessageID, at any bus
-// of the cluster: for ten minutes each repeat gets the first outcome, a failure too, and
-// nothing is delivered again. If the bus does not know the first outcome, or has no room to
-// remember this one, it refuses with a *jsonrpc.Error that may pass: send it again later.
+// SendOnce is Send for a message that may be sent again with the same MessageID, at any bus of
+// the cluster. For ten minutes, each repeat gets the outcome of the first attempt, even if that
+// was a failure, and nothing is delivered again. If the bus does not know the first outcome, or
+// cannot store this one, it refuses with a temporary *jsonrpc.Error: send the message again
+// later.
 func (p *Peer) SendOnce(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
 	return p.send(ctx, topic, m, true)
 }
@@ -50,8 +51,8 @@ func (p *Peer) send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 	return result, nil
 }
 
-// absences is how often a command line must be absent before it counts as gone: it may
-// only have lost its connection, for example because the bus restarts.
+// absences is the number of attempts that must find a command line absent before it counts as
+// gone. It may only have lost its connection, for example during a restart of the bus.
 const absences = 3
 
 func (p *Peer) complete(m *protocol.Message) {
