@@ -173,10 +173,11 @@ func (b *Bridge) identify(ctx context.Context) error {
 func (b *Bridge) saveBot(ctx context.Context) error {
 	b.setBot(b.me.ID)
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
-	tx := store.On(ctx, b.db)
-	tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
-		b.bot, digest("hubbub bot token "+b.token), string(mustJSON(b.me)))
-	if err := tx.Err(); err != nil {
+	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
+			b.bot, digest("hubbub bot token "+b.token), string(mustJSON(b.me)))
+	})
+	if err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
 	}
 	return nil

@@ -74,19 +74,24 @@ func (out *outbound) mayRepeat(tx *store.Tx, o *outgoing) bool {
 func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message}
 	out.setText(params, &textMethod, t)
-	tx := store.On(context.WithoutCancel(ctx), out.db)
-	if o.isLastText(tx) {
+	last, err := store.Read(ctx, out.db, o.isLastText)
+	if err != nil {
+		return nil, err
+	}
+	if last {
 		addKeyboard(params, o.content.Buttons)
 	}
-	err := out.callWithText(ctx, "editMessageText", params, t, nil)
+	err = out.callWithText(ctx, "editMessageText", params, t, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an interrupted attempt has made the edit
-		return &models.Message{ID: message}, tx.Err()
+		return &models.Message{ID: message}, nil
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; sending the new text as a message")
-		tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
-		return nil, cmp.Or(tx.Err(), errors.New(refused.Error()))
+		stored := store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+			tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
+		})
+		return nil, cmp.Or(stored, errors.New(refused.Error()))
 	}
 	return nil, o.retryUnanswered(err)
 }

@@ -197,16 +197,19 @@ func (out *outbound) countReplies(tx *store.Tx, c *chat, states ...outbox.State)
 func (in *ingester) publishMenu(ctx context.Context) error {
 	commands := fullMenu(in.opts.Menu)
 	hash := digest(string(mustJSON(commands)))
-	tx := store.On(ctx, in.db)
-	if in.botColumn(tx, "commands") == hash {
+	published, err := store.Read(ctx, in.db, func(tx *store.Tx) string { return in.botColumn(tx, "commands") })
+	if err == nil && published == hash { // after an error the menu is published again
 		return nil
 	}
 	if err := in.call(ctx, "setMyCommands", map[string]any{"commands": commands}, nil); err != nil {
 		in.log.Warn().Err(err).Msg("menu not accepted by Telegram; the commands work without it")
 		return nil
 	}
-	if tx.Exec(`UPDATE bots SET commands = ? WHERE bot = ?`, hash, in.bot); tx.Err() != nil {
-		in.log.Warn().Err(tx.Err()).Msg("storing the hash of the menu failed")
+	err = store.Autocommit(ctx, in.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE bots SET commands = ? WHERE bot = ?`, hash, in.bot)
+	})
+	if err != nil {
+		in.log.Warn().Err(err).Msg("storing the hash of the menu failed")
 	}
 	return nil
 }

@@ -48,24 +48,26 @@ func (b *Bridge) pruneLoop(ctx context.Context) error {
 }
 
 func (b *Bridge) prune(ctx context.Context) error {
-	tx, nowTime := store.On(ctx, b.db), time.Now()
-	for _, p := range []struct {
-		query string
-		age   time.Duration
-	}{
-		{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
-		{`DELETE FROM holds WHERE until < ?`, 0},
-		{`DELETE FROM guesses WHERE at < ?`, time.Hour},
-		{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
-		{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
-		{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
-	} {
-		tx.Exec(p.query, nowTime.Add(-p.age).UnixMicro())
+	now := time.Now()
+	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
+		for _, p := range []struct {
+			query string
+			age   time.Duration
+		}{
+			{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
+			{`DELETE FROM holds WHERE until < ?`, 0},
+			{`DELETE FROM guesses WHERE at < ?`, time.Hour},
+			{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
+			{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
+			{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
+		} {
+			tx.Exec(p.query, now.Add(-p.age).UnixMicro())
+		}
+	})
+	if err != nil {
+		return err
 	}
-	if tx.Err() != nil {
-		return tx.Err()
-	}
-	return b.router.Prune(ctx, nowTime.Add(-keepRecords))
+	return b.router.Prune(ctx, now.Add(-keepRecords))
 }
 
 // A chat is a row of the table chats.

@@ -96,11 +96,12 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	type row struct{ fileID, name, kind string }
-	tx := store.On(r.Context(), a.db)
-	known, found := store.One(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
-		`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, a.bot)
-	err := tx.Err()
-	if !found && err == nil {
+	known, err := store.Read(r.Context(), a.db, func(tx *store.Tx) row {
+		k, _ := store.One(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
+			`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, a.bot)
+		return k
+	})
+	if known.fileID == "" && err == nil {
 		http.NotFound(w, r)
 		return
 	}

@@ -42,10 +42,14 @@ func (a *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.Peer
 // Message implements [bridge.Adapter]. It builds the tg_message of an event from what is known
 // now about agents and people. Its messageId is the same at each attempt and different for each
 // agent; the agents share the sourceId.
-func (a *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
+func (a *adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
+	failed := store.Autocommit(ctx, a.db, func(tx *store.Tx) { m, err = a.message(tx, e) })
+	return m, cmp.Or(err, failed)
+}
+
+func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
 	var bus string
 	var telegramChat int64
-	tx := store.On(ctx, a.db)
 	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
 		`SELECT data, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {

@@ -33,9 +33,11 @@ type storedUpdate struct {
 // be parsed is kept. If the database cannot be written, the update is retried.
 func (in *ingester) run(ctx context.Context) error {
 	// A newer version may parse what an older one could not.
-	tx := store.On(ctx, in.db)
-	if tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot); tx.Err() != nil && ctx.Err() == nil {
-		in.log.Error().Err(tx.Err()).Msg("retrying unreadable updates failed")
+	err := store.Autocommit(ctx, in.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot)
+	})
+	if err != nil && ctx.Err() == nil {
+		in.log.Error().Err(err).Msg("retrying unreadable updates failed")
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -60,15 +62,16 @@ func (in *ingester) run(ctx context.Context) error {
 }
 
 func (in *ingester) applyBatch(ctx context.Context) (int, error) {
-	tx := store.On(ctx, in.db)
-	batch := store.All(tx, func(u *storedUpdate) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
-		`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
+	batch, err := store.Read(ctx, in.db, func(tx *store.Tx) []storedUpdate {
+		return store.All(tx, func(u *storedUpdate) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
+			`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
+	})
 	for _, u := range batch {
 		if err := in.apply(context.WithoutCancel(ctx), u); err != nil {
 			return 0, err
 		}
 	}
-	return len(batch), tx.Err()
+	return len(batch), err
 }
 
 // apply applies one update in one transaction.

@@ -22,8 +22,9 @@ type Queue struct {
 
 // Queues returns the queues of each bot in a database, in the order for display.
 func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
-	tx := store.On(ctx, db)
-	bots := store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
+	bots, err := store.Read(ctx, db, func(tx *store.Tx) []int64 {
+		return store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
+	})
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.setBot(bot)
@@ -32,17 +33,21 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 			all = append(all, Queue{b.router.Queue(name), name, bot, db})
 		}
 	}
-	return all, tx.Err()
+	return all, err
 }
 
 // Says returns the text of an item and, for the reply of an agent, its author.
 func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string, err error) {
-	tx := store.On(ctx, q.db)
+	err = store.Autocommit(ctx, q.db, func(tx *store.Tx) { agent, says = q.says(tx, item) })
+	return agent, says, err
+}
+
+func (q *Queue) says(tx *store.Tx, item *outbox.Item) (agent, says string) {
 	switch q.Name {
 	case queueTelegram:
 		var s sendItem
 		if json.Unmarshal(item.Body, &s) != nil {
-			return "", "", nil
+			return "", ""
 		}
 		type row struct{ body, agent string }
 		part, _ := store.One(tx, func(r *row) []any { return []any{&r.body, &r.agent} },
@@ -65,5 +70,5 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)
 		}
 	}
-	return agent, says, tx.Err()
+	return agent, says
 }

@@ -30,19 +30,21 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 		return nil, outbox.Permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))
 	}
 	type reaction struct{ holder, signal string }
-	tx := store.On(ctx, out.db)
-	shown, _ := store.One(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
-		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
+	shown, err := store.Read(ctx, out.db, func(tx *store.Tx) reaction {
+		r, _ := store.One(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
+			`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
+		return r
+	})
 	signal, others := o.body, shown.holder != "" && shown.holder != o.agent
 	switch {
-	case tx.Err() != nil:
-		return nil, tx.Err()
+	case err != nil:
+		return nil, err
 	case shown.signal == signal, others && signal == "seen":
 		return nil, nil // the same signal, or one that implies it, is already shown
 	case others && shown.signal != "seen":
 		return out.sendSignalText(ctx, o)
 	}
-	err := out.call(ctx, "setMessageReaction", map[string]any{
+	err = out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
 		"reaction": []map[string]string{{"type": "emoji", "emoji": out.opts.glyph(signal)}},
 	}, nil)
@@ -53,10 +55,10 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	if err != nil {
 		return nil, o.retryUnanswered(err)
 	}
-	tx = store.On(context.WithoutCancel(ctx), out.db)
-	tx.Exec(`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
-		out.bot, telegramChat, message, o.agent, signal)
-	return nil, tx.Err()
+	return nil, store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+		tx.Exec(`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
+			out.bot, telegramChat, message, o.agent, signal)
+	})
 }
 
 // sendSignalText sends a signal in words, as a reply to its message.

@@ -89,12 +89,15 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	if err := out.checkReply(&r.content); err != nil {
 		return peer.Reject(err.Error())
 	}
-	tx := store.On(ctx, out.db)
-	c, refusal := out.chatForReply(tx, key)
-	out.resolveSourceIDs(tx, &r.content, d.Message.InReplyTo)
+	var c *chat
+	var refusal string
+	err = store.Autocommit(ctx, out.db, func(tx *store.Tx) {
+		c, refusal = out.chatForReply(tx, key)
+		out.resolveSourceIDs(tx, &r.content, d.Message.InReplyTo)
+	})
 	switch {
-	case tx.Err() != nil:
-		return tx.Err()
+	case err != nil:
+		return err
 	case refusal != "":
 		return peer.Reject(refusal)
 	}

@@ -40,10 +40,10 @@ type outgoing struct {
 
 // send makes one attempt to send a part of a reply.
 func (out *outbound) send(ctx context.Context, item outbox.Item) error {
-	tx := store.On(ctx, out.db)
-	o, err := out.outgoing(tx, &item)
-	if err != nil {
-		return err
+	var o *outgoing
+	var err error
+	if failed := store.Autocommit(ctx, out.db, func(tx *store.Tx) { o, err = out.outgoing(tx, &item) }); failed != nil || err != nil {
+		return cmp.Or(err, failed)
 	}
 	if o.message > 0 { // a press on its button proves that it was sent
 		out.shown.Store(item.ID, o.message)
@@ -57,13 +57,16 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	}
 	// Record the attempt before the request leaves. If the attempt is interrupted, the outcome is
 	// unknown, except for calls that may be repeated.
-	attempt := item.Attempt
-	if out.mayRepeat(tx, o) {
-		attempt = 0
-	}
-	if tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
-		attempt, nowMicros(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
-		return tx.Err()
+	err = store.Autocommit(ctx, out.db, func(tx *store.Tx) {
+		attempt := item.Attempt
+		if out.mayRepeat(tx, o) {
+			attempt = 0
+		}
+		tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
+			attempt, nowMicros(), o.chat.telegram, o.Reply, o.Part)
+	})
+	if err != nil {
+		return err
 	}
 	out.crash("sending")
 	sent, err := out.perform(ctx, o)
@@ -107,7 +110,11 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 // checkMayShow returns why a reply must not be shown, or nil. The reason is the state of the
 // chat, or a claim of another agent.
 func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
-	tx := store.On(ctx, out.db)
+	var admitted, partlyShown bool
+	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
+		admitted = out.admitsTopic(tx, o.chat.key)
+		partlyShown = o.Part > 0 && out.isPartlyShown(tx, o)
+	})
 	v := o.content.Visibility
 	switch {
 	case !o.chat.present:
@@ -118,11 +125,12 @@ func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
 	case o.chat.stopped:
 		return outbox.Permanent(errors.New("the user stopped this chat; /start resumes it"))
-	case !out.admitsTopic(tx, o.chat.key) && tx.Err() == nil:
+	case err != nil:
+		return err
+	case !admitted:
 		return outbox.Permanent(errors.New("this chat is no longer admitted"))
-	}
-	if o.kind != kindText || o.Part > 0 && out.isPartlyShown(tx, o) || tx.Err() != nil {
-		return tx.Err()
+	case o.kind != kindText, partlyShown:
+		return nil
 	}
 	return out.router.AuthorizeReply(ctx, protocol.PeerID(o.agent), &o.content)
 }
@@ -164,9 +172,10 @@ func (out *outbound) mayHaveSent(item outbox.Item) bool {
 	if json.Unmarshal(item.Body, &s) != nil {
 		return true
 	}
-	tx := store.On(context.Background(), out.db)
-	attempt := store.Value[int](tx, `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
-	return tx.Err() != nil || attempt == item.Attempt
+	attempt, err := store.Read(context.Background(), out.db, func(tx *store.Tx) int {
+		return store.Value[int](tx, `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
+	})
+	return err != nil || attempt == item.Attempt
 }
 
 // perform makes the call for a part and returns the message that it created, if any.
@@ -189,11 +198,10 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
 	}
-	tx := store.On(ctx, out.db)
-	message := out.editTarget(tx, o)
+	message, err := store.Read(ctx, out.db, func(tx *store.Tx) int { return out.editTarget(tx, o) })
 	switch {
-	case tx.Err() != nil:
-		return nil, tx.Err()
+	case err != nil:
+		return nil, err
 	case message != 0:
 		return out.editMessage(ctx, o, t, message)
 	}
@@ -206,18 +214,19 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	how := sendMethodOf(&o.content)
 	params := map[string]any{"chat_id": o.chat.telegram}
 	out.setText(params, &how, t)
-	tx := store.On(ctx, out.db)
-	if o.isLastText(tx) {
-		addKeyboard(params, o.content.Buttons)
-	}
-	if thread := threadFor(tx, &o.content); thread > generalThread {
-		params["message_thread_id"] = thread
-	}
-	if quoted := quoteFor(tx, o); quoted != 0 {
-		params["reply_parameters"] = map[string]any{"message_id": quoted, "allow_sending_without_reply": true}
-	}
-	if tx.Err() != nil {
-		return nil, tx.Err()
+	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
+		if o.isLastText(tx) {
+			addKeyboard(params, o.content.Buttons)
+		}
+		if thread := threadFor(tx, &o.content); thread > generalThread {
+			params["message_thread_id"] = thread
+		}
+		if quoted := quoteFor(tx, o); quoted != 0 {
+			params["reply_parameters"] = map[string]any{"message_id": quoted, "allow_sending_without_reply": true}
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	out.typing.awaitDraft(ctx, o.chat.telegram)
 	for {

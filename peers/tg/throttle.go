@@ -12,10 +12,9 @@ import (
 // disk, so they survive a restart.
 func (out *outbound) throttle(ctx context.Context, o *outgoing) time.Duration {
 	for {
-		tx := store.On(ctx, out.db)
-		wait := out.throttleDelay(tx, o)
-		if tx.Err() != nil {
-			out.log.Error().Err(tx.Err()).Msg("reading the last sends failed; trying again")
+		wait, err := store.Read(ctx, out.db, func(tx *store.Tx) time.Duration { return out.throttleDelay(tx, o) })
+		if err != nil {
+			out.log.Error().Err(err).Msg("reading the last sends failed; trying again")
 			return defaultPause
 		}
 		switch {

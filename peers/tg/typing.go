@@ -156,7 +156,7 @@ func (t *typingIndicator) run(ctx context.Context) error {
 // the next one is due, and false if no agent is typing.
 func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy bool) {
 	now := time.Now()
-	shown, tx := t.currentStates(now), store.On(ctx, t.out.db)
+	shown := t.currentStates(now)
 	soonest := func(a, b typingPlace) int {
 		one, other := shown[a], shown[b]
 		return cmp.Or(one.due().Compare(other.due()), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
@@ -166,7 +166,8 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 		if wait := sign.due().Sub(now); wait > 0 {
 			return wait, true
 		}
-		if held := t.out.heldUntil(tx, place.telegram); tx.Err() != nil || held.After(now) {
+		held, err := store.Read(ctx, t.out.db, func(tx *store.Tx) time.Time { return t.out.heldUntil(tx, place.telegram) })
+		if err != nil || held.After(now) {
 			continue
 		}
 		if !t.out.limiter.Allow() {
@@ -175,7 +176,7 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 		t.mu.Lock()
 		t.shown[place] = now
 		t.mu.Unlock()
-		err := t.send(ctx, place, &sign)
+		err = t.send(ctx, place, &sign)
 		if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == http.StatusTooManyRequests {
 			t.out.applyRetryAfter(ctx, place.telegram, refused)
 			break

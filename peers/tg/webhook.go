@@ -56,9 +56,9 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 // update at a time, which preserves their order.
 func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	for failures := 1; ; failures++ {
-		tx := store.On(ctx, b.db)
-		tx.Exec(`UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
-		err := tx.Err()
+		err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
+			tx.Exec(`UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
+		})
 		if err == nil {
 			err = b.call(ctx, "setWebhook", map[string]any{
 				"url": b.opts.WebhookURL, "secret_token": secret, "max_connections": 1,
