@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
 	"hubbub/docs"
 	"hubbub/protocol/collab"
@@ -46,13 +47,12 @@ func addTopics(root *cobra.Command) {
 		panic(err) // cobra has just added it
 	}
 	help.Args = cobra.ArbitraryArgs
-	command := help.Run
-	help.Run = func(cmd *cobra.Command, args []string) {
+	help.RunE = func(cmd *cobra.Command, args []string) error {
 		if text := texts[strings.Join(args, " ")]; text != "" {
-			fmt.Fprintln(cmd.OutOrStdout(), text)
-			return
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+			return err
 		}
-		command(cmd, args)
+		return program.HelpOn(cmd, args)
 	}
 }
 

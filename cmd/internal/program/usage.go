@@ -113,7 +113,10 @@ func explainCalls(root *cobra.Command, refuse func(error)) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "help" {
-			cmd.RunE, cmd.Run = helpOn, nil
+			if cmd.RunE == nil {
+				cmd.RunE = HelpOn
+			}
+			cmd.Run = nil
 		}
 	}
 }
@@ -179,8 +182,8 @@ func nameIn(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
-// helpOn is the command help. It fails if there is no command of that name.
-func helpOn(cmd *cobra.Command, args []string) error {
+// HelpOn is the command help. It fails if there is no command of that name.
+func HelpOn(cmd *cobra.Command, args []string) error {
 	about, rest, err := cmd.Root().Find(args)
 	switch {
 	case err != nil:
