@@ -37,13 +37,13 @@ func eachBinding(t *testing.T, test func(t *testing.T, over binding)) {
 }
 
 // elsewhere returns a client of the official library for an inbox.
-func (r *rig) elsewhere(name chorus.InboxName, over binding) *a2aclient.Client {
+func (r *fixture) elsewhere(name chorus.InboxName, over binding) *a2aclient.Client {
 	r.t.Helper()
 	_, secret, _ := strings.Cut(r.inbox(name), "/inbox/")
 	return r.with(secret, over)
 }
 
-func (r *rig) with(secret string, over binding) *a2aclient.Client {
+func (r *fixture) with(secret string, over binding) *a2aclient.Client {
 	r.t.Helper()
 	card, err := agentcard.DefaultResolver.Resolve(r.t.Context(), r.url)
 	if err != nil {
@@ -364,7 +364,7 @@ func TestA2A_RefusesPushNotifications(t *testing.T) {
 }
 
 // asks makes a call in the protocol's own words, and reads the answer.
-func (r *rig) asks(secret, call, body string, answer any) (status int) {
+func (r *fixture) asks(secret, call, body string, answer any) (status int) {
 	r.t.Helper()
 	method, path, _ := strings.Cut(call, " ")
 	asked, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))

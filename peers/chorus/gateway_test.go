@@ -27,8 +27,8 @@ import (
 // loopback is what tests allow the gateway to reach.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// A rig is a gateway on a real bus, with everything it logs.
-type rig struct {
+// A fixture is a gateway on a real bus, with everything it logs.
+type fixture struct {
 	t      *testing.T
 	bus    *bustest.Bus
 	folder string
@@ -39,7 +39,7 @@ type rig struct {
 }
 
 // start runs a gateway on a bus. Adjust may change its options.
-func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Options)) *rig {
+func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Options)) *fixture {
 	t.Helper()
 	store, err := chorus.OpenStore(folder)
 	if err != nil {
@@ -49,7 +49,7 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, bus: b, folder: folder, store: store, url: "http://" + listener.Addr().String(), logs: &lockedBuffer{}}
+	r := &fixture{t: t, bus: b, folder: folder, store: store, url: "http://" + listener.Addr().String(), logs: &lockedBuffer{}}
 	log := zerolog.New(r.logs).Level(zerolog.DebugLevel)
 	ready := make(chan struct{})
 	opts := &chorus.Options{
@@ -92,14 +92,14 @@ func openAgent(s *chorus.AgentSpec) (chorus.Agent, error) {
 }
 
 // startNew runs a gateway on a bus of its own, beside other tests.
-func startNew(t *testing.T, adjust func(*chorus.Options)) *rig {
+func startNew(t *testing.T, adjust func(*chorus.Options)) *fixture {
 	t.Helper()
 	t.Parallel()
 	return start(t, bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus"), adjust)
 }
 
 // inbox makes an inbox and returns its connection string.
-func (r *rig) inbox(name chorus.InboxName) string {
+func (r *fixture) inbox(name chorus.InboxName) string {
 	r.t.Helper()
 	secret, err := r.store.CreateInbox(context.Background(), name)
 	if err != nil {

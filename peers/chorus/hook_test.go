@@ -41,7 +41,7 @@ func github(secret, body string) []string {
 }
 
 // hook makes a hook and returns its URL and secret.
-func (r *rig) hook(name chorus.HookName, chat protocol.PeerID, oblige bool) (url, secret string) {
+func (r *fixture) hook(name chorus.HookName, chat protocol.PeerID, oblige bool) (url, secret string) {
 	r.t.Helper()
 	secret, err := r.store.AddHook(context.Background(), name, chat, oblige)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // add puts an external agent on the bus and waits until it is there.
-func (r *rig) add(name chorus.AgentName, url string, settings chorus.AgentSettings) {
+func (r *fixture) add(name chorus.AgentName, url string, settings chorus.AgentSettings) {
 	r.t.Helper()
 	watch := r.bus.Join(r.t, protocol.PeerID("cli:watch-"+string(name)), protocol.Pattern(protocol.TopicAgents))
 	if err := r.store.AddAgent(context.Background(), name, url, settings); err != nil {
@@ -36,7 +36,7 @@ func (r *rig) add(name chorus.AgentName, url string, settings chorus.AgentSettin
 }
 
 // database is the file of an external agent's own database.
-func (r *rig) database(name string) string {
+func (r *fixture) database(name string) string {
 	r.t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.folder, "chorus", name+"-*", "agent-"+name+".db"))
 	if err != nil || len(files) != 1 {
