@@ -133,9 +133,9 @@ func (h *house) ask(text, want string) {
 	}
 }
 
-// TestAPersonDecidesWhatAProgramAsks: with --permission ask the person whose message it is
+// TestACP_AsksAPersonForPermission: with --permission ask the person whose message it is
 // decides in the chat, and reading needs nobody; with --approve also what is permitted.
-func TestAPersonDecidesWhatAProgramAsks(t *testing.T) {
+func TestACP_AsksAPersonForPermission(t *testing.T) {
 	for name, c := range map[string]struct {
 		args           []string
 		word, want     string
@@ -166,9 +166,9 @@ func TestAPersonDecidesWhatAProgramAsks(t *testing.T) {
 	}
 }
 
-// TestAProgramThatDiesWithItsRequest ends the decision as cancelled, in the chat and on record;
+// TestACP_CancelsTheRequestOfADeadProgram ends the decision as cancelled, in the chat and on record;
 // what is asked by the program that is started instead is another decision.
-func TestAProgramThatDiesWithItsRequest(t *testing.T) {
+func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	records := h.bus.Join(t, "agent:system", "system:attention")
@@ -211,9 +211,9 @@ func TestAProgramThatDiesWithItsRequest(t *testing.T) {
 	h.stop()
 }
 
-// TestAnACPProgramBehindTheBus: prompt, tools, permission, stop, a crash in the
+// TestACP_AnswersBehindTheBus: prompt, tools, permission, stop, a crash in the
 // middle of a turn, and a restart of the agent.
-func TestAnACPProgramBehindTheBus(t *testing.T) {
+func TestACP_AnswersBehindTheBus(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	h.start()
@@ -245,10 +245,10 @@ func (h *house) typing() bool {
 	return d.Decode(&r) == nil && r.Typing
 }
 
-// TestAnACPProgramGetsNoSecretOfTheAgent: its environment and what it is told
+// TestACP_GetsNoSecretOfTheAgent: its environment and what it is told
 // hold neither the bus token nor anything of ours; the token of the tools, which
 // it needs, does not come back through the log.
-func TestAnACPProgramGetsNoSecretOfTheAgent(t *testing.T) {
+func TestACP_GetsNoSecretOfTheAgent(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "chorus:gateway", "chorus:*")
 	h.start()

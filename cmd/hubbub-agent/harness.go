@@ -1,11 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -19,7 +15,6 @@ import (
 	"hubbub/peers/agent/harness/scripted"
 	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/netguard"
-	"hubbub/protocol/datafolder"
 )
 
 // remembered is the number of conversations in a model's memory.
@@ -56,11 +51,7 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	case "acp":
 		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
 	}
-	path, err := historyFile(data, agentName(s.id))
-	if err != nil {
-		return nil, nil, err
-	}
-	history, err := model.OpenHistory(path, remembered)
+	history, err := model.OpenHistory(historyFile(data, agentName(s.id)), remembered)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,23 +115,6 @@ func (s *settings) checkHarness(env *program.Env) error {
 	return nil
 }
 
-// historyFile returns the file of the model's memory of its conversations: one for each
-// agent, since several may share a data folder. Earlier versions kept one file for all
-// agents, which an agent takes over if it has the folder to itself.
-func historyFile(data, name string) (string, error) {
-	path := filepath.Join(data, "history-"+name+".db")
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return path, err
-	}
-	agents, err := fs.Glob(os.DirFS(data), "agent-*.db") // the folder's name is no pattern
-	if err != nil || len(agents) != 1 || agents[0] != "agent-"+name+".db" {
-		return path, err
-	}
-	for _, end := range []string{"-shm", "-wal", ""} { // the database last: until then it is the old one that is there
-		err := datafolder.Rename(filepath.Join(data, "history.db"+end), path+end)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("taking over the model's memory: %w", err)
-		}
-	}
-	return path, nil
-}
+// historyFile returns the file with the model's memory of its conversations. Each agent has its own,
+// because several may share a data folder.
+func historyFile(data, name string) string { return filepath.Join(data, "history-"+name+".db") }

@@ -9,81 +9,31 @@ import (
 	"hubbub/peers/agent/harness/model"
 )
 
-// TestEachAgentHasAMemoryOfItsOwn: agents that share a data folder share no
-// history. One that had the folder to itself keeps what an earlier version wrote.
-func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
-	open := func(data, name string) *model.History {
+func TestHistory_IsSeparateForEachAgent(t *testing.T) {
+	shared := t.TempDir()
+	open := func(name string) *model.History {
 		t.Helper()
-		path, err := historyFile(data, name)
+		history, err := model.OpenHistory(historyFile(shared, name), remembered)
 		if err != nil {
 			t.Fatal(err)
 		}
-		history, err := model.OpenHistory(path, remembered)
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.Cleanup(func() { history.Close() })
 		return history
 	}
-	remember := func(data, name, text string) {
-		t.Helper()
-		history := open(data, name)
-		defer history.Close()
-		if err := history.Save(t.Context(), "42", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	recall := func(data, name string) string {
-		t.Helper()
-		history := open(data, name)
-		defer history.Close()
-		text, err := history.Load(t.Context(), "42")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	mailbox := func(data, name string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(data, "agent-"+name+".db"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	earlier := func(data string) {
-		t.Helper()
-		remember(data, "tmp", "of an earlier version")
-		if err := os.Rename(filepath.Join(data, "history-tmp.db"), filepath.Join(data, "history.db")); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	shared := t.TempDir()
-	mailbox(shared, "alice")
-	mailbox(shared, "bob")
-	earlier(shared)
-	remember(shared, "alice", "what alice knows")
-	if a, b := recall(shared, "alice"), recall(shared, "bob"); a != "what alice knows" || b != "" {
-		t.Errorf("alice remembers %q, bob %q", a, b)
-	}
-
-	own := filepath.Join(t.TempDir(), "a folder [1") // as a pattern it is none
-	if err := os.Mkdir(own, 0o700); err != nil {
+	alice, bob := open("alice"), open("bob")
+	if err := alice.Save(t.Context(), "42", []byte("what alice knows")); err != nil {
 		t.Fatal(err)
 	}
-	mailbox(own, "lead")
-	earlier(own)
-	for range 2 {
-		if got := recall(own, "lead"); got != "of an earlier version" {
-			t.Errorf("the only agent of the folder remembers %q", got)
+	for history, want := range map[*model.History]string{alice: "what alice knows", bob: ""} {
+		if got, err := history.Load(t.Context(), "42"); err != nil || string(got) != want {
+			t.Errorf("an agent remembers %q, %v; want %q", got, err, want)
 		}
-	}
-	if _, err := os.Stat(filepath.Join(own, "history.db")); !os.IsNotExist(err) {
-		t.Errorf("the old file: %v", err)
 	}
 }
 
-// TestACheckLooksWhereTheHarnessWillStart: a path with folders counts from the
+// TestCheckHarness_LooksInItsWorkingFolder: a path with folders counts from the
 // workspace, a name alone from PATH.
-func TestACheckLooksWhereTheHarnessWillStart(t *testing.T) {
+func TestCheckHarness_LooksInItsWorkingFolder(t *testing.T) {
 	workspace := t.TempDir()
 	if err := os.WriteFile(filepath.Join(workspace, "harness"), []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)

@@ -269,7 +269,7 @@ func spokenOf(prompt string) string {
 	return text
 }
 
-func TestForeignPrograms(t *testing.T) {
+func TestHarness_RunsForeignPrograms(t *testing.T) {
 	for i := range foreigners {
 		f := &foreigners[i]
 		t.Run(f.name, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// TestTheGatewayBesideTheBusIsCalled: an agent calls the tools of a gateway on the machine of its
+// TestReach_AllowsTheGatewayBesideTheBus: an agent calls the tools of a gateway on the machine of its
 // bus, and of one that the operator names, and nothing else that is not public.
-func TestTheGatewayBesideTheBusIsCalled(t *testing.T) {
+func TestReach_AllowsTheGatewayBesideTheBus(t *testing.T) {
 	for _, tt := range []struct {
 		bus, allow, url string
 		ok              bool

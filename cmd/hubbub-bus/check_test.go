@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestBoundsThatLetNothingThroughAreRefused(t *testing.T) {
+func TestCheck_RefusesBoundsThatLetNothingThrough(t *testing.T) {
 	check := func(flag, value string) error {
 		var s settings
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -35,7 +35,7 @@ func TestBoundsThatLetNothingThroughAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyFullOriginsAreAllowed(t *testing.T) {
+func TestCheck_RefusesPartialOrigins(t *testing.T) {
 	for _, o := range []string{"https://ops.example.com", "http://127.0.0.1:8080", "http://[::1]:80"} {
 		if err := checkOrigins([]string{o}); err != nil {
 			t.Errorf("%q is refused: %v", o, err)
@@ -48,7 +48,7 @@ func TestOnlyFullOriginsAreAllowed(t *testing.T) {
 	}
 }
 
-func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestCheck_RefusesContradictorySettings(t *testing.T) {
 	check := func(args ...string) error {
 		var s settings
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

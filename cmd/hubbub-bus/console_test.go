@@ -24,9 +24,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestTheConsoleDecidesAsItsVisitor: over the real bus and broker, under the credential's name, and
+// TestConsole_DecidesAsItsVisitor: over the real bus and broker, under the credential's name, and
 // no more once that is revoked.
-func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
+func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	dir, log := t.TempDir(), zerolog.Nop()
 	file := grant.NewFile(filepath.Join(dir, grant.FileName))
 	issue := func(c grant.Credential) (string, *grant.Credential) {
@@ -158,8 +158,8 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	}
 }
 
-// TestAsWhomTheConsoleAsks.
-func TestAsWhomTheConsoleAsks(t *testing.T) {
+// TestConsoleIdentity_IsThePersonsIfGranted.
+func TestConsoleIdentity_IsThePersonsIfGranted(t *testing.T) {
 	for want, c := range map[string]*grant.Credential{
 		"cli:console.": nil,
 		"cli:will.":    {Name: "will", Identities: []string{"cli:*"}},

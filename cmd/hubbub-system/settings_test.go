@@ -26,7 +26,7 @@ func write(t *testing.T, mode os.FileMode, text string) string {
 	return path
 }
 
-func TestReadsTheEnvironmentOfAgents(t *testing.T) {
+func TestReadEnvFile_ReadsLines(t *testing.T) {
 	var log strings.Builder
 	logger := zerolog.New(&log)
 	path := write(t, 0o644, "# keys\n\nOPENAI_API_KEY=sk-1=2\n  QUOTED=\"a b\"\nSINGLE='$x'\nEMPTY=\n")
@@ -50,7 +50,7 @@ func TestReadsTheEnvironmentOfAgents(t *testing.T) {
 	}
 }
 
-func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
+func TestInheritedEnv_HasNoSecretOfTheSpawner(t *testing.T) {
 	env := inheritedEnv([]string{
 		"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "HUBBUB_TOKEN=t", "HUBBUB_TOKEN_FILE=f", "HUBBUB_DATA=d",
 		"HUBBUB_MAX_AGENTS=1", "TELEGRAM_BOT_TOKEN=b", "NOTIFY_SOCKET=n", "CREDENTIALS_DIRECTORY=c",
@@ -63,7 +63,7 @@ func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
 	}
 }
 
-func TestProfiles(t *testing.T) {
+func TestReadProfiles_ReadsLimits(t *testing.T) {
 	path := write(t, 0o600, "[big]\nargs = [\"--model=x\"]\nmemory-max = \"2G\"\nfiles-max = 9\nagent-unit = [\"ProtectHome=no\"]\nruntime-max = \"1h\"\n[small]\n")
 	profiles, err := readProfiles(path, system.Limits{Memory: 5, Tasks: 7})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestParseBytes_ReadsUnits(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "1": 1, "4K": 4096, "512M": 512 << 20, "2G": 2 << 30, "1T": 1 << 40} {
 		if n, err := parseBytes(text); err != nil || n != want {
 			t.Errorf("%q: %d, %v", text, n, err)
@@ -95,9 +95,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestAgentsLookAtTheirSettings: what an agent says against them is what is told,
+// TestCheckAgents_RunsTheAgentsOwnCheck: what an agent says against them is what is told,
 // without its name; the check needs no home, which a unit does not have.
-func TestAgentsLookAtTheirSettings(t *testing.T) {
+func TestCheckAgents_RunsTheAgentsOwnCheck(t *testing.T) {
 	data := t.TempDir()
 	agent := write(t, 0o700, "#!/bin/sh\n[ \"$KEY\" = fits ] && exit 0\necho \"${0##*/}: $* HOME=$HOME KEY=$KEY IN=$(pwd)\" >&2\necho more >&2\nexit 2\n")
 	got := checkAgent(t.Context(), agent, data, []string{"--harness=x"}, []string{"KEY=not"})
@@ -117,9 +117,9 @@ func TestAgentsLookAtTheirSettings(t *testing.T) {
 	}
 }
 
-// TestAHangingCheckHoldsNobodyUp: neither it nor what it started, which may have its
+// TestCheckAgents_BoundsAHangingCheck: neither it nor what it started, which may have its
 // stderr, is waited for at a stop. Both are killed.
-func TestAHangingCheckHoldsNobodyUp(t *testing.T) {
+func TestCheckAgents_BoundsAHangingCheck(t *testing.T) {
 	data := t.TempDir()
 	for _, fifo := range []string{"started", "end"} {
 		if err := syscall.Mkfifo(filepath.Join(data, fifo), 0o600); err != nil {

@@ -52,9 +52,9 @@ func answersTo(to protocol.PeerID, ids ...int64) (list []answer) {
 	return list
 }
 
-// TestAnAnswerThatWasNotSentIsLeftToTheNextRun: what a stop interrupts is not settled,
+// TestAnswerer_LeavesUnsentAnswersToTheNextRun: what a stop interrupts is not settled,
 // so that the next run sends it.
-func TestAnAnswerThatWasNotSentIsLeftToTheNextRun(t *testing.T) {
+func TestAnswerer_LeavesUnsentAnswersToTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, during := range map[string]func(a *answerer) func(int) (protocol.SendResult, error){
 			"while it is sent": func(a *answerer) func(int) (protocol.SendResult, error) {
@@ -83,10 +83,10 @@ func TestAnAnswerThatWasNotSentIsLeftToTheNextRun(t *testing.T) {
 	})
 }
 
-// TestAnswersComeInOrderAndAreGivenUpInTheEnd: each is tried until it is taken, the next
+// TestAnswerer_SendsInOrderAndGivesUp: each is tried until it is taken, the next
 // only then; one whose requester stays away is given up after a minute, one that nobody
 // takes after five, and then the next has its turn.
-func TestAnswersComeInOrderAndAreGivenUpInTheEnd(t *testing.T) {
+func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 	broken := func(int) (protocol.SendResult, error) { return protocol.SendResult{}, errors.New("the bus is away") }
 	for name, c := range map[string]struct {
 		take        func(int) (protocol.SendResult, error)
@@ -128,8 +128,8 @@ func TestAnswersComeInOrderAndAreGivenUpInTheEnd(t *testing.T) {
 // pass lets time go by on the clock of the bubble.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// TestOneRequesterHoldsUpNoOther: each has a lane, with a bound.
-func TestOneRequesterHoldsUpNoOther(t *testing.T) {
+// TestAnswerer_DelaysNoOtherRequester: each has a lane, with a bound.
+func TestAnswerer_DelaysNoOtherRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &taker{take: absent}
 		a := answererTo(k)
@@ -155,9 +155,9 @@ func TestOneRequesterHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestHowOftenAnAnswerIsTried: one that is rejected four times, one that the bus refuses
+// TestAnswerer_BoundsAttempts: one that is rejected four times, one that the bus refuses
 // once; each attempt may take forty seconds.
-func TestHowOftenAnAnswerIsTried(t *testing.T) {
+func TestAnswerer_BoundsAttempts(t *testing.T) {
 	rejected := protocol.SendResult{Failures: []protocol.Failure{{Peer: "agent:a", Status: protocol.OutcomeRejected}}}
 	for name, c := range map[string]struct {
 		result protocol.SendResult
@@ -192,8 +192,8 @@ func TestHowOftenAnAnswerIsTried(t *testing.T) {
 	}
 }
 
-// TestWhatAnAnswerTravelsIn: its own message, of the time at which it was decided.
-func TestWhatAnAnswerTravelsIn(t *testing.T) {
+// TestAnswer_HasItsEnvelope: its own message, of the time at which it was decided.
+func TestAnswer_HasItsEnvelope(t *testing.T) {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 5000, time.UTC)
 	a := answer{to: "agent:a", content: []byte("{}"), messageID: "msg_1", inReplyTo: "msg_0", traceParent: "tp", at: at.UnixMicro()}
 	got := a.message()

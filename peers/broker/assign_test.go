@@ -55,7 +55,7 @@ func TestWorkAssign_ReopensAndRejects(t *testing.T) {
 	}
 }
 
-func TestWorkAssign_AcceptsAnAgentThatIsNotThere(t *testing.T) {
+func TestWorkAssign_AcceptsAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "agent:late"}))
 	if got.at("decision", "outcome") != "unavailable" {

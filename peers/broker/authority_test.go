@@ -59,8 +59,8 @@ func (c *client) refused(code collab.Code, method string, params any) string {
 	return r.Error.Message
 }
 
-// TestANameIsNotTaken: an agent tries to announce names that are not its own.
-func TestANameIsNotTaken(t *testing.T) {
+// TestAnnounce_RefusesTheNameOfAnother: an agent tries to announce names that are not its own.
+func TestAnnounce_RefusesTheNameOfAnother(t *testing.T) {
 	g := guard(t)
 	boss, evil := g.join("cli:boss"), g.join("agent:evil")
 	says := evil.refused(collab.CodeForbidden, "identity.announce", object{"logicalAgentId": "boss", "endpointId": "e"})
@@ -79,8 +79,8 @@ func TestANameIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestANameIsGranted: a credential grants a name, for as long as it does.
-func TestANameIsGranted(t *testing.T) {
+// TestAnnounce_AcceptsAGrantedName: a credential grants a name, for as long as it does.
+func TestAnnounce_AcceptsAGrantedName(t *testing.T) {
 	g := guard(t)
 	will := g.join("cli:will")
 	w := will.do("work_item.create", object{"id": "w", "title": "t", "ownerId": "boss", "nextMoveOwnerId": "boss", "wake": true})
@@ -122,9 +122,9 @@ func credentialOf(t *testing.T, file *grant.File, name string) string {
 	return ""
 }
 
-// TestNobodyActsForAnother: an agent of the same bare name as a person, and one of
+// TestCaller_ActsForNobodyElse: an agent of the same bare name as a person, and one of
 // another name, try everything that is the person's or another agent's.
-func TestNobodyActsForAnother(t *testing.T) {
+func TestCaller_ActsForNobodyElse(t *testing.T) {
 	g := guard(t)
 	person, worker, evil, namesake := g.join("cli:boss"), g.join("agent:worker"), g.join("agent:evil"), g.join("agent:boss")
 	worker.do("identity.announce", object{"endpointId": "w"})
@@ -150,9 +150,9 @@ func TestNobodyActsForAnother(t *testing.T) {
 	person.do("question.answer", object{"id": "q", "answer": "yes"})
 }
 
-// TestNobodyTakesWhatWaitsForAnother: wakes and deliveries wait for an agent that has not
+// TestDeliveryClaim_RefusesDeliveriesOfAnother: wakes and deliveries wait for an agent that has not
 // started.
-func TestNobodyTakesWhatWaitsForAnother(t *testing.T) {
+func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
 	g := guard(t)
 	will, evil := g.join("cli:will"), g.join("agent:evil")
 	will.do("conversation.create", object{"id": "c", "kind": "group", "masterId": "agent:boss"})
@@ -180,8 +180,8 @@ func TestNobodyTakesWhatWaitsForAnother(t *testing.T) {
 	boss.do("delivery.ack", object{"id": id})
 }
 
-// TestTheOtherWaysToBeSomebodyElse: claims, bindings, flights and endpoints of another.
-func TestTheOtherWaysToBeSomebodyElse(t *testing.T) {
+// TestCaller_CannotImpersonate: claims, bindings, flights and endpoints of another.
+func TestCaller_CannotImpersonate(t *testing.T) {
 	g := guard(t)
 	boss, evil, will := g.join("agent:boss"), g.join("agent:evil"), g.join("cli:will")
 	boss.do("identity.announce", object{"endpointId": "b"})

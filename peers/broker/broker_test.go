@@ -183,7 +183,7 @@ func decode(t testing.TB, raw json.RawMessage) object {
 	return out
 }
 
-func TestRequestsOverTheBus(t *testing.T) {
+func TestBroker_AnswersRequestsOverTheBus(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
 	watch := join(t, b, "cli:watch", "collab:events")
@@ -225,7 +225,7 @@ func TestRequestsOverTheBus(t *testing.T) {
 	}
 }
 
-func TestARepeatedRequestGetsItsFirstAnswer(t *testing.T) {
+func TestBroker_RepeatsTheFirstAnswer(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	r := start(t, b, path, nil)
@@ -262,7 +262,7 @@ func TestARepeatedRequestGetsItsFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestAWakeForAnAbsentAgentWaitsForItsReturn(t *testing.T) {
+func TestWake_WaitsForAnAbsentAgent(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
 	watch := join(t, b, "cli:watch", "collab:events")
@@ -292,7 +292,7 @@ func TestAWakeForAnAbsentAgentWaitsForItsReturn(t *testing.T) {
 	}
 }
 
-func TestClaimsExpireOnTheBrokersClock(t *testing.T) {
+func TestClaim_ExpiresOnTheBrokersClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -318,7 +318,7 @@ func TestClaimsExpireOnTheBrokersClock(t *testing.T) {
 	})
 }
 
-func TestSweepsRunByTheClock(t *testing.T) {
+func TestBroker_SweepsByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), &broker.Options{
@@ -339,7 +339,7 @@ func TestSweepsRunByTheClock(t *testing.T) {
 	})
 }
 
-func TestStopsCleanly(t *testing.T) {
+func TestBroker_StopsCleanly(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	for range 3 {

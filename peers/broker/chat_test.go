@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAChatHearsOfItsWork: what others do about the work and the questions of a chat's
+// TestChat_IsNotifiedOfItsWork: what others do about the work and the questions of a chat's
 // conversation, and what they say in it, goes to the chat; what is done in chats of its kind
 // does not, and a person who does not review is reminded there once per period.
-func TestAChatHearsOfItsWork(t *testing.T) {
+func TestChat_IsNotifiedOfItsWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group", "masterId": "lead"})
@@ -56,9 +56,9 @@ func TestAChatHearsOfItsWork(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAChatsAgentAnswersForIt: the one to which the chat bound itself last, also if it had none
+// TestChat_HasItsBoundAgentAsMaster: the one to which the chat bound itself last, also if it had none
 // when its conversation was made; nobody answers for a chat by binding itself to it.
-func TestAChatsAgentAnswersForIt(t *testing.T) {
+func TestChat_HasItsBoundAgentAsMaster(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3", "thief")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100/7", "kind": "thread"})
@@ -79,9 +79,9 @@ func TestAChatsAgentAnswersForIt(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestALeadIsNotToldOfChatter: who answers for a room is woken for what people say to nobody
+// TestMessage_OfWorkersDoesNotWakeTheLead: who answers for a room is woken for what people say to nobody
 // there and for what is said to it directly, not for what its workers say among themselves.
-func TestALeadIsNotToldOfChatter(t *testing.T) {
+func TestMessage_OfWorkersDoesNotWakeTheLead(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"dm": {"agent:lead conversation_master", "agent:lead conversation_master"}, "group": {"agent:lead conversation_master"},
 		"channel": {"agent:lead conversation_master"}, "thread": {"agent:lead conversation_master"},

@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestWhyAnEndpointIsChosen: the one that can be woken, then the one near to who asks, then
+// TestResolution_GivesTheReasonOfTheChoice: the one that can be woken, then the one near to who asks, then
 // the one heard of last; and the reason says so.
-func TestWhyAnEndpointIsChosen(t *testing.T) {
+func TestResolution_GivesTheReasonOfTheChoice(t *testing.T) {
 	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project, policy string) {
 		d.do(protocol.PeerID(who), "identity.announce", m{"endpointId": endpoint, "workspaceId": workspace, "projectPath": project, "wakePolicy": policy})
@@ -48,9 +48,9 @@ func TestWhyAnEndpointIsChosen(t *testing.T) {
 	want("agent:near", "e2", "it is in the sender's project")
 }
 
-// TestWhyADeliveryIsMade: to the one who is woken, to others who were named, and to the
+// TestDelivery_HasItsReason: to the one who is woken, to others who were named, and to the
 // author of what is answered.
-func TestWhyADeliveryIsMade(t *testing.T) {
+func TestDelivery_HasItsReason(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other", "author", "owner")
 	group(d, "lead")
@@ -91,8 +91,8 @@ func TestWhyADeliveryIsMade(t *testing.T) {
 	}
 }
 
-// TestNamesOfIdentities: under which name one stands in records, and as whom.
-func TestNamesOfIdentities(t *testing.T) {
+// TestBareName_LeavesOutFamilyAndRun: under which name one stands in records, and as whom.
+func TestBareName_LeavesOutFamilyAndRun(t *testing.T) {
 	for id, want := range map[string]string{
 		"agent:lead": "lead agent:lead agent", "cli:will.7f3a": "will cli:will person", "cli:will": "will cli:will person", "cli:.x": ".x cli:.x person", "tg:7": "7 tg:7 person",
 		"agent:a.b": "a.b agent:a.b agent", "lead": "lead lead agent", "chorus:x": "x chorus:x person",
@@ -121,8 +121,8 @@ func TestNamesOfIdentities(t *testing.T) {
 	}
 }
 
-// TestAWakeThatDoesNotFitIsParked: until the next announcement; what fits is a letter.
-func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
+// TestEnqueue_ParksAWakeThatDoesNotFit: until the next announcement; what fits is a letter.
+func TestEnqueue_ParksAWakeThatDoesNotFit(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
@@ -153,8 +153,8 @@ func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
 	}
 }
 
-// TestWhenTheRollLooksAgain: when the first of those that it waits for is due.
-func TestWhenTheRollLooksAgain(t *testing.T) {
+// TestPresenceTracker_KnowsWhenChangesAreDue: when the first of those that it waits for is due.
+func TestPresenceTracker_KnowsWhenChangesAreDue(t *testing.T) {
 	now, told := time.Unix(1000, 0), true
 	r := newPresenceTracker(func() bool { return told }, func() time.Time { return now })
 	joined := func(id protocol.PeerID) { r.onPresence(protocol.Presence{Peer: id, State: protocol.PresenceJoined}) }

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-func TestAClaimHasOneHolder(t *testing.T) {
+func TestClaim_HasOneHolder(t *testing.T) {
 	d := newFixture(t)
 	acquire := func(who string, ttl int) result {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestAClaimHasOneHolder(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestAnExpiredClaimIsFreeEvenBeforeTheClockSaysSo(t *testing.T) {
+func TestClaim_IsFreeOnExpiry(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 1000})
 	d.now = d.now.Add(time.Second)
@@ -92,7 +92,7 @@ func TestAnExpiredClaimIsFreeEvenBeforeTheClockSaysSo(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
+func TestClaim_IsNotOfferedAfterDecline(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:a", "claim.acquire", m{"eventId": "e"})
 	d.do("agent:b", "claim.acquire", m{"eventId": "e"})
@@ -108,8 +108,8 @@ func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestHowLongAClaimHolds: a minute if nobody says, a day at most.
-func TestHowLongAClaimHolds(t *testing.T) {
+// TestClaim_BoundsItsDuration: a minute if nobody says, a day at most.
+func TestClaim_BoundsItsDuration(t *testing.T) {
 	d := newFixture(t)
 	for ttl, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
 		got := d.do("agent:a", "claim.acquire", m{"eventId": fmt.Sprint(ttl), "ttlMs": ttl})
@@ -123,8 +123,8 @@ func TestHowLongAClaimHolds(t *testing.T) {
 	}
 }
 
-// TestWhoWantsAClaimIsToldOnce, and a hundred at most.
-func TestWhoWantsAClaimIsToldOnce(t *testing.T) {
+// TestClaim_NotifiesContendersOnce, and a hundred at most.
+func TestClaim_NotifiesContendersOnce(t *testing.T) {
 	d := newFixture(t)
 	held := d.do("agent:a", "claim.acquire", m{"eventId": "e"})
 	for range 2 { // the second time is no event
@@ -162,8 +162,8 @@ func TestWhoWantsAClaimIsToldOnce(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWhoAsksAgainHasNotDeclined: it is offered the claim as if it never had.
-func TestWhoAsksAgainHasNotDeclined(t *testing.T) {
+// TestClaim_ForgetsADeclineOnAcquire: it is offered the claim as if it never had.
+func TestClaim_ForgetsADeclineOnAcquire(t *testing.T) {
 	d := newFixture(t)
 	acquire := func(who string) result { return d.do(peerID(who), "claim.acquire", m{"eventId": "e"}) }
 	held := acquire("agent:a")

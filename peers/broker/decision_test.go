@@ -9,7 +9,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-func TestADecisionIsMadeOnceByWhoMay(t *testing.T) {
+func TestDecision_IsMadeOnceByItsDeciders(t *testing.T) {
 	d := newFixture(t)
 	asked := m{"id": "dec_1", "tool": "shell", "arguments": `{"command":"ls"}`, "digest": "abc", "eventId": "tg:1:2:3", "chat": "tg:-5",
 		"mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))}
@@ -42,7 +42,7 @@ func TestADecisionIsMadeOnceByWhoMay(t *testing.T) {
 	}
 }
 
-func TestADecisionTakesItsDefaultInTime(t *testing.T) {
+func TestDecision_TakesItsDefaultOnExpiry(t *testing.T) {
 	d := newFixture(t)
 	for id, def := range map[string]string{"dec_1": "deny", "dec_2": "allow"} {
 		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "default": def, "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(time.Minute))})
@@ -60,7 +60,7 @@ func TestADecisionTakesItsDefaultInTime(t *testing.T) {
 	}
 }
 
-func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
+func TestDecision_ReusableIsListedAndRevoked(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("agent:a", "decision.ask", m{"id": "dec_1", "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
 	d.do("tg:42", "decision.decide", m{"id": "dec_1", "verdict": "allow", "scope": "always"})
@@ -77,8 +77,8 @@ func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
 	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": formatTime(d.now.Add(time.Minute))})
 }
 
-// TestADecisionEndsWithinADay, and after now.
-func TestADecisionEndsWithinADay(t *testing.T) {
+// TestDecision_ExpiresWithinADay, and after now.
+func TestDecision_ExpiresWithinADay(t *testing.T) {
 	d := newFixture(t)
 	ask := func(id string, after time.Duration) m {
 		return m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(after))}
@@ -112,8 +112,8 @@ func TestADecisionEndsWithinADay(t *testing.T) {
 	}
 }
 
-// TestADecisionIsWithdrawnByWhoAsked, or by a person, once, and so is what was allowed.
-func TestADecisionIsWithdrawnByWhoAsked(t *testing.T) {
+// TestDecision_IsCancelledByTheAskingAgent, or by a person, once, and so is what was allowed.
+func TestDecision_IsCancelledByTheAskingAgent(t *testing.T) {
 	d := newFixture(t)
 	ask := func(id string) {
 		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))})

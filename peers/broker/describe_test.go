@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheManualIsTrue: the methods that are described are those that there are, each is
+// TestManual_DescribesEveryMethod: the methods that are described are those that there are, each is
 // repeatable as it says, and refuses a request without what it says that it needs.
-func TestTheManualIsTrue(t *testing.T) {
+func TestManual_DescribesEveryMethod(t *testing.T) {
 	described := map[string]bool{}
 	for _, e := range collab.Entries {
 		described[e.Name] = e.Repeat

@@ -20,7 +20,7 @@ import (
 
 // A write that fails is no answer and leaves no trace: the requests are refused
 // at the bus, and the state is that of the log.
-func TestAFailedWriteIsRefused(t *testing.T) {
+func TestWriter_RefusesRequestsOfAFailedWrite(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	start(t, b, path, nil)
@@ -57,7 +57,7 @@ func TestAFailedWriteIsRefused(t *testing.T) {
 	}
 }
 
-func TestEventsAreAppendOnly(t *testing.T) {
+func TestEvents_AreAppendOnly(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	start(t, b, path, nil)
@@ -75,7 +75,7 @@ func TestEventsAreAppendOnly(t *testing.T) {
 }
 
 // An agent that does not take its wake gets it again; it loses nobody else's.
-func TestAWakeIsSentUntilItIsTaken(t *testing.T) {
+func TestWake_IsSentUntilTaken(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
 	lead, other, will := join(t, b, "agent:lead"), join(t, b, "agent:other"), join(t, b, "cli:will")
@@ -110,7 +110,7 @@ func TestAWakeIsSentUntilItIsTaken(t *testing.T) {
 
 // What somebody does not want is not held out to it for ever: its next wake and
 // its next answer come within a minute.
-func TestWhatIsRejectedHoldsUpNothing(t *testing.T) {
+func TestWake_RejectedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -142,8 +142,8 @@ func TestWhatIsRejectedHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// TestABridgeThatIsAwayHearsLater of what people are told in its chats; an agent does not.
-func TestABridgeThatIsAwayHearsLater(t *testing.T) {
+// TestNotification_WaitsForAnAbsentBridge of what people are told in its chats; an agent does not.
+func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -160,9 +160,9 @@ func TestABridgeThatIsAwayHearsLater(t *testing.T) {
 	})
 }
 
-// TestAPersonHearsOfARungInTheirOwnChat: who is asked to answer in an agent's place and does not write
+// TestEscalation_NotifiesAPersonInTheirOwnChat: who is asked to answer in an agent's place and does not write
 // to it is told at once how; of other questions the agent tells them, or a reminder.
-func TestAPersonHearsOfARungInTheirOwnChat(t *testing.T) {
+func TestEscalation_NotifiesAPersonInTheirOwnChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -179,7 +179,7 @@ func TestAPersonHearsOfARungInTheirOwnChat(t *testing.T) {
 
 // A subscriber of collab:events that hangs slows the facts, and does not stop
 // them, nor the answers.
-func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {
+func TestPublisher_ContinuesPastAHangingSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -209,7 +209,7 @@ func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {
 
 // A requester that is gone does not keep its answer for good, and other
 // requesters do not wait for it.
-func TestAnAnswerToNobodyIsGivenUp(t *testing.T) {
+func TestAnswerer_GivesUpOnAnAbsentRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		path := filepath.Join(t.TempDir(), "broker.db")
@@ -239,7 +239,7 @@ func TestAnAnswerToNobodyIsGivenUp(t *testing.T) {
 }
 
 // The broker ends when another takes its identity.
-func TestEndsWhenReplaced(t *testing.T) {
+func TestBroker_EndsWhenReplaced(t *testing.T) {
 	b := bustest.Start(t, nil)
 	first := start(t, b, filepath.Join(t.TempDir(), "one.db"), nil)
 	start(t, b, filepath.Join(t.TempDir(), "two.db"), nil)
@@ -250,7 +250,7 @@ func TestEndsWhenReplaced(t *testing.T) {
 }
 
 // Whoever asks for more than fits into a frame gets pages that do.
-func TestEveryAnswerFitsIntoAFrame(t *testing.T) {
+func TestResult_FitsIntoAFrame(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
 	will := join(t, b, "cli:will")
@@ -285,7 +285,7 @@ func TestEveryAnswerFitsIntoAFrame(t *testing.T) {
 
 // A wake that the bus refuses, because it is larger than a frame there or not
 // granted, is put aside: the agent's later wakes do not wait behind it.
-func TestAWakeThatTheBusRefusesHoldsUpNoOther(t *testing.T) {
+func TestWake_RefusedByTheBusDelaysNoOther(t *testing.T) {
 	b := bustest.Start(t, &bustest.Options{MaxFrame: 16 << 10})
 	startOver(t, &peer.Options{Buses: []string{b.URL()}}, filepath.Join(t.TempDir(), "broker.db"), nil)
 	lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")

@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestHowAFlightEnds: its agent and people move it, its requester may cancel it; what hung on
+// TestFlight_FinishesItsDelivery: its agent and people move it, its requester may cancel it; what hung on
 // it is settled once, and work that it completed is for who asked to review.
-func TestHowAFlightEnds(t *testing.T) {
+func TestFlight_FinishesItsDelivery(t *testing.T) {
 	for _, c := range []struct {
 		by                                     protocol.PeerID
 		end, before                            string
@@ -71,8 +71,8 @@ func TestHowAFlightEnds(t *testing.T) {
 	}
 }
 
-// TestAQuestionIsMovedByWhoItConcerns: each step wakes whose move it then is.
-func TestAQuestionIsMovedByWhoItConcerns(t *testing.T) {
+// TestQuestion_IsMovedByItsParties: each step wakes whose move it then is.
+func TestQuestion_IsMovedByItsParties(t *testing.T) {
 	d := newFixture(t)
 	d.announce("asker", "asked", "other")
 	d.do("agent:asker", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "asked"})
@@ -120,8 +120,8 @@ func TestAQuestionIsMovedByWhoItConcerns(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestTheLogIsReadWithTheBatch: what is not stored yet, and what is.
-func TestTheLogIsReadWithTheBatch(t *testing.T) {
+// TestEventsList_IncludesTheBatch: what is not stored yet, and what is.
+func TestEventsList_IncludesTheBatch(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	tr := d.turn("agent:lead")
@@ -136,9 +136,9 @@ func TestTheLogIsReadWithTheBatch(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForAnAgentUnderEitherName is woken when it announces itself, once: what is for
+// TestWake_FindsAnAgentUnderEitherName is woken when it announces itself, once: what is for
 // the name that it announces, and what is for its own identity.
-func TestWhatWaitsForAnAgentUnderEitherName(t *testing.T) {
+func TestWake_FindsAnAgentUnderEitherName(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
 	d.do("agent:w7", "identity.leave", m{"endpointId": "e"})
@@ -156,8 +156,8 @@ func TestWhatWaitsForAnAgentUnderEitherName(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestParamsThatAreLeftOut are an empty object.
-func TestParamsThatAreLeftOut(t *testing.T) {
+// TestDecodeParams_AcceptsAbsentParams are an empty object.
+func TestDecodeParams_AcceptsAbsentParams(t *testing.T) {
 	for raw, want := range map[string]int{"": 0, " \n": 0, "null": 0, "{}": 0, ` {"limit": 3} `: 3, `{"limit":3,"more":true}`: 3, "[]": -1, `{"limit":`: -1, `{"limit":"3"}`: -1} {
 		got := -1
 		err := attempt(func() { got = decodeParams[collab.PageParams]([]byte(raw)).Limit })
@@ -167,7 +167,7 @@ func TestParamsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestHowLongACycleIsFound(t *testing.T) {
+func TestRecord_RefusesCyclesOfAnyLength(t *testing.T) {
 	for _, n := range []int{2, 1001} {
 		s := newState(nil)
 		var r *record
@@ -181,9 +181,9 @@ func TestHowLongACycleIsFound(t *testing.T) {
 	}
 }
 
-// TestAnInvocationThatWakesNobodySaysSo: its refusal names what was kept of it, and a wake that
+// TestInvocation_ReportsThatItWokeNobody: its refusal names what was kept of it, and a wake that
 // is none.
-func TestAnInvocationThatWakesNobodySaysSo(t *testing.T) {
+func TestInvocation_ReportsThatItWokeNobody(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.sweep(time.Minute)

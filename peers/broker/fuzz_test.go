@@ -13,7 +13,7 @@ import (
 
 // Whatever a request holds, it gets a result, a refusal leaves the log as it
 // was, and the state still follows from the log.
-func TestAnyParamsGetAResult(t *testing.T) {
+func TestRequest_AlwaysGetsAResult(t *testing.T) {
 	names := sortedKeys(methods)
 	keys := []string{
 		"id", "title", "text", "ownerId", "nextMoveOwnerId", "state", "waitingOn", "conversationId", "targets", "eventId", "token",

@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestAStartReadsOnlyWhatIsOpen makes the events unreadable: a start does not mind, and what
+// TestLoad_ReadsOnlyOpenEntities makes the events unreadable: a start does not mind, and what
 // is done can be asked for as before.
-func TestAStartReadsOnlyWhatIsOpen(t *testing.T) {
+func TestLoad_ReadsOnlyOpenEntities(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
@@ -56,9 +56,9 @@ func TestAStartReadsOnlyWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestOldEventsLeave: events leave by their age once they are published, with what is done;
+// TestPrune_DeletesOldEvents: events leave by their age once they are published, with what is done;
 // what is open stays, and can still be worked on.
-func TestOldEventsLeave(t *testing.T) {
+func TestPrune_DeletesOldEvents(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
@@ -97,8 +97,8 @@ func TestOldEventsLeave(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsLeaveNoRows: neither events nor things, as long as they say nothing new.
-func TestHeartbeatsLeaveNoRows(t *testing.T) {
+// TestHeartbeat_LeavesNoRows: neither events nor things, as long as they say nothing new.
+func TestHeartbeat_LeavesNoRows(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead", "other")
 	group(d, "")

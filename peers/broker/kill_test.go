@@ -155,7 +155,7 @@ func (c *client) insist(requestID, method string, params any) protocol.CollabRes
 
 // Requests that were answered, wakes that were decided, survive SIGKILL whenever
 // it comes; each message is stored once and wakes its agent once.
-func TestSurvivesSIGKILL(t *testing.T) {
+func TestBroker_SurvivesSIGKILL(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	k := startKillable(t, b, path)
@@ -245,7 +245,7 @@ func checkLog(t *testing.T, c *client, want int) {
 }
 
 // Facts reach collab:events in order and without a gap, over a SIGKILL too.
-func TestFactsArePublishedOverASIGKILL(t *testing.T) {
+func TestPublisher_SurvivesSIGKILL(t *testing.T) {
 	b := bustest.Start(t, nil)
 	k := startKillable(t, b, filepath.Join(t.TempDir(), "broker.db"))
 	watch := join(t, b, "cli:watch", "collab:events")
@@ -271,9 +271,9 @@ func TestFactsArePublishedOverASIGKILL(t *testing.T) {
 	}
 }
 
-// TestAKilledAgentIsNotSaidToBeWoken: its death counts as soon as the bus tells of it, and
+// TestWake_OfAKilledAgentIsNotReportedAsWoken: its death counts as soon as the bus tells of it, and
 // the wake goes to the process that comes back, once, which is named.
-func TestAKilledAgentIsNotSaidToBeWoken(t *testing.T) {
+func TestWake_OfAKilledAgentIsNotReportedAsWoken(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), &broker.Options{EndpointTimeout: time.Hour})
 	watch, will := join(t, b, "cli:watch", "collab:events"), join(t, b, "cli:will")

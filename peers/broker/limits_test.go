@@ -18,9 +18,9 @@ func many(n int) []string {
 	return list
 }
 
-// TestWhatARequestBringsIsBounded: a member of the largest size is taken, and one byte or
+// TestRequest_IsBounded: a member of the largest size is taken, and one byte or
 // item more is refused by a refusal that names it and stores nothing.
-func TestWhatARequestBringsIsBounded(t *testing.T) {
+func TestRequest_IsBounded(t *testing.T) {
 	text := func(member string, more m) func(n int) m {
 		return sized(member, more, func(n int) any { return strings.Repeat("x", n) })
 	}
@@ -145,9 +145,9 @@ func sized(member string, more m, value func(n int) any) func(n int) m {
 	}
 }
 
-// TestWhatARequestMustNameIsRequired: a request that leaves out what it is about is
+// TestRequest_RefusesMissingParams: a request that leaves out what it is about is
 // refused by the name of what is missing.
-func TestWhatARequestMustNameIsRequired(t *testing.T) {
+func TestRequest_RefusesMissingParams(t *testing.T) {
 	for _, c := range []struct {
 		from   protocol.PeerID
 		method string
@@ -198,8 +198,8 @@ func TestWhatARequestMustNameIsRequired(t *testing.T) {
 	}
 }
 
-// TestARequestThatCannotBeReadIsToldSo: its sender learns what a request looks like.
-func TestARequestThatCannotBeReadIsToldSo(t *testing.T) {
+// TestRequest_ExplainsDecodeErrors: its sender learns what a request looks like.
+func TestRequest_ExplainsDecodeErrors(t *testing.T) {
 	d := newFixture(t)
 	content, kept := decideRequest(d.turn("agent:a"), request{from: "agent:a", malformed: errors.New("unexpected end")}, "r")
 	if says := string(content); kept || !strings.Contains(says, "{method, params, requestId}: unexpected end") {

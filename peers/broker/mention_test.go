@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLabels(t *testing.T) {
+func TestParseLabel_ReturnsTheCanonicalForm(t *testing.T) {
 	for text, want := range map[string]string{
 		"@arc":                    "@arc",
 		"@codex-luna":             "@codex-luna",
@@ -43,7 +43,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestMentionsInText(t *testing.T) {
+func TestFindMentions_FindsLabels(t *testing.T) {
 	for text, want := range map[string][]string{
 		"Compare @arc.main.profile:dev-browser with @hudson, then ping @arc.main.profile:dev-browser and @lattices#codex?5.5.": {
 			"@arc.main.profile:dev-browser", "@hudson", "@lattices.harness:codex.model:5-5",

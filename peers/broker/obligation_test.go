@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatEventsOblige: both sides tell it once, it is listed to who owes, waits or may close, who is
+// TestObligation_IsOpenedAndDischarged: both sides tell it once, it is listed to who owes, waits or may close, who is
 // halted first, and is the same after a restart; only the asking side closes it.
-func TestWhatEventsOblige(t *testing.T) {
+func TestObligation_IsOpenedAndDischarged(t *testing.T) {
 	d := newFixture(t)
 	open := m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none", "dischargeDelegate": "agent:boss", "title": "is it safe?", "createdAt": formatTime(d.now.Add(-time.Hour))}
 	for _, who := range []protocol.PeerID{"agent:worker", "agent:lead"} {
@@ -58,8 +58,8 @@ func TestWhatEventsOblige(t *testing.T) {
 	}
 }
 
-// TestBadObligationsAreRefused: in a sentence that says what is wrong.
-func TestBadObligationsAreRefused(t *testing.T) {
+// TestObligation_RefusesInvalidOnes: in a sentence that says what is wrong.
+func TestObligation_RefusesInvalidOnes(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:worker", "obligation.open", m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
 	for _, c := range []struct {
@@ -85,8 +85,8 @@ func TestBadObligationsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnActAboutAnUnknownEventIsHeldByTheBroker: it counts once somebody tells of the event.
-func TestAnActAboutAnUnknownEventIsHeldByTheBroker(t *testing.T) {
+// TestObligation_KeepsActsAboutUnknownEvents: it counts once somebody tells of the event.
+func TestObligation_KeepsActsAboutUnknownEvents(t *testing.T) {
 	d := newFixture(t)
 	got := d.do("agent:lead", "obligation.react", m{"targetEventId": "e1", "signal": "done", "recipient": "agent:worker"})
 	if got.at("obligation", "state") != "unknown" || len(d.do("cli:will", "obligation.list", m{}).list("obligations")) != 0 {
@@ -108,9 +108,9 @@ func (d *fixture) refused(from protocol.PeerID, name string, params any) string 
 	return r.Error.Code + ": " + r.Error.Message
 }
 
-// TestTheBrokersRetentionKeepsWhatIsOpen: with all that was done about it, for as long as nobody closes it,
+// TestPrune_KeepsOpenObligations: with all that was done about it, for as long as nobody closes it,
 // and over restarts. What is closed leaves.
-func TestTheBrokersRetentionKeepsWhatIsOpen(t *testing.T) {
+func TestPrune_KeepsOpenObligations(t *testing.T) {
 	d := newStoredFixture(t)
 	for _, id := range []string{"open", "closed"} {
 		d.do("agent:worker", "obligation.open", m{"eventId": id, "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
@@ -133,9 +133,9 @@ func TestTheBrokersRetentionKeepsWhatIsOpen(t *testing.T) {
 	d.do("agent:lead", "obligation.discharge", m{"eventId": "open", "recipient": "agent:worker"})
 }
 
-// TestAQuestionThatObligesIsListedOnce: as what it obliges to where somebody told of that, and not any
+// TestObligationList_HasAQuestionOnce: as what it obliges to where somebody told of that, and not any
 // more once that is closed; else as the question that it is, as with a recipient of an older draft.
-func TestAQuestionThatObligesIsListedOnce(t *testing.T) {
+func TestObligationList_HasAQuestionOnce(t *testing.T) {
 	d := newFixture(t)
 	kinds := func() string {
 		list := []string{}

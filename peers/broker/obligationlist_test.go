@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestObligationsSayWhoWaitsForWhom: of open records alone, the oldest first, by who owes and by
+// TestObligationList_HasBothParties: of open records alone, the oldest first, by who owes and by
 // who waits; nobody owes anything to themselves.
-func TestObligationsSayWhoWaitsForWhom(t *testing.T) {
+func TestObligationList_HasBothParties(t *testing.T) {
 	d := newFixture(t)
 	owed := func(p m) (list []string) {
 		for _, one := range d.do("cli:will", "obligation.list", p).list("obligations") {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestWhatHoldsWithoutOptions: the times that the documentation names.
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+// TestOptions_HaveDefaults: the times that the documentation names.
+func TestOptions_HaveDefaults(t *testing.T) {
 	want := Options{SweepInterval: time.Minute, StaleAfter: 30 * time.Minute, EndpointTimeout: 30 * time.Second, Keep: 90 * 24 * time.Hour, RetireAfter: 7 * 24 * time.Hour}
 	got := (*Options)(nil).withDefaults()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "Now", "OnReady", "Log")); diff != "" {
@@ -26,9 +26,9 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 	}
 }
 
-// TestEachStepOfAQuestionIsItsOwnEvent: who follows questions is told which were asked,
+// TestQuestion_HasAnEventForEachStep: who follows questions is told which were asked,
 // which were answered, and what changed besides.
-func TestEachStepOfAQuestionIsItsOwnEvent(t *testing.T) {
+func TestQuestion_HasAnEventForEachStep(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("cli:will", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "lead"})
@@ -46,9 +46,9 @@ func TestEachStepOfAQuestionIsItsOwnEvent(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAWakeThatComesLaterIsExplained: who asks about a wake for an agent that was away is
+// TestWakeExplain_MentionsALaterWake: who asks about a wake for an agent that was away is
 // told that it was away, and once it has come, where it was woken.
-func TestAWakeThatComesLaterIsExplained(t *testing.T) {
+func TestWakeExplain_MentionsALaterWake(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	if why := d.do("cli:will", "wake.explain", m{"workItemId": "w"}); why["outcome"] != "unavailable" {

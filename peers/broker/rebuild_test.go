@@ -17,7 +17,7 @@ import (
 // alone gives is always the live one, refusals leave nothing behind, one event
 // wakes one agent at most, and work that is not finished has its two owners. A broker whose
 // state lies in its database, and that is started anew now and then, does the same.
-func TestTheLogAloneGivesTheState(t *testing.T) {
+func TestState_FollowsFromTheLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, stored := newFixture(t), newStoredFixture(t)
 		ask := func(from protocol.PeerID, method string, params m) {

@@ -46,9 +46,9 @@ func wantText(t *testing.T, got, want string) {
 	}
 }
 
-// TestWhoDoesNotAcknowledgeIsRemindedOnce: then who answers for the conversation is told, and
+// TestReminder_IsSentOncePerPeriod: then who answers for the conversation is told, and
 // the sender if it asked for that; a person is the last.
-func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
+func TestReminder_IsSentOncePerPeriod(t *testing.T) {
 	for _, followUp := range []bool{false, true} {
 		d := newFixture(t)
 		d.announce("lead", "boss", "w")
@@ -77,8 +77,8 @@ func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcknowledgedIsNotBroughtUp again, nor what only hinted at somebody.
-func TestWhatIsAcknowledgedIsNotBroughtUp(t *testing.T) {
+// TestReminder_SkipsAcknowledgedMessages again, nor what only hinted at somebody.
+func TestReminder_SkipsAcknowledgedMessages(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other")
 	group(d, "")
@@ -89,8 +89,8 @@ func TestWhatIsAcknowledgedIsNotBroughtUp(t *testing.T) {
 	d.wantWakes()
 }
 
-// TestASenderFollowsUp on its own message only if it says so.
-func TestASenderFollowsUp(t *testing.T) {
+// TestReminder_ReachesTheSenderOfAFollowUp on its own message only if it says so.
+func TestReminder_ReachesTheSenderOfAFollowUp(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	group(d, "lead")
@@ -101,9 +101,9 @@ func TestASenderFollowsUp(t *testing.T) {
 	d.wantWakes("agent:lead next_move_owner")
 }
 
-// TestAWakeThatNobodyComesForIsToldOthers: who asked for work whose agent stays away is
+// TestReminder_PassesOverAnAbsentAgent: who asked for work whose agent stays away is
 // reminded where they are; the agent has its wake when it comes, and that is what why says.
-func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
+func TestReminder_PassesOverAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:42", "conversation.create", m{"id": "x", "kind": "group"})
@@ -127,9 +127,9 @@ func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAFlightWhoseAgentDied is told who asked for it, and the agent is asked for; one whose
+// TestReminder_OfAFlightWithoutItsAgent is told who asked for it, and the agent is asked for; one whose
 // agent is there is left alone once it has begun.
-func TestAFlightWhoseAgentDied(t *testing.T) {
+func TestReminder_OfAFlightWithoutItsAgent(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		d := newFixture(t)
 		d.announce("lead", "boss")
@@ -160,9 +160,9 @@ func TestAFlightWhoseAgentDied(t *testing.T) {
 	}
 }
 
-// TestWorkAndItsFlightAreOneReminder: its agent is woken once, for that flight, and who asked is
+// TestReminder_CombinesWorkAndFlight: its agent is woken once, for that flight, and who asked is
 // told once, of the work; an agent that is gone is asked for.
-func TestWorkAndItsFlightAreOneReminder(t *testing.T) {
+func TestReminder_CombinesWorkAndFlight(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		d := newFixture(t)
 		d.announce("lead")
@@ -196,8 +196,8 @@ func TestWorkAndItsFlightAreOneReminder(t *testing.T) {
 	}
 }
 
-// TestAChatHearsWhatBecameOfAWake that it asked for: that it reached nobody, and who came.
-func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
+// TestChat_IsNotifiedOfAWake that it asked for: that it reached nobody, and who came.
+func TestChat_IsNotifiedOfAWake(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group"})
@@ -218,9 +218,9 @@ func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
 	}
 }
 
-// TestWhatArrivesLetsWorkGoOn: all that waits for it and that the caller may move, by its name or
+// TestWorkArrived_ContinuesWork: all that waits for it and that the caller may move, by its name or
 // in its words; whose move it is is woken.
-func TestWhatArrivesLetsWorkGoOn(t *testing.T) {
+func TestWorkArrived_ContinuesWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other")
 	wait := func(id, kind, target string) {
@@ -250,9 +250,9 @@ func TestWhatArrivesLetsWorkGoOn(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAReminderOutlivesItsMessage: who comes for it when the message has left the log is not
+// TestReminder_OutlivesItsMessage: who comes for it when the message has left the log is not
 // refused.
-func TestAReminderOutlivesItsMessage(t *testing.T) {
+func TestReminder_OutlivesItsMessage(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead", "boss")
 	group(d, "boss")

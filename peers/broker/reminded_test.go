@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOfWhatSomebodyWasReminded is listed until something happens to it: of their own work, of
+// TestWakeReminded_ListsReminders is listed until something happens to it: of their own work, of
 // what they own, asked for or follow up, and once only.
-func TestOfWhatSomebodyWasReminded(t *testing.T) {
+func TestWakeReminded_ListsReminders(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	group(d, "")
@@ -66,9 +66,9 @@ func (d *fixture) turnMissed(to string) {
 	d.end(t)
 }
 
-// TestAllThatArrivesGoesOn however much it is: an answer says what there is room for, and how
+// TestWorkArrived_ContinuesAllWork however much it is: an answer says what there is room for, and how
 // much more there is; it is no refusal.
-func TestAllThatArrivesGoesOn(t *testing.T) {
+func TestWorkArrived_ContinuesAllWork(t *testing.T) {
 	d := newFixture(t)
 	const n = 700
 	for i := range n {
@@ -84,7 +84,7 @@ func TestAllThatArrivesGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnInvocationHasAnID(t *testing.T) {
+func TestInvocation_RefusesABlankID(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
@@ -93,8 +93,8 @@ func TestAnInvocationHasAnID(t *testing.T) {
 	}
 }
 
-// TestWhatIsOwedForWorkIsKnownAfterARestart and cancelled with it.
-func TestWhatIsOwedForWorkIsKnownAfterARestart(t *testing.T) {
+// TestDelivery_IsIndexedAfterARestart and cancelled with it.
+func TestDelivery_IsIndexedAfterARestart(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "ghost", "nextMoveOwnerId": "ghost", "wake": true})
 	d.do("cli:will", "question.ask", m{"id": "q", "title": "t", "askedOfId": "ghost"})

@@ -39,8 +39,8 @@ func (d *fixture) answered(from protocol.PeerID, requestID, method, params strin
 	return out
 }
 
-// TestForHowLongARequestIsRemembered: for a day after it was made last.
-func TestForHowLongARequestIsRemembered(t *testing.T) {
+// TestStoredAnswer_ExpiresAfterADay: for a day after it was made last.
+func TestStoredAnswer_ExpiresAfterADay(t *testing.T) {
 	d := newStoredFixture(t)
 	create := func() string {
 		t.Helper()
@@ -59,9 +59,9 @@ func TestForHowLongARequestIsRemembered(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedOfARequest: what it did. What changed nothing may be asked again, what
+// TestStoredAnswer_IsForTheSameRequest: what it did. What changed nothing may be asked again, what
 // only reads reads again, and another request of that id is refused and takes nothing away.
-func TestWhatIsRememberedOfARequest(t *testing.T) {
+func TestStoredAnswer_IsForTheSameRequest(t *testing.T) {
 	d := newStoredFixture(t)
 	kept := func() int {
 		return store.Value[int](store.On(t.Context(), d.db), `SELECT count(*) FROM answers WHERE kept = 1`)
@@ -96,8 +96,8 @@ func TestWhatIsRememberedOfARequest(t *testing.T) {
 	}
 }
 
-// TestAMessagePostedTwiceSaysSo, also if nobody could be woken by it.
-func TestAMessagePostedTwiceSaysSo(t *testing.T) {
+// TestMessagePost_ReportsADuplicate, also if nobody could be woken by it.
+func TestMessagePost_ReportsADuplicate(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
@@ -122,7 +122,7 @@ func TestAMessagePostedTwiceSaysSo(t *testing.T) {
 	}
 }
 
-func TestTheLargestResult(t *testing.T) {
+func TestResult_IsBounded(t *testing.T) {
 	for n, ok := range map[int]bool{960<<10 - 2: true, 960<<10 - 1: false} { // and two quotes
 		var got protocol.CollabResult
 		if err := json.Unmarshal(encodeResult("r", strings.Repeat("x", n), nil), &got); err != nil || got.OK != ok || got.RequestID != "r" {
@@ -134,8 +134,8 @@ func TestTheLargestResult(t *testing.T) {
 	}
 }
 
-// TestWhoseEventsAreTheBrokers: what it decides, whoever asked; else an event is who asked's.
-func TestWhoseEventsAreTheBrokers(t *testing.T) {
+// TestEvent_HasTheBrokerAsSource: what it decides, whoever asked; else an event is who asked's.
+func TestEvent_HasTheBrokerAsSource(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("agent:a", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
@@ -156,8 +156,8 @@ func TestWhoseEventsAreTheBrokers(t *testing.T) {
 	}
 }
 
-// TestAnAgentWhoseEndpointsAreForgotten is still told from one that never was.
-func TestAnAgentWhoseEndpointsAreForgotten(t *testing.T) {
+// TestResolution_OfAnAgentWithoutEndpoints is still told from one that never was.
+func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
 	d.sweep(time.Minute)
@@ -171,8 +171,8 @@ func TestAnAgentWhoseEndpointsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyIsWoken: the reason that people read.
-func TestWhyNobodyIsWoken(t *testing.T) {
+// TestWakeDecision_GivesTheReasonForNobody: the reason that people read.
+func TestWakeDecision_GivesTheReasonForNobody(t *testing.T) {
 	lead := party{"lead", "agent:lead"}
 	done := &record{WorkItem: collab.WorkItem{ID: "w", Kind: collab.KindWorkItem, State: collab.WorkDone}}
 	for _, c := range []struct {
@@ -194,8 +194,8 @@ func TestWhyNobodyIsWoken(t *testing.T) {
 	}
 }
 
-// TestAnAmbiguousNameShowsTwenty of those whom it may mean.
-func TestAnAmbiguousNameShowsTwenty(t *testing.T) {
+// TestResolution_BoundsItsOptions of those whom it may mean.
+func TestResolution_BoundsItsOptions(t *testing.T) {
 	d := newFixture(t)
 	for i := range 25 {
 		d.do(peerID(fmt.Sprint("agent:n", i)), "identity.announce", m{"logicalAgentId": "lead", "endpointId": fmt.Sprintf("e%02d", i), "workspaceId": fmt.Sprint("w", i)})
@@ -206,8 +206,8 @@ func TestAnAmbiguousNameShowsTwenty(t *testing.T) {
 	}
 }
 
-// TestAPromptListsTenThatAreOpen and whose move is the agent's.
-func TestAPromptListsTenThatAreOpen(t *testing.T) {
+// TestPromptContract_BoundsOpenWork and whose move is the agent's.
+func TestPromptContract_BoundsOpenWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	for i := range 12 {
@@ -228,9 +228,9 @@ func TestAPromptListsTenThatAreOpen(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyTookIsCancelled: what was only to be seen when it has rested, and the rest
+// TestSweep_CancelsDeliveriesThatNobodyTook: what was only to be seen when it has rested, and the rest
 // when it is older than what is kept.
-func TestWhatNobodyTookIsCancelled(t *testing.T) {
+func TestSweep_CancelsDeliveriesThatNobodyTook(t *testing.T) {
 	d := newFixture(t)
 	d.announce("a")
 	group(d, "")
@@ -253,8 +253,8 @@ func TestWhatNobodyTookIsCancelled(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWhichEndpointANewOneEnds: of the same identity, workspace and project.
-func TestWhichEndpointANewOneEnds(t *testing.T) {
+// TestAnnounce_EndsThePredecessor: of the same identity, workspace and project.
+func TestAnnounce_EndsThePredecessor(t *testing.T) {
 	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project string) {
 		d.do(peerID(who), "identity.announce", m{"endpointId": endpoint, "workspaceId": workspace, "projectPath": project})
@@ -310,9 +310,9 @@ func factOf(seq int64) collab.Event {
 	}}
 }
 
-// TestHowFactsArePublished: in order, each a tenth of a second after one that is not
+// TestPublisher_SendsInOrder: in order, each a tenth of a second after one that is not
 // answered, 64 of them at once; and how far they are is told without gaps.
-func TestHowFactsArePublished(t *testing.T) {
+func TestPublisher_SendsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var sent []string
@@ -387,8 +387,8 @@ func TestHowFactsArePublished(t *testing.T) {
 	})
 }
 
-// TestAFactIsSentUntilTheBusTakesOrRefusesIt, and one that a stop interrupts is not done.
-func TestAFactIsSentUntilTheBusTakesOrRefusesIt(t *testing.T) {
+// TestPublisher_RetriesUntilTakenOrRefused, and one that a stop interrupts is not done.
+func TestPublisher_RetriesUntilTakenOrRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		p := factsOf(t, 0, func(context.Context, protocol.Topic, protocol.Message) (protocol.SendResult, error) {
@@ -408,7 +408,7 @@ func TestAFactIsSentUntilTheBusTakesOrRefusesIt(t *testing.T) {
 	})
 }
 
-func TestAFactSaysItsPlaceInTheLog(t *testing.T) {
+func TestFactMessage_HasItsSeq(t *testing.T) {
 	for metadata, want := range map[string]string{"": `{"seq":7}`, "{}": `{"seq":7}`, `{"a":1}`: `{"seq":7,"a":1}`, "[]": `{"seq":7}`} {
 		if got := string(withSeq(json.RawMessage(metadata), 7)); got != want {
 			t.Errorf("%s becomes %s", metadata, got)

@@ -18,7 +18,7 @@ func group(d *fixture, master string, members ...string) {
 	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "title": "t", "memberIds": members, "masterId": master})
 }
 
-func TestALeadingMentionOfAPersonRoutes(t *testing.T) {
+func TestMessage_RoutesByLeadingMentions(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
@@ -40,7 +40,7 @@ func TestALeadingMentionOfAPersonRoutes(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestAMentionInsideIsAHint(t *testing.T) {
+func TestMessage_TreatsInnerMentionsAsHints(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
@@ -51,7 +51,7 @@ func TestAMentionInsideIsAHint(t *testing.T) {
 	d.wantWakes()
 }
 
-func TestAgentsRouteOnlyByExplicitTarget(t *testing.T) {
+func TestMessage_OfAnAgentRoutesOnlyByTargets(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
@@ -66,7 +66,7 @@ func TestAgentsRouteOnlyByExplicitTarget(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention")
 }
 
-func TestExactlyOneIsWoken(t *testing.T) {
+func TestMessage_WakesExactlyOne(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3", "w4")
 	group(d, "w4", "lead", "w3", "w4")
@@ -83,7 +83,7 @@ func TestExactlyOneIsWoken(t *testing.T) {
 	d.wantWakes()
 }
 
-func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
+func TestWake_HasTheKindOfItsSender(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	d.do("agent:w3", "question.ask", m{"title": "why?", "askedOfId": "lead"})
@@ -100,7 +100,7 @@ func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfResponsibility(t *testing.T) {
+func TestWakeRules_AreTriedInOrder(t *testing.T) {
 	d := newFixture(t)
 	d.announce("mover", "owner", "master", "dep", "named")
 	group(d, "master")
@@ -136,7 +136,7 @@ func TestTheOrderOfResponsibility(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
+func TestMessage_IsKeptWhenRoutingFails(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("agent:arc-1", "identity.announce", m{"logicalAgentId": "arc", "endpointId": "e1", "workspaceId": "main"})
@@ -168,7 +168,7 @@ func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestARoleOfSeveralIsAmbiguous(t *testing.T) {
+func TestResolution_OfASharedRoleIsAmbiguous(t *testing.T) {
 	d := newFixture(t)
 	for _, name := range []string{"a", "b"} {
 		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"endpointId": "e-" + name, "roles": []string{"backend-agents", name + "-only"}})
@@ -182,7 +182,7 @@ func TestARoleOfSeveralIsAmbiguous(t *testing.T) {
 	}
 }
 
-func TestTheSendersProjectDecides(t *testing.T) {
+func TestResolution_PrefersTheSendersProject(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("agent:luna", "identity.announce", m{"endpointId": "e1", "projectPath": "/home/a", "workspaceId": "wa"})
@@ -208,7 +208,7 @@ func TestTheSendersProjectDecides(t *testing.T) {
 	}
 }
 
-func TestResolutionByHarnessAndModel(t *testing.T) {
+func TestResolution_ByHarnessAndModel(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:l1", "identity.announce", m{"logicalAgentId": "lattices", "endpointId": "e1", "harnessType": "codex", "model": "gpt-5.5"})
 	d.do("agent:l2", "identity.announce", m{"logicalAgentId": "lattices", "endpointId": "e2", "harnessType": "claude", "model": "claude-sonnet-4-6", "node": "Mini.local"})
@@ -221,7 +221,7 @@ func TestResolutionByHarnessAndModel(t *testing.T) {
 	d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@arc.a.b.c"})
 }
 
-func TestADirectConversationReachesTheOtherSide(t *testing.T) {
+func TestMessage_InADirectConversationWakesTheOtherSide(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.do("cli:will", "conversation.create", m{"id": "dm", "kind": "dm", "memberIds": []string{"will", "agent:lead"}})
@@ -234,7 +234,7 @@ func TestADirectConversationReachesTheOtherSide(t *testing.T) {
 	d.wantWakes() // people are not woken
 }
 
-func TestPostingIsIdempotentByID(t *testing.T) {
+func TestMessagePost_IsIdempotentByID(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other")
 	group(d, "lead")
@@ -252,7 +252,7 @@ func TestPostingIsIdempotentByID(t *testing.T) {
 	}
 }
 
-func TestConversationsArePaged(t *testing.T) {
+func TestConversationGet_Pages(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	for i := range 4 {
@@ -280,7 +280,7 @@ func TestConversationsArePaged(t *testing.T) {
 	}
 }
 
-func TestPendingWakesAreSentOnceAtTheNextAnnouncement(t *testing.T) {
+func TestWake_IsSentOnceAtTheNextAnnouncement(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.announce("lead")
@@ -300,7 +300,7 @@ func TestPendingWakesAreSentOnceAtTheNextAnnouncement(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestAnAbsentAddresseeIsOffline(t *testing.T) {
+func TestWake_TakesAnAbsentReceiverOffline(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.announce("lead")
@@ -330,7 +330,7 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestIdentitiesSpeakForThemselves(t *testing.T) {
+func TestAnnounce_RefusesAForeignEndpoint(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
@@ -351,7 +351,7 @@ func TestIdentitiesSpeakForThemselves(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
+func TestHeartbeat_KeepsAnEndpointOnline(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	for range 10 {
@@ -383,7 +383,7 @@ func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestEventsAreTheSpecificationsShape(t *testing.T) {
+func TestEvents_HaveTheSpecifiedShape(t *testing.T) {
 	d := newFixture(t)
 	d.announce("claude-river")
 	d.do("cli:will", "conversation.create", m{"id": "thread-9", "kind": "thread"})
@@ -408,9 +408,9 @@ func TestEventsAreTheSpecificationsShape(t *testing.T) {
 	t.Error("no message was posted")
 }
 
-// TestTheAdviceOfAnAmbiguousNameWorks: each way that a refusal names is taken, in a message
+// TestResolution_AdvisesUniqueNames: each way that a refusal names is taken, in a message
 // and in a record.
-func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
+func TestResolution_AdvisesUniqueNames(t *testing.T) {
 	for name, places := range map[string][2]m{
 		"two workspaces":     {{"workspaceId": "main"}, {"workspaceId": "dev"}},
 		"one without":        {{}, {"workspaceId": "dev"}},
@@ -453,9 +453,9 @@ func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
 	}
 }
 
-// TestFallingSilentIsNoSignOfLife: a caller works where the endpoint is that was heard of last,
+// TestEndpoint_GoingOfflineIsNoSignOfLife: a caller works where the endpoint is that was heard of last,
 // not where one has just fallen silent.
-func TestFallingSilentIsNoSignOfLife(t *testing.T) {
+func TestEndpoint_GoingOfflineIsNoSignOfLife(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "old", "projectPath": "/a"})
 	d.now = d.now.Add(20 * time.Second)

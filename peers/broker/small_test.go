@@ -7,9 +7,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestNothingLeadsBackToItself: cycles of parents and of waits are refused, however long,
+// TestRecord_RefusesCycles: cycles of parents and of waits are refused, however long,
 // and also one that a record closes whose id others had named before.
-func TestNothingLeadsBackToItself(t *testing.T) {
+func TestRecord_RefusesCycles(t *testing.T) {
 	d := newFixture(t)
 	for _, id := range []string{"a", "b", "c"} {
 		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
@@ -30,7 +30,7 @@ func TestNothingLeadsBackToItself(t *testing.T) {
 	d.refuse(collab.CodeInvalid, "cli:will", "work_item.create", m{"id": "later", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": "a"})
 }
 
-func TestAParentIsCleared(t *testing.T) {
+func TestWorkUpdate_RemovesAParent(t *testing.T) {
 	d := newFixture(t)
 	for _, id := range []string{"a", "b"} {
 		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": nil})
@@ -44,7 +44,7 @@ func TestAParentIsCleared(t *testing.T) {
 	}
 }
 
-func TestAnUnknownConversationIsRefused(t *testing.T) {
+func TestRecord_RefusesAnUnknownConversation(t *testing.T) {
 	d := newFixture(t)
 	work := m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "conversationId": "nowhere"}
 	d.refuse(collab.CodeNotFound, "cli:will", "work_item.create", work)
@@ -56,8 +56,8 @@ func TestAnUnknownConversationIsRefused(t *testing.T) {
 	d.do("cli:will", "work_item.update", m{"id": "w", "conversationId": "c"})
 }
 
-// TestAnOwnerDoesNotAcceptItsOwnWork: nor does it by the ways around that.
-func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
+// TestWorkUpdate_RefusesAcceptanceByTheOwner: nor does it by the ways around that.
+func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 	d := newFixture(t)
 	d.announce("worker", "boss", "qa")
 	done := func(id string, more m) {
@@ -104,9 +104,9 @@ func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
 	d.do("cli:will", "work_item.update", verdict("w"))
 }
 
-// TestThanksBeginNoTurn: what only says thanks wakes nobody, by whatever mention; the same
+// TestMessage_OfThanksWakesNobody: what only says thanks wakes nobody, by whatever mention; the same
 // word wakes where it may be an answer.
-func TestThanksBeginNoTurn(t *testing.T) {
+func TestMessage_OfThanksWakesNobody(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "lead")
@@ -134,7 +134,7 @@ func TestThanksBeginNoTurn(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestNobodyHasTheRoleOfAll(t *testing.T) {
+func TestAnnounce_RefusesTheRoleOfEverybody(t *testing.T) {
 	d := newFixture(t)
 	for _, role := range []string{"everyone", "role:all", "Here"} {
 		d.refuse(collab.CodeInvalid, "agent:evil", "identity.announce", m{"endpointId": "e", "roles": []string{role}})

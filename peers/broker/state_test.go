@@ -11,7 +11,7 @@ import (
 
 // A restart gives who was online time to be heard of again, and lengthens the life of
 // nobody who was gone.
-func TestARestartCountsAsHeardOfForWhoIsOnline(t *testing.T) {
+func TestLoad_RestartsTheTimeoutOfEndpoints(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("agent:gone", "identity.announce", m{"endpointId": "e-gone"})
 	d.do("agent:gone", "identity.leave", m{"endpointId": "e-gone"})
@@ -31,7 +31,7 @@ func TestARestartCountsAsHeardOfForWhoIsOnline(t *testing.T) {
 }
 
 // A state with an event left out would decide wrongly from then on.
-func TestALogWithAGapIsNotFolded(t *testing.T) {
+func TestApply_RefusesAGap(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "channel"})
 	d.do("cli:will", "conversation.create", m{"id": "c2", "kind": "channel"})
@@ -42,7 +42,7 @@ func TestALogWithAGapIsNotFolded(t *testing.T) {
 }
 
 // An item larger than a page is a page of its own: a list never stands still.
-func TestAPageTakesOneItemAtLeast(t *testing.T) {
+func TestPageSize_IsAtLeastOne(t *testing.T) {
 	for _, c := range []struct {
 		sizes []int
 		want  int
@@ -53,8 +53,8 @@ func TestAPageTakesOneItemAtLeast(t *testing.T) {
 	}
 }
 
-// TestHowManyAPageTakes: 200 if nobody says, 1000 at most.
-func TestHowManyAPageTakes(t *testing.T) {
+// TestPageSize_IsBounded: 200 if nobody says, 1000 at most.
+func TestPageSize_IsBounded(t *testing.T) {
 	for _, c := range []struct{ asked, n, want int }{
 		{0, 5000, 200}, {0, 200, 200}, {0, 199, 199}, {1, 5000, 1}, {1000, 5000, 1000}, {1001, 5000, 1000}, {7, 7, 7}, {8, 7, 7},
 	} {
@@ -67,8 +67,8 @@ func TestHowManyAPageTakes(t *testing.T) {
 	}
 }
 
-// TestAShelfIsTheSameInMemoryAndStored: what is open, what lists find, and in which order.
-func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
+// TestTable_IsTheSameInMemoryAndStored: what is open, what lists find, and in which order.
+func TestTable_IsTheSameInMemoryAndStored(t *testing.T) {
 	stored := newStoredFixture(t)
 	from := &tables{tx: store.On(t.Context(), stored.db)}
 	for name, s := range map[string]*table[int]{"in memory": newTable[int]("x", nil), "stored": newTable[int]("x", from)} {
@@ -120,8 +120,8 @@ func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
 	}
 }
 
-// TestWhenTheClockIsNeededNext: when the first of what is open falls due.
-func TestWhenTheClockIsNeededNext(t *testing.T) {
+// TestNextDue_ReturnsTheEarliestTime: when the first of what is open falls due.
+func TestNextDue_ReturnsTheEarliestTime(t *testing.T) {
 	d := newFixture(t)
 	begun := d.now
 	want := func(after time.Duration) {
@@ -150,8 +150,8 @@ func TestWhenTheClockIsNeededNext(t *testing.T) {
 	want(40 * time.Second)
 }
 
-// TestWhenAnEndpointFallsSilent: after its timeout it is offline, and after a day forgotten.
-func TestWhenAnEndpointFallsSilent(t *testing.T) {
+// TestEndpoint_ExpiresAfterItsTimeout: after its timeout it is offline, and after a day forgotten.
+func TestEndpoint_ExpiresAfterItsTimeout(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ func baseQuestion() collab.Question {
 	}
 }
 
-func TestWorkItemRules(t *testing.T) {
+func TestWorkItem_IsValidated(t *testing.T) {
 	const later, noOwner, noNext = "2023-11-14T22:13:21.000000Z", "non-terminal work items require ownerId", "non-terminal collaboration records require nextMoveOwnerId"
 	for name, c := range map[string]struct {
 		change func(w *record)
@@ -67,7 +67,7 @@ func TestWorkItemRules(t *testing.T) {
 	}
 }
 
-func TestQuestionRules(t *testing.T) {
+func TestQuestion_IsValidated(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(q *record)
 		want   []string
@@ -94,9 +94,9 @@ func TestQuestionRules(t *testing.T) {
 	}
 }
 
-// TestStepsBelongToTheirRecord: whatever the machine lets happen to a record is told
+// TestStepOf_NamesTheChange: whatever the machine lets happen to a record is told
 // as a step that its kind has.
-func TestStepsBelongToTheirRecord(t *testing.T) {
+func TestStepOf_NamesTheChange(t *testing.T) {
 	has := map[string][]collab.Step{
 		collab.KindQuestion: {
 			collab.StepCreated, collab.StepAnswered, collab.StepClosed, collab.StepDeclined, collab.StepReopened, collab.StepSpawned,
@@ -137,7 +137,7 @@ func TestStepsBelongToTheirRecord(t *testing.T) {
 	}
 }
 
-func TestTransitions(t *testing.T) {
+func TestRecord_AllowsOnlyItsTransitions(t *testing.T) {
 	allowed := map[string]bool{
 		"open working": true, "open waiting": true, "open review": true, "open done": true, "open cancelled": true,
 		"working waiting": true, "working review": true, "working done": true, "working cancelled": true,
@@ -167,7 +167,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestTimesInParams(t *testing.T) {
+func TestNewRecord_ChecksTimes(t *testing.T) {
 	for _, raw := range []string{`1700000000000`, `"2023-11-14T22:13:20Z"`} {
 		var m collab.Moment
 		if err := json.Unmarshal([]byte(raw), &m); err != nil || m.Unix() != 1700000000 {

@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestWokenIsSaidWhileItIsTrue: a wake that reached nobody is missed, who asked is told, and
+// TestWakeExplain_ReportsWokenOnlyWhileTrue: a wake that reached nobody is missed, who asked is told, and
 // it is sent again to the process that comes back, which is named.
-func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
+func TestWakeExplain_ReportsWokenOnlyWhileTrue(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")
@@ -53,8 +53,8 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAWakeThatIsNotAcknowledgedSaysSo after a moment, until it is: a frozen process takes none.
-func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
+// TestWakeExplain_ReportsAMissingAcknowledgement after a moment, until it is: a frozen process takes none.
+func TestWakeExplain_ReportsAMissingAcknowledgement(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
@@ -66,8 +66,8 @@ func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
 	wantText(t, d.explained("workItemId", "w"), want)
 }
 
-// TestWhatIsSaidOfFinishedWorkReachesWhoComesBack: only what was said before its end is needed no more.
-func TestWhatIsSaidOfFinishedWorkReachesWhoComesBack(t *testing.T) {
+// TestMessage_AboutFinishedWorkWaitsForItsAgent: only what was said before its end is needed no more.
+func TestMessage_AboutFinishedWorkWaitsForItsAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")
@@ -84,8 +84,8 @@ func TestWhatIsSaidOfFinishedWorkReachesWhoComesBack(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention", "agent:lead explicit_mention")
 }
 
-// TestACleanStopAnnouncesItself: from then on nobody is said to be woken there.
-func TestACleanStopAnnouncesItself(t *testing.T) {
+// TestLeave_TakesAnEndpointOffline: from then on nobody is said to be woken there.
+func TestLeave_TakesAnEndpointOffline(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	group(d, "lead")
@@ -101,8 +101,8 @@ func TestACleanStopAnnouncesItself(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention")
 }
 
-// TestANewEndpointEndsTheOldOne of the same identity in the same place.
-func TestANewEndpointEndsTheOldOne(t *testing.T) {
+// TestAnnounce_ReplacesTheOldEndpoint of the same identity in the same place.
+func TestAnnounce_ReplacesTheOldEndpoint(t *testing.T) {
 	d := newFixture(t)
 	at := func(endpoint, workspace string) m { return m{"endpointId": endpoint, "workspaceId": workspace} }
 	d.do("agent:lead", "identity.announce", at("e1", "main"))
@@ -116,9 +116,9 @@ func TestANewEndpointEndsTheOldOne(t *testing.T) {
 	}
 }
 
-// TestTheBusTellsWhoIsThere: who left the bus is offline at once, who is there needs no
+// TestPresence_TakesDepartedAgentsOffline: who left the bus is offline at once, who is there needs no
 // heartbeats, and who was out of reach for a while comes back without saying so.
-func TestTheBusTellsWhoIsThere(t *testing.T) {
+func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	d := newFixture(t)
 	told := false
 	r := newPresenceTracker(func() bool { return told }, func() time.Time { return d.now })
@@ -199,9 +199,9 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	want("a came and went at once", "offline", "online")
 }
 
-// TestWhoIsAwayIsAskedFor: the spawner is told whom a delivery waits for: an agent that is away,
+// TestWake_RequestsAnAbsentAgent: the spawner is told whom a delivery waits for: an agent that is away,
 // under the identity that it had, and nobody who is there or is no agent.
-func TestWhoIsAwayIsAskedFor(t *testing.T) {
+func TestWake_RequestsAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")

@@ -27,7 +27,7 @@ func w0(extra m) m {
 	return p
 }
 
-func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
+func TestWorkCreate_ChecksTheItem(t *testing.T) {
 	for name, c := range map[string]struct {
 		extra m
 		want  string // of the refusal; empty when accepted
@@ -70,7 +70,7 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 	}
 }
 
-func TestWorkMovesByItsPeople(t *testing.T) {
+func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "stranger")
 	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover", "onBehalfOf": "tg:7"})
@@ -108,7 +108,7 @@ func TestWorkMovesByItsPeople(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestWorkIsWokenOnRequest(t *testing.T) {
+func TestWork_WakesOnRequest(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "dep")
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover", "wake": true})
@@ -139,9 +139,9 @@ func TestWorkIsWokenOnRequest(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWhatWaitsForTheWorldWakesItsMover: a thing, or an agent that never was, cannot be woken,
+// TestWork_WaitingForAnExternalThingWakesItsMover: a thing, or an agent that never was, cannot be woken,
 // and takes the place of nobody who can. Who is named and known is woken as ever.
-func TestWhatWaitsForTheWorldWakesItsMover(t *testing.T) {
+func TestWork_WaitingForAnExternalThingWakesItsMover(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "build-42")
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
@@ -164,7 +164,7 @@ func TestWhatWaitsForTheWorldWakesItsMover(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
+func TestWork_EndingCancelsItsWakes(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone", "wake": true})
 	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done"})
@@ -176,7 +176,7 @@ func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
 	}
 }
 
-func TestSweepsRemindOncePerPeriodAndThenTheNext(t *testing.T) {
+func TestSweep_RemindsOnePartyAfterTheOther(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "dep", "asked")
 	d.do("cli:will", "work_item.create", m{"id": "open", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
@@ -221,7 +221,7 @@ func TestSweepsRemindOncePerPeriodAndThenTheNext(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
+func TestSweep_AddsNoWakesForAbsentAgents(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
 	for range 10 {
@@ -234,7 +234,7 @@ func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
 	d.wantWakes("agent:gone next_move_owner")
 }
 
-func TestQuestions(t *testing.T) {
+func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 	d := newFixture(t)
 	d.announce("asker", "asked", "stranger")
 	group(d, "")
@@ -283,7 +283,7 @@ func TestQuestions(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestAnInvocationFlies(t *testing.T) {
+func TestInvocation_HasAFlight(t *testing.T) {
 	d := newFixture(t)
 	d.announce("boss", "lead")
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
@@ -335,7 +335,7 @@ func TestAnInvocationFlies(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
+func TestDelivery_IsLeasedAndFinished(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("agent:man", "identity.announce", m{"endpointId": "e1", "wakePolicy": "manual"})
@@ -385,7 +385,7 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestBindings(t *testing.T) {
+func TestBinding_IsSetAndRead(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	d.do("tg:7", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "agent:lead"})
@@ -397,7 +397,7 @@ func TestBindings(t *testing.T) {
 	d.checkRebuild()
 }
 
-func TestListsFilterAndPage(t *testing.T) {
+func TestLists_FilterAndPage(t *testing.T) {
 	d := newFixture(t)
 	for i := range 5 {
 		d.do("cli:will", "work_item.create", m{"id": fmt.Sprint("w", i), "title": "t", "ownerId": "a", "nextMoveOwnerId": []string{"a", "b"}[i%2]})
@@ -448,7 +448,7 @@ func TestListsFilterAndPage(t *testing.T) {
 	}
 }
 
-func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
+func TestUnknownMethod_ListsTheKnownOnes(t *testing.T) {
 	d := newFixture(t)
 	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.destroy", nil)
 	if !strings.Contains(r["error"].(string), "work_item.update") {
@@ -457,9 +457,9 @@ func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
 	d.refuse(collab.CodeInvalid, "cli:will", "", nil)
 }
 
-// TestAnInvocationIsMadeOnce: an invocation that is made again by its id is told
+// TestInvocation_IsMadeOnce: an invocation that is made again by its id is told
 // from another of that id, as every record is.
-func TestAnInvocationIsMadeOnce(t *testing.T) {
+func TestInvocation_IsMadeOnce(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
 	named := m{"id": "inv", "targetAgentId": "lead", "text": "go"}
@@ -473,9 +473,9 @@ func TestAnInvocationIsMadeOnce(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestTheAskerPassesOnThePersonsAnswer: only the agent that asked does so, and only for who was
+// TestQuestionAnswer_IsPassedOnByTheAskingAgent: only the agent that asked does so, and only for who was
 // asked; the answer is the person's, so that it wakes the asker.
-func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
+func TestQuestionAnswer_IsPassedOnByTheAskingAgent(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:a", "identity.announce", m{"endpointId": "a"})
 	d.do("agent:a", "question.ask", m{"id": "q1", "title": "which region?", "askedOfId": "tg:42"})
@@ -499,9 +499,9 @@ func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
 	}
 }
 
-// TestHowLongADeliveryIsLeased: a minute if nobody says, a day at most; until then it is
+// TestDeliveryClaim_BoundsTheLease: a minute if nobody says, a day at most; until then it is
 // nobody else's, but for people.
-func TestHowLongADeliveryIsLeased(t *testing.T) {
+func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("agent:one", "identity.announce", m{"endpointId": "e1", "logicalAgentId": "man", "wakePolicy": "manual"})
@@ -534,8 +534,8 @@ func TestHowLongADeliveryIsLeased(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestABindingIsChangedByWhoHasIt, or by a person; said twice it is no event.
-func TestABindingIsChangedByWhoHasIt(t *testing.T) {
+// TestBinding_IsChangedByItsAgent, or by a person; said twice it is no event.
+func TestBinding_IsChangedByItsAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
 	set := func(agent string) m { return m{"surface": "telegram", "externalId": "tg:7", "agentId": agent} }
@@ -552,8 +552,8 @@ func TestABindingIsChangedByWhoHasIt(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAConversationIsPaged: a page that ends where the conversation does has no next.
-func TestAConversationIsPaged(t *testing.T) {
+// TestConversationGet_BoundsItsPages: a page that ends where the conversation does has no next.
+func TestConversationGet_BoundsItsPages(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("cli:will", "conversation.create", m{"id": "other", "kind": "group"})

@@ -59,7 +59,7 @@ func hold(t *testing.T, w *writer) chan struct{} {
 }
 
 // A request on which the program fails takes no other request with it.
-func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
+func TestWriter_FailsOnlyTheFaultyRequest(t *testing.T) {
 	w := newWriter(t)
 	release := hold(t, w)
 	var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 }
 
 // Requests that wait together are committed together.
-func TestRequestsShareACommit(t *testing.T) {
+func TestWriter_SharesACommit(t *testing.T) {
 	w := newWriter(t)
 	var commits atomic.Int64
 	w.committed = func(*tx) { commits.Add(1) }
@@ -133,8 +133,8 @@ func TestRequestsShareACommit(t *testing.T) {
 	}
 }
 
-// TestABatchHasABound: what waits beyond it is for the next.
-func TestABatchHasABound(t *testing.T) {
+// TestWriter_BoundsABatch: what waits beyond it is for the next.
+func TestWriter_BoundsABatch(t *testing.T) {
 	w := &writer{jobs: make(chan job, 600)}
 	for range 300 {
 		w.jobs <- job{}
@@ -147,9 +147,9 @@ func TestABatchHasABound(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneLaterIsDoneOnce: with the next commit, or after a second; again if the
+// TestWriter_RunsDeferredWorkOnce: with the next commit, or after a second; again if the
 // commit fails; and at the stop.
-func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
+func TestWriter_RunsDeferredWorkOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t)
 		var done atomic.Int64
@@ -185,8 +185,8 @@ func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
 	})
 }
 
-// TestAStopAnswersWhatWaits, and does what was left for later.
-func TestAStopAnswersWhatWaits(t *testing.T) {
+// TestWriter_AnswersWaitingJobsOnStop, and does what was left for later.
+func TestWriter_AnswersWaitingJobsOnStop(t *testing.T) {
 	w := newWriter(t)
 	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, enqueueSpawn: w.enqueueSpawn, committed: w.committed, state: w.state}
 	jobs, done := make([]job, 600), 0
@@ -218,9 +218,9 @@ func TestAStopAnswersWhatWaits(t *testing.T) {
 	}
 }
 
-// TestAChangeThatIsNotDurableIsNotSaidToBe: who no longer waits is told so, and so is who
+// TestWriter_ReportsAChangeOnlyWhenDurable: who no longer waits is told so, and so is who
 // finds no room.
-func TestAChangeThatIsNotDurableIsNotSaidToBe(t *testing.T) {
+func TestWriter_ReportsAChangeOnlyWhenDurable(t *testing.T) {
 	w := &writer{jobs: make(chan job, 1)} // nobody takes them
 	ctx, stop := context.WithCancel(t.Context())
 	told := make(chan error)

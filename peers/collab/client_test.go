@@ -72,7 +72,7 @@ func (w *world) client(id protocol.PeerID, opts *client.Options) *client.Client 
 	return c
 }
 
-func TestAsks(t *testing.T) {
+func TestClient_GetsAnswers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker()
 		c := w.client("agent:lead", nil)
@@ -100,7 +100,7 @@ func TestAsks(t *testing.T) {
 	})
 }
 
-func TestWithoutABroker(t *testing.T) {
+func TestClient_FailsWithoutABroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client("agent:lead", nil)
 		began := time.Now()
@@ -113,9 +113,9 @@ func TestWithoutABroker(t *testing.T) {
 	})
 }
 
-// TestGrace: a broker that restarts is waited for, with what it knew before; one
+// TestClaim_WaitsForARestartingBroker: a broker that restarts is waited for, with what it knew before; one
 // that stays away is not.
-func TestGrace(t *testing.T) {
+func TestClaim_WaitsForARestartingBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.broker()
 		lead, other := w.client("agent:lead", nil), w.client("agent:other", nil)
@@ -143,7 +143,7 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-func TestGraceEnds(t *testing.T) {
+func TestClaim_StopsWaitingAfterGrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.broker()
 		c := w.client("agent:lead", nil)
@@ -163,8 +163,8 @@ func TestGraceEnds(t *testing.T) {
 	})
 }
 
-// TestRecall: a program that starts together with its broker waits for it.
-func TestRecall(t *testing.T) {
+// TestRecall_KeepsGraceOverARestart: a program that starts together with its broker waits for it.
+func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var seen []time.Time
 		remember := func(_ context.Context, at time.Time) error {
@@ -198,9 +198,9 @@ func TestRecall(t *testing.T) {
 	})
 }
 
-// TestAttends: an endpoint is announced, kept online, and announced again to a
+// TestAttend_AnnouncesAndSendsHeartbeats: an endpoint is announced, kept online, and announced again to a
 // broker that lost it.
-func TestAttends(t *testing.T) {
+func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client("agent:lead", nil)
 		var announced atomic.Int32
@@ -240,8 +240,8 @@ func TestAttends(t *testing.T) {
 	})
 }
 
-// TestSeveralIdentities: a gateway asks for its agents over one connection.
-func TestSeveralIdentities(t *testing.T) {
+// TestClient_HasSeveralIdentities: a gateway asks for its agents over one connection.
+func TestClient_HasSeveralIdentities(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker()
 		c := w.client("chorus:hub", nil)
@@ -261,9 +261,9 @@ func TestSeveralIdentities(t *testing.T) {
 	})
 }
 
-// TestOnlyTheBrokerAnswers: nobody else's answer counts, an answer that nobody
+// TestTake_AcceptsOnlyTheBroker: nobody else's answer counts, an answer that nobody
 // waits for is taken, and a request that the broker rejects fails at once.
-func TestOnlyTheBrokerAnswers(t *testing.T) {
+func TestTake_AcceptsOnlyTheBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fake := w.bus.Join(t, protocol.PeerBroker, "collab:*")
 		s := w.bus.Join(t, "agent:lead", "agent:lead")
@@ -287,8 +287,8 @@ func TestOnlyTheBrokerAnswers(t *testing.T) {
 	})
 }
 
-// TestAStopIsAnnounced: the broker counts an endpoint out at once that says that it stops.
-func TestAStopIsAnnounced(t *testing.T) {
+// TestLeave_NotifiesTheBroker: the broker counts an endpoint out at once that says that it stops.
+func TestLeave_NotifiesTheBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker()
 		lead, will := w.client("agent:lead", nil), w.client("cli:will", nil)

@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestBytes: results are written as clients of other makes know them, and read back
+// TestResults_HaveTheirWireFormat: results are written as clients of other makes know them, and read back
 // alike.
-func TestBytes(t *testing.T) {
+func TestResults_HaveTheirWireFormat(t *testing.T) {
 	work := WorkItem{ID: "wi_1", Kind: KindWorkItem, State: WorkOpen, AcceptanceState: AcceptanceNone}
 	const workJSON = `{"id":"wi_1","kind":"work_item","title":"","createdById":"","state":"open","acceptanceState":"none","createdAt":"","updatedAt":""}`
 	decision := Decision{
@@ -61,7 +61,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestARequestForAnOutbox(t *testing.T) {
+func TestSettleClaim_MakesARequest(t *testing.T) {
 	m := SettleClaim("agent:lead", "evt_1", 7, true)
 	var r protocol.CollabRequest
 	if err := json.Unmarshal(m.Content, &r); err != nil || m.From != "agent:lead" || m.Type != protocol.TypeCollabRequest {
@@ -75,7 +75,7 @@ func TestARequestForAnOutbox(t *testing.T) {
 	}
 }
 
-func TestAResultIsReadOrRefused(t *testing.T) {
+func TestReadResult_ReturnsResultOrRefusal(t *testing.T) {
 	if raw, err := ReadResult(&protocol.CollabResult{OK: true, Result: json.RawMessage(`{"a":1}`)}); err != nil || string(raw) != `{"a":1}` {
 		t.Errorf("ok: %s, %v", raw, err)
 	}
@@ -107,7 +107,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestAnEventsPayloadIsRead(t *testing.T) {
+func TestEventType_ReadsItsPayload(t *testing.T) {
 	c, err := EventClaimOffered.Read(&protocol.CollabEvent{Payload: json.RawMessage(`{"eventId":"evt_1"}`)})
 	if err != nil || c.EventID != "evt_1" {
 		t.Errorf("%+v, %v", c, err)

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write asyncapi.json anew")
 
-// TestAsyncAPIHasTheBroker holds the description for tools against the types that are used.
-func TestAsyncAPIHasTheBroker(t *testing.T) {
+// TestDescribe_MatchesAsyncAPI holds the description for tools against the types that are used.
+func TestDescribe_MatchesAsyncAPI(t *testing.T) {
 	path := filepath.Join("..", "asyncapi.json")
 	stored, err := os.ReadFile(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func TestAsyncAPIHasTheBroker(t *testing.T) {
 	}
 }
 
-// TestEntriesNameTheirParams: what a method needs is a param of it, and each method stands once.
-func TestEntriesNameTheirParams(t *testing.T) {
+// TestEntries_NameTheirParams: what a method needs is a param of it, and each method stands once.
+func TestEntries_NameTheirParams(t *testing.T) {
 	known := map[string]bool{}
 	for _, e := range Entries {
 		if known[e.Name] || e.Does == "" {

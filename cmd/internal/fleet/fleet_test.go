@@ -119,7 +119,7 @@ func start(t *testing.T, f *fleet.Fleet) func() error {
 	return stop
 }
 
-func TestStagesStartAndStopInOrder(t *testing.T) {
+func TestFleet_StartsAndStopsInOrder(t *testing.T) {
 	j := newJournal()
 	f := fleet.New([]fleet.Child{as("peer", "stays", 1), as("bus", "stays", 0)}, j.options())
 	stop := start(t, f)
@@ -143,7 +143,7 @@ func TestStagesStartAndStopInOrder(t *testing.T) {
 	}
 }
 
-func TestKilledChildStartsAgain(t *testing.T) {
+func TestFleet_RestartsAKilledChild(t *testing.T) {
 	j := newJournal()
 	f := fleet.New([]fleet.Child{as("bus", "stays", 0)}, j.options())
 	start(t, f)
@@ -163,7 +163,7 @@ func TestKilledChildStartsAgain(t *testing.T) {
 	}
 }
 
-func TestWrongUseStaysDown(t *testing.T) {
+func TestFleet_KeepsAChildDownAfterWrongUsage(t *testing.T) {
 	j := newJournal()
 	f := fleet.New([]fleet.Child{as("bus", "stays", 0), as("peer", "usage", 1)}, j.options())
 	start(t, f)
@@ -176,7 +176,7 @@ func TestWrongUseStaysDown(t *testing.T) {
 	}
 }
 
-func TestFirstStageDownEndsRun(t *testing.T) {
+func TestFleet_EndsWithItsFirstStage(t *testing.T) {
 	j := newJournal()
 	f := fleet.New([]fleet.Child{as("bus", "fails", 0), as("peer", "stays", 1)}, j.options())
 	err := f.Run(t.Context())
@@ -188,9 +188,9 @@ func TestFirstStageDownEndsRun(t *testing.T) {
 	}
 }
 
-// TestAChildThatKeepsFailingIsTriedOn has one whose first seven starts fail, as for
+// TestFleet_KeepsTryingAFailingChild has one whose first seven starts fail, as for
 // want of memory.
-func TestAChildThatKeepsFailingIsTriedOn(t *testing.T) {
+func TestFleet_KeepsTryingAFailingChild(t *testing.T) {
 	j := newJournal()
 	o := j.options()
 	o.RestPause = time.Millisecond
@@ -206,7 +206,7 @@ func TestAChildThatKeepsFailingIsTriedOn(t *testing.T) {
 	}
 }
 
-func TestDeafChildIsKilled(t *testing.T) {
+func TestFleet_KillsAChildThatIgnoresSIGTERM(t *testing.T) {
 	j := newJournal()
 	o := j.options()
 	o.StopTimeout = time.Millisecond
@@ -223,7 +223,7 @@ func TestDeafChildIsKilled(t *testing.T) {
 	}
 }
 
-func TestMissingProgram(t *testing.T) {
+func TestFleet_ReportsAMissingProgram(t *testing.T) {
 	j := newJournal()
 	f := fleet.New([]fleet.Child{{Name: "bus", Path: "/no/such/program"}}, j.options())
 	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
@@ -234,7 +234,7 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-func TestPrinter(t *testing.T) {
+func TestPrinter_FormatsLines(t *testing.T) {
 	line := []byte(`{"level":"warn","time":"2026-11-21T12:00:00.5Z","message":"slow\u001b[31m","took":1.5,"who":"a b","peer":"tg:1"}`)
 	for name, c := range map[string]struct {
 		format fleet.Format

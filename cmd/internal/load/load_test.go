@@ -18,10 +18,10 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestEveryServerCarriesThePattern runs real servers, each in a process of its
+// TestServers_CarryThePattern runs real servers, each in a process of its
 // own. The driver fails where an answer is missing, wrong, or says that not
 // every subscriber processed the message.
-func TestEveryServerCarriesThePattern(t *testing.T) {
+func TestServers_CarryThePattern(t *testing.T) {
 	unicast := fourPairs(400)
 	fanOut := Workload{Name: "fan-out", Senders: 1, Depth: 1, Messages: 20, Targets: 7, Subscriptions: 200, Idle: 3, Size: 10}
 	for _, kind := range []string{"echo", "tcp", "naive", "nats", "jetstream", "jetstream-synced", "hubbub", "hubbub-nolog"} {
@@ -63,7 +63,7 @@ func TestEveryServerCarriesThePattern(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
+func TestCompare_ReturnsTheMedian(t *testing.T) {
 	bus := startServer(t, "hubbub-nolog")
 	w := fourPairs(400)
 	r, err := w.Compare(t.Context(), bus, startServer(t, "echo"), startServer(t, "tcp"), 3)
@@ -81,7 +81,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestAnIdleConnectionHasOneGoroutine(t *testing.T) {
+func TestBus_UsesOneGoroutineForAnIdleConnection(t *testing.T) {
 	const connections, gathering = 200, 3 // the metrics are gathered by goroutines, too
 	r, err := Idle(t.Context(), startServer(t, "hubbub").(Bus), connections, 0)
 	if err != nil {
@@ -92,8 +92,8 @@ func TestAnIdleConnectionHasOneGoroutine(t *testing.T) {
 	}
 }
 
-// TestTheTCPFloorAnswersWhenAllHave looks at the frames themselves.
-func TestTheTCPFloorAnswersWhenAllHave(t *testing.T) {
+// TestTCPFloor_AnswersAfterAllReceivers looks at the frames themselves.
+func TestTCPFloor_AnswersAfterAllReceivers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,8 +147,8 @@ func want(t *testing.T, l *link, text string) {
 	}
 }
 
-// TestFramesOfEverySize sends them through a server that is not ours.
-func TestFramesOfEverySize(t *testing.T) {
+// TestFraming_HandlesEverySize sends them through a server that is not ours.
+func TestFraming_HandlesEverySize(t *testing.T) {
 	l, err := dialWebSocket(t.Context(), startServer(t, "echo").(EchoFloor).Address, "", textFrame)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFramesOfEverySize(t *testing.T) {
 	}
 }
 
-func TestFramesThatAreNoMessages(t *testing.T) {
+func TestFraming_AnswersControlFrames(t *testing.T) {
 	frames := webSocketFrames{textFrame}
 	var out []byte
 	ping := []byte("\x89\x02hi\x81\x04text")
@@ -191,7 +191,7 @@ func TestFramesThatAreNoMessages(t *testing.T) {
 	}
 }
 
-func TestAnAnswerCountsOnlyWhenAllProcessed(t *testing.T) {
+func TestBus_CountsAnAnswerOnlyWhenAllProcessed(t *testing.T) {
 	wanted := []byte(`"deliveredTo":2}}`)
 	for answer, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":41,"result":{"accepted":true,"messageId":"m","deliveredTo":2}}`:                      true,
@@ -209,8 +209,8 @@ func TestAnAnswerCountsOnlyWhenAllProcessed(t *testing.T) {
 	}
 }
 
-// TestMessagesAreValidAndSorted holds what the log's speed depends on.
-func TestMessagesAreValidAndSorted(t *testing.T) {
+// TestMessage_IsValid holds what the log's speed depends on.
+func TestMessage_IsValid(t *testing.T) {
 	m := newMessage("bench:1", "cli:bench", 100)
 	last := ""
 	for _, n := range []int{0, 1, 9, 10, 123456, 99_999_999_999} {

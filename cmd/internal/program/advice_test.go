@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// TestAdviceNamesWhoseThingsThoseAre looks at the folder of this user with the
+// TestAdvice_NamesTheOwner looks at the folder of this user with the
 // eyes of another one.
-func TestAdviceNamesWhoseThingsThoseAre(t *testing.T) {
+func TestAdvice_NamesTheOwner(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o700); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func writeCertificate(t *testing.T, certFile, keyFile, name string) {
 	}
 }
 
-func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
+func TestCertificate_IsReadAgainWhenRenewed(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeCertificate(t, certFile, keyFile, "first")
@@ -98,9 +98,9 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	}
 }
 
-// TestACertificateFromAPipeIsReadOnce has a key come through a pipe, as from a
+// TestCertificate_FromAPipeIsReadOnce has a key come through a pipe, as from a
 // program that keeps it sealed: nobody writes into it a second time.
-func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
+func TestCertificate_FromAPipeIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile, pipe := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "pipe")
 	writeCertificate(t, certFile, keyFile, "one")
@@ -127,7 +127,7 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestACertificateThatCannotBeReadIsRefused(t *testing.T) {
+func TestCertificate_RefusesUnreadableFiles(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	log := zerolog.Nop()

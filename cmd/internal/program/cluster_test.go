@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAStandbyRefusesAClusterThatCannotBe has servers that cannot be asked: the
+// TestStandby_RefusesAnInvalidCluster has servers that cannot be asked: the
 // program would stand by for ever.
-func TestAStandbyRefusesAClusterThatCannotBe(t *testing.T) {
+func TestStandby_RefusesAnInvalidCluster(t *testing.T) {
 	for _, s := range []Standby{
 		{urls: []string{"nats://u:secret@a b:1"}}, {urls: []string{"http://u:secret@a:1"}}, {urls: []string{"nats://a"}, name: "a b"},
 	} {
@@ -19,7 +19,7 @@ func TestAStandbyRefusesAClusterThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestBusAddress(t *testing.T) {
+func TestBusAddress_IsForThisMachine(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:7892": "ws://127.0.0.1:7892", ":7892": "ws://127.0.0.1:7892", "[::]:1": "ws://127.0.0.1:1",
 		"[::1]:7892": "ws://[::1]:7892", "localhost:http": "ws://localhost:80",

@@ -90,7 +90,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestFlagsWinOverVariablesWinOverFile(t *testing.T) {
+func TestSettings_FlagsOverrideVariablesOverrideFile(t *testing.T) {
 	file := write(t, `
 listen = "file:1"
 poll-timeout = "3s"
@@ -117,7 +117,7 @@ data = "/from/file"
 	}
 }
 
-func TestOneTableOfAFile(t *testing.T) {
+func TestConfig_ReadsOneTable(t *testing.T) {
 	file := write(t, "data = '/d'\n[tg]\nlisten = 'table:1'\n[bus]\nanything = 1")
 	var s probe
 	if out := (call{args: []string{"--config", file + "#tg"}}).run(t, s.program()); out.code != 0 || s.listen != "table:1" {
@@ -138,7 +138,7 @@ func TestOneTableOfAFile(t *testing.T) {
 	}
 }
 
-func TestRepeatableVariable(t *testing.T) {
+func TestSettings_DivideRepeatableVariables(t *testing.T) {
 	for value, want := range map[string][]string{
 		"7, 8,":        {"7", "8"},
 		"a,b\nc d\n\n": {"a,b", "c d"},
@@ -151,7 +151,7 @@ func TestRepeatableVariable(t *testing.T) {
 	}
 }
 
-func TestDataFolder(t *testing.T) {
+func TestDataFolder_HasADefault(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
 		want string
@@ -171,7 +171,7 @@ func TestDataFolder(t *testing.T) {
 	}
 }
 
-func TestUsageIsExit2(t *testing.T) {
+func TestUsage_ExitsWith2(t *testing.T) {
 	for name, c := range map[string]struct {
 		call call
 		says string
@@ -202,7 +202,7 @@ func TestUsageIsExit2(t *testing.T) {
 	}
 }
 
-func TestHelpAndVersion(t *testing.T) {
+func TestProgram_PrintsHelpAndVersion(t *testing.T) {
 	var s probe
 	out := call{args: []string{"--help"}}.run(t, s.program())
 	for _, want := range []string{"hubbub-test is a test.", "--poll-timeout", "--token-file", "HUBBUB_LOG_LEVEL"} {
@@ -219,7 +219,7 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
+func TestProgram_ReturnsExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		code int
@@ -240,7 +240,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestSecretsAreCutOut(t *testing.T) {
+func TestLog_LeavesOutSecrets(t *testing.T) {
 	tokenFile := write(t, "tok-from-file\n")
 	s := probe{do: func(_ context.Context, env *Env) error {
 		token, err := env.Token()
@@ -266,7 +266,7 @@ func TestSecretsAreCutOut(t *testing.T) {
 	}
 }
 
-func TestTokenSources(t *testing.T) {
+func TestToken_IsReadInOrder(t *testing.T) {
 	a, b := write(t, "token-in-a"), write(t, "token-in-b")
 	data := t.TempDir() // of `hubbub up`
 	if err := os.MkdirAll(filepath.Dir(TokenPath(data, "hubbub-test")), 0o700); err != nil {
@@ -306,7 +306,7 @@ func TestTokenSources(t *testing.T) {
 	}
 }
 
-func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
+func TestReady_IsLoggedOnceAtEveryLevel(t *testing.T) {
 	s := probe{do: func(_ context.Context, env *Env) error { env.Ready(); env.Ready(); return nil }}
 	out := call{args: []string{"--log-level", "error"}}.run(t, s.program())
 	var line struct{ Level, Message string }
@@ -322,7 +322,7 @@ func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
 	}
 }
 
-func TestLogTo(t *testing.T) {
+func TestLogTo_RedirectsTheLog(t *testing.T) {
 	var elsewhere bytes.Buffer
 	s := probe{do: func(_ context.Context, env *Env) error {
 		env.Hide("a-secret")
@@ -336,9 +336,9 @@ func TestLogTo(t *testing.T) {
 	}
 }
 
-// TestSIGHUPStopsOnlyWhoseTerminalHasGone: to a service it is sent to have the
+// TestSIGHUP_StopsOnlyAtATerminal: to a service it is sent to have the
 // settings read again, and one that stopped would not be started again.
-func TestSIGHUPStopsOnlyWhoseTerminalHasGone(t *testing.T) {
+func TestSIGHUP_StopsOnlyAtATerminal(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("nohup runs the tests: nothing hears SIGHUP")
 	}
@@ -377,7 +377,7 @@ func (w writerFunc) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestSignalEndsRunCleanly(t *testing.T) {
+func TestSIGTERM_EndsRunCleanly(t *testing.T) {
 	s := probe{do: func(ctx context.Context, _ *Env) error {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			return err
@@ -390,7 +390,7 @@ func TestSignalEndsRunCleanly(t *testing.T) {
 	}
 }
 
-func TestSystemdIsTold(t *testing.T) {
+func TestEnv_NotifiesSystemd(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -445,7 +445,7 @@ func tree(do func(env *Env) error) *Attached {
 	return Attach(root)
 }
 
-func TestCommands(t *testing.T) {
+func TestAttached_RunsCommands(t *testing.T) {
 	home := t.TempDir()
 	data := filepath.Join(home, ".local", "share", "hubbub")
 	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
@@ -494,9 +494,9 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestACommandThatIsStoppedSaysSo: what a signal cut short, such as a backup, is
+// TestAttached_ReportsAnInterruptedCommand: what a signal cut short, such as a backup, is
 // not done. What runs until it is stopped returns no error.
-func TestACommandThatIsStoppedSaysSo(t *testing.T) {
+func TestAttached_ReportsAnInterruptedCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		code int
