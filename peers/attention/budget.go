@@ -1,40 +1,40 @@
 package attention
 
-// A Budget bounds what an agent may do within BudgetWindow: turns for one author, in one
-// chat and in all, tokens in one chat and in all, and how often it speaks first in one chat.
-// 0 is no bound.
+// A Budget limits what an agent may do within BudgetWindowHours: turns for one author, in one
+// chat and in total; tokens in one chat and in total; and how often it speaks first in one chat.
+// 0 means no limit.
 type Budget struct {
 	AuthorTurns, ChatTurns, Turns int
 	ChatTokens, Tokens            int64
 	ChatPosts                     int
 }
 
-// BudgetWindowHours is how far back a budget looks: so a bound never ends at midnight,
-// when everybody would go on at once.
+// BudgetWindowHours is the length of the sliding window. A calendar day would let all agents
+// continue at midnight together.
 const BudgetWindowHours = 24
 
-// DefaultBudget stops what runs away, and no person: an author who is answered every three
+// DefaultBudget stops runaway agents, but no person: an author who gets an answer every three
 // minutes, day and night, stays within it.
 var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000, ChatPosts: 20}
 
-// Usage is what turns have taken within the window.
+// Usage is what turns have used within the window.
 type Usage struct {
 	AuthorTurns, ChatTurns, Turns int
 	ChatTokens, Tokens            int64
 }
 
-// The reasons why a budget holds a turn back.
+// Reasons why a budget defers a turn.
 const (
 	BudgetAuthorTurns = "budget_author_turns"
 	BudgetChatTurns   = "budget_chat_turns"
 	BudgetTurns       = "budget_turns"
 	BudgetChatTokens  = "budget_chat_tokens"
 	BudgetTokens      = "budget_tokens"
-	BudgetPosts       = "budget_posts" // holds no turn back, but a word that nobody asked for
+	BudgetPosts       = "budget_posts" // defers no turn, but suppresses an unsolicited message
 )
 
-// Exceeded returns why one more turn would pass the budget, and the bound that it would
-// pass; "" if it may run. The narrowest bound is named.
+// Exceeded returns the reason why one more turn would exceed the budget, and the limit. The
+// reason is "" if the turn may run. The narrowest limit comes first.
 func (b Budget) Exceeded(s Usage) (reason string, bound int64) {
 	for _, part := range []struct {
 		reason       string

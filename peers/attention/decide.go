@@ -5,43 +5,43 @@ import (
 	"strings"
 )
 
-// A Decision is how one agent treats one event. Every field is set.
+// A Decision says how one agent treats one event. Every field is set.
 type Decision struct {
 	Directedness Directedness `json:"directedness"`
-	Policy       Policy       `json:"policy"` // in the words of the configured draft
+	Policy       Policy       `json:"policy"` // in the terms of the configured draft
 	Injection    Mode         `json:"injection"`
-	Context      string       `json:"context,omitempty"` // ContextThread, or empty if nothing goes with it
+	Context      string       `json:"context,omitempty"` // ContextThread, or empty for none
 	Priority     Priority     `json:"priority"`
-	DeadlineMS   int64        `json:"deadlineMs,omitempty"` // for an answer; 0 if none is wanted
-	Reason       string       `json:"reason"`               // name of the rule, and what else weighed in, joined by "+"
-	Action       Action       `json:"action,omitempty"`     // what the host does beside
-	Knock        *Knock       `json:"knock,omitempty"`      // set exactly when Injection is notify
-	Obliges      bool         `json:"obliges,omitempty"`    // its author waits for this agent until they close it
+	DeadlineMS   int64        `json:"deadlineMs,omitempty"` // for an answer; 0 if none is expected
+	Reason       string       `json:"reason"`               // name of the rule and of further influences, joined by "+"
+	Action       Action       `json:"action,omitempty"`     // what else the host does
+	Knock        *Knock       `json:"knock,omitempty"`      // set if Injection is notify
+	Obliges      bool         `json:"obliges,omitempty"`    // the author waits for this agent until they close the event
 }
 
-// AddressedToMe is the directedness as draft 2026-06-24 has it.
+// AddressedToMe is the directedness in draft 2026-06-24.
 func (d Decision) AddressedToMe() bool { return d.Directedness == DirectedToMe }
 
-// NeedsClaim reports whether the agent must own the event before it answers,
-// if there is somebody to hand out claims: others may see the same offer.
+// NeedsClaim reports whether the agent must claim the event before it answers, because others may
+// see the same offer. It applies only if a broker grants claims.
 func (d Decision) NeedsClaim() bool {
 	return d.Directedness == DirectedToMyRole && d.Policy == PolicyMayRespond
 }
 
-// An Action is what the host does on account of an event, besides injecting it.
+// An Action is what the host does for an event apart from injecting it.
 type Action string
 
 // The actions.
 const (
 	ActionNone   Action = ""
-	ActionCancel Action = "cancel" // stop what runs for this author in this conversation
-	ActionLeave  Action = "leave"  // one answer more, then no part in this place
-	ActionReturn Action = "return" // take part again
-	ActionSettle Action = "settle" // close what is open of the message reacted to, or of what it answers: it is handled already
+	ActionCancel Action = "cancel" // stop the running turns for this author in this conversation
+	ActionLeave  Action = "leave"  // answer once more, then stop participating here
+	ActionReturn Action = "return" // participate again
+	ActionSettle Action = "settle" // close the message reacted to, or the message that it answers: it is handled
 )
 
-// Decide returns how the agent self treats the event e, given what its records
-// say (facts) and how it is configured. It is total and pure.
+// Decide returns how the agent self treats the event e, given its records (facts) and its
+// configuration. It is total and pure.
 func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	v := newSituation(&e, &self, &facts, &cfg)
 	r := rules[slices.IndexFunc(rules, func(r rule) bool { return r.when(&v) })]
@@ -60,7 +60,7 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	return d
 }
 
-// weaken takes back an obligation that time or an earlier answer has settled.
+// weaken removes an obligation that time or an earlier answer has settled.
 func weaken(d *Decision, v *situation) {
 	if v.facts.Left && v.mentions.me && d.Action == ActionNone {
 		d.Action = ActionReturn
@@ -82,7 +82,7 @@ func weaken(d *Decision, v *situation) {
 	}
 }
 
-// fitHarness puts a decision into the words of the draft and the modes of the harness.
+// fitHarness converts a decision to the terms of the draft and the modes of the harness.
 func fitHarness(d *Decision, v *situation) {
 	if d.Injection == ModeDigest && !v.cfg.Digests {
 		d.Injection = ModeSilent
@@ -90,7 +90,7 @@ func fitHarness(d *Decision, v *situation) {
 	if !v.cfg.Inject.Supports(d.Injection) {
 		d.Reason += "+no_" + string(d.Injection)
 		d.Injection = ModeToolMailbox
-		if v.event.kind() == KindReturn && v.cfg.Inject.Supports(ModeBuffered) { // it must reach the model: its words are the host's
+		if v.event.kind() == KindReturn && v.cfg.Inject.Supports(ModeBuffered) { // it must reach the model: the host wrote its text
 			d.Injection = ModeBuffered
 		}
 	}
@@ -106,8 +106,8 @@ func fitHarness(d *Decision, v *situation) {
 	}
 }
 
-// AfterClaim is the decision for an event that the agent has claimed: its content
-// now, with what was said around it.
+// AfterClaim returns the decision for an event that the agent has claimed: its content is
+// injected now, with its context.
 func AfterClaim(d Decision, inject *Capabilities) Decision {
 	d.Injection, d.Context, d.Knock, d.Reason = ModeBuffered, ContextThread, nil, "claim_granted"
 	if !inject.Supports(ModeBuffered) {
@@ -117,14 +117,14 @@ func AfterClaim(d Decision, inject *Capabilities) Decision {
 	return d
 }
 
-// A situation is everything that the rules ask about, looked up once.
+// A situation holds everything that the rules need.
 type situation struct {
 	event    *Event
 	self     *Self
 	facts    *Facts
 	cfg      *Config
 	mentions mentions
-	words    []string // of the spoken part, labels cut out
+	words    []string // of the spoken part, without labels
 	replyMe  bool     // it answers a message of this agent
 	replyNot bool     // it answers a message of another agent
 }
@@ -149,9 +149,8 @@ func (v *situation) isOwn() bool {
 		v.self.ID != "" && v.event.Author.ID == v.self.ID
 }
 
-// isDirect reports whether the event is a direct message to this agent: a dm
-// whose recipient, if told, is the agent, and which does not name only
-// other agents that are known to be in the same dm.
+// isDirect reports whether the event is a direct message to this agent. Its recipient, if known,
+// is the agent, and it does not mention only other agents that are in the same chat.
 func (v *situation) isDirect() bool {
 	if v.event.conversationKind() != ConversationDM {
 		return false
@@ -174,14 +173,14 @@ func (v *situation) namesOnlyAnother() bool {
 	})
 }
 
-// isDirected reports whether the event is aimed at this agent by name: it is a
-// direct message, mentions it, or answers it.
+// isDirected reports whether the event is directed at this agent: it is a direct message,
+// mentions the agent, or answers it.
 func (v *situation) isDirected() bool {
 	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others
 }
 
-// acknowledges reports whether the text says nothing but thanks or the like, or is made
-// of emoji, and asks nothing.
+// acknowledges reports whether the text is only thanks or similar, or only emoji, and asks
+// nothing.
 func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
 	emoji := onlyEmoji(spoken)
@@ -193,8 +192,8 @@ func (v *situation) acknowledges() bool {
 	return !answers
 }
 
-// IsAcknowledgement reports whether a text, its labels aside, says nothing but thanks or the like in
-// the default words. In what may be an answer the words that answer, such as "ok", say more.
+// IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the
+// default words. If the text may be an answer, words that can answer, such as "ok", do not count.
 func IsAcknowledgement(text string, answer bool) bool {
 	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Answers, said))
@@ -208,13 +207,13 @@ func (v *situation) asksToLeave() bool {
 	return v.mentions.me && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
 }
 
-// isWork reports whether the event hands out, asks about or blocks work.
+// isWork reports whether the event assigns, requests or blocks work.
 func (v *situation) isWork() bool {
 	return slices.Contains([]EventKind{KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind())
 }
 
-// isWorkForSelf reports whether work is for this agent: by recipient, else by mention, else
-// because it was sent here.
+// isWorkForSelf reports whether work is for this agent: by recipient, by mention, or else because
+// it was sent to this agent.
 func (v *situation) isWorkForSelf() bool {
 	if v.event.Recipient != "" {
 		return v.self.is(v.event.Recipient)
@@ -222,8 +221,8 @@ func (v *situation) isWorkForSelf() bool {
 	return v.mentions.me || !v.mentions.others && !v.mentions.role
 }
 
-// isStatus reports whether nobody says anything to anybody: logs, progress,
-// system and tool conversations, and kinds of events that we do not know.
+// isStatus reports whether the event is no conversation: logs, progress, system and tool
+// conversations, and unknown kinds of events.
 func (v *situation) isStatus() bool {
 	said := v.event.kind() == KindMessage || v.event.kind() == KindEdit
 	talk := slices.Contains([]ConversationKind{ConversationDM, ConversationChannel, ConversationThread}, v.event.conversationKind())

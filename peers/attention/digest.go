@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// A DigestItem is one event that a digest sums up.
+// A DigestItem is one event in a digest.
 type DigestItem struct {
 	Event    Event
 	Decision Decision
 }
 
-// A Digest is a summary of what happened while the agent was not disturbed.
+// A Digest summarizes events that did not interrupt the agent.
 type Digest struct {
-	Policy    Policy   // must_not_respond, unless an item names or assigns the agent
+	Policy    Policy   // must_not_respond, unless an item mentions the agent or assigns work to it
 	Reason    string   // "digest", or "digest_with_mention"
 	EventIDs  []string // of every item, in order
-	Summary   string   // counts, made by the host: no user text
-	Excerpts  []Line   // the newest statuses, at most maxExcerpts, each cut
-	Withheld  int      // items that are counted, and not quoted
-	Addressed []string // ids of the items that name or assign the agent
+	Summary   string   // counts by the host, without user text
+	Excerpts  []Line   // the newest statuses, at most maxExcerpts, each shortened
+	Withheld  int      // items that are counted but not quoted
+	Addressed []string // ids of the items that mention the agent or assign work to it
 }
 
-// Bounds of a digest.
+// Limits of a digest.
 const (
 	maxExcerpts     = 20
 	maxExcerptRunes = 200
 )
 
-// MakeDigest sums up items, which are in order. It allows an answer only if
-// an item mentions the agent or assigns work to it.
+// MakeDigest summarizes items, which must be in order. It allows an answer only if an item
+// mentions the agent or assigns work to it.
 func MakeDigest(items []DigestItem, v Version) Digest {
 	d := Digest{Policy: PolicyMustNotRespond.In(v), Reason: "digest"}
 	places, counts := []string{}, map[string]map[string]int{}
@@ -62,7 +62,7 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 	return d
 }
 
-// countList returns a sum and what it is made of: "3 (message by human 2, status by system 1)".
+// countList returns a sum and its parts: "3 (message by human 2, status by system 1)".
 func countList(counts map[string]int) string {
 	total, parts := 0, slices.Sorted(maps.Keys(counts))
 	for i, key := range parts {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A Level is who is turned to about what an agent must answer and cannot.
+// A Level says who is asked about an event that the agent must answer and cannot.
 type Level string
 
-// The rungs. LevelAuthor is the last: whoever waits is told that there is no answer.
+// The levels of escalation. At the last one, LevelAuthor, the author is notified that there is no
+// answer.
 const (
 	LevelLead   Level = "lead"
 	LevelOwner  Level = "owner"
@@ -17,35 +18,35 @@ const (
 	LevelAuthor Level = "author"
 )
 
-// A EscalationPolicy is who answers what the agent must answer and cannot, by name or identity ("lead",
-// "agent:lead", "tg:77"); an empty rung is passed over.
+// An EscalationPolicy says who answers in place of the agent, by name or identity ("lead",
+// "agent:lead", "tg:77"). An empty level is skipped.
 type EscalationPolicy struct {
 	Lead    string        `json:"lead,omitempty"`
 	Owner   string        `json:"owner,omitempty"`  // of the work, or of the agent
-	Person  string        `json:"person,omitempty"` // whom policy names
-	People  []string      `json:"people,omitempty"` // of the chat, asked in this order where nobody of the above can be
-	Timeout time.Duration `json:"eachNs,omitempty"` // that each of them has for an answer
+	Person  string        `json:"person,omitempty"` // named by the policy
+	People  []string      `json:"people,omitempty"` // members of the chat, asked in this order if nobody above can be asked
+	Timeout time.Duration `json:"eachNs,omitempty"` // for the answer at each level
 }
 
-// DefaultLevelTimeout is how long each rung has unless something else is asked for.
+// DefaultLevelTimeout is the default time for an answer at each level.
 const DefaultLevelTimeout = 10 * time.Minute
 
-// A Escalation is what the records say about an event that the agent cannot answer.
+// An Escalation is the recorded state of the escalation of one event.
 type Escalation struct {
 	Self, Author string
-	Asked        map[Level]string // who was asked already
-	Unreachable  map[Level]bool   // who cannot be asked: no broker is there, and no chat of theirs
-	Busy         map[Level]bool   // who has as many such questions as one may have
+	Asked        map[Level]string // who was asked at each level
+	Unreachable  map[Level]bool   // cannot be asked: no broker is running, or no chat is known
+	Busy         map[Level]bool   // has the maximum number of such questions
 }
 
-// A EscalationStep is the next rung. Its reason names each rung that was passed over, and why.
+// An EscalationStep is the next level. Its reason names each level that was skipped, and why.
 type EscalationStep struct {
 	Level  Level
-	To     string // an identity; of LevelAuthor the author
+	To     string // an identity; at LevelAuthor, the author
 	Reason string
 }
 
-// Next returns who is asked next: each rung once, and nobody twice.
+// Next returns the next level. It asks each level once and nobody twice.
 func (l EscalationPolicy) Next(c Escalation) EscalationStep {
 	reason := "unanswered"
 	for _, r := range []struct {
@@ -80,7 +81,7 @@ func (l EscalationPolicy) Next(c Escalation) EscalationStep {
 	return EscalationStep{LevelAuthor, c.Author, reason}
 }
 
-// identity returns the identity that a rung's name means: a bare name is an agent's.
+// identity returns the identity for a name in a policy: a bare name is an agent's.
 func identity(name string) string {
 	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
 	if name == "" || strings.Contains(name, ":") {
@@ -98,14 +99,14 @@ func wasAsked(before map[Level]string, who string) bool {
 	return false
 }
 
-// WithOwners returns the ladder of work that names its own lead and owner, which come before those of
-// the agent.
+// WithOwners returns the policy for work that names its own lead and owner, which override those
+// of the agent.
 func (l EscalationPolicy) WithOwners(lead, owner string) EscalationPolicy {
 	l.Lead, l.Owner = cmp.Or(lead, l.Lead), cmp.Or(owner, l.Owner)
 	return l
 }
 
-// Target returns who stands on a rung, as an identity.
+// Target returns the identity at a level.
 func (l EscalationPolicy) Target(r Level) string {
 	return identity(map[Level]string{LevelLead: l.Lead, LevelOwner: l.Owner, LevelPerson: l.Person}[r])
 }

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// An Event is one chat happening as an agent's attention layer sees it. Zero
-// fields have the defaults named beside them; Decide applies them itself.
+// An Event is one chat event as an agent's attention layer sees it. Decide applies the defaults
+// of zero fields, which are named beside them.
 type Event struct {
 	EventID      string       `json:"eventId"`
 	Kind         EventKind    `json:"event,omitempty"` // default message
 	Conversation Conversation `json:"conversation"`
 	Author       Author       `json:"author"`
 	Mentions     []string     `json:"mentions,omitempty"`  // resolved by the chat surface: "agent:lead", "role:backend-agents", "user:dave"
-	Recipient    string       `json:"recipient,omitempty"` // the agent that a direct message or an assignment is for, when told
+	Recipient    string       `json:"recipient,omitempty"` // the agent that a direct message or an assignment is for, if known
 	ReplyTo      *ReplyTo     `json:"replyTo,omitempty"`
 	Text         string       `json:"text"`
-	Directedness Directedness `json:"directedness,omitempty"` // whom it obliges, as the agent that wrote it says
+	Directedness Directedness `json:"directedness,omitempty"` // whom it obliges, declared by the agent that wrote it
 	Priority     Priority     `json:"priority,omitempty"`     // default normal
-	Signal       string       `json:"signal,omitempty"`       // of a reaction; empty = it was taken away
+	Signal       string       `json:"signal,omitempty"`       // of a reaction; empty if it was removed
 	Attachments  int          `json:"attachments,omitempty"`
-	Recipients   []string     `json:"recipients,omitempty"` // identities that it is for, where it says so
-	Obligation   *Obligation  `json:"obligation,omitempty"` // read in draft 2026-08-11 alone
+	Recipients   []string     `json:"recipients,omitempty"` // identities of the declared recipients
+	Obligation   *Obligation  `json:"obligation,omitempty"` // only in draft 2026-08-11
 }
 
 // An EventKind says what happened in the chat.
 type EventKind string
 
-// The kinds of events. An unknown kind is treated as KindStatus: it is kept
-// and readable, and wakes nobody.
+// The kinds of events. An unknown kind is treated as KindStatus: it is stored and readable, and
+// starts no turn.
 const (
 	KindMessage    EventKind = "message"
 	KindEdit       EventKind = "edit"
@@ -42,13 +42,12 @@ const (
 	KindAnswer     EventKind = "answer" // to a question that the agent asked through the broker
 	KindStatus     EventKind = "status"
 
-	KindReminder    EventKind = "reminder"    // that the agent set itself
-	KindUndelivered EventKind = "undelivered" // a message of the agent's own will never be shown
-	KindReturn      EventKind = "return"      // what its author waits for comes back
+	KindReminder    EventKind = "reminder"    // set by the agent itself
+	KindUndelivered EventKind = "undelivered" // a message of the agent will never be shown
+	KindReturn      EventKind = "return"      // an open obligation is presented again
 )
 
-// A Conversation says where an event was said. ID is minted by the chat
-// surface and is opaque.
+// A Conversation says where an event was written. The chat surface assigns ID, which is opaque.
 type Conversation struct {
 	ID       string           `json:"id"`
 	Kind     ConversationKind `json:"kind"` // default dm
@@ -57,7 +56,7 @@ type Conversation struct {
 	Title    string           `json:"title,omitempty"` // for people; never trusted
 }
 
-// A ConversationKind is the shape of a conversation.
+// A ConversationKind is the kind of a conversation.
 type ConversationKind string
 
 // The kinds of conversations.
@@ -69,8 +68,7 @@ const (
 	ConversationTool    ConversationKind = "tool"
 )
 
-// An Author says who caused an event. DisplayName and Username are for people
-// and never trusted.
+// An Author says who caused an event. DisplayName and Username are for people and never trusted.
 type Author struct {
 	ID          string     `json:"id"`
 	Kind        AuthorKind `json:"kind"` // default human
@@ -78,7 +76,7 @@ type Author struct {
 	Username    string     `json:"username,omitempty"`
 }
 
-// An AuthorKind is what an author is.
+// An AuthorKind is the kind of an author.
 type AuthorKind string
 
 // The kinds of authors.
@@ -88,45 +86,44 @@ const (
 	AuthorSystem AuthorKind = "system"
 )
 
-// A ReplyTo names the message that an event answers or reacts to. Author is
-// the identity of the agent that wrote it, and empty if a person did.
+// A ReplyTo names the message that an event answers or reacts to. Author is the identity of the
+// agent that wrote it, or empty for a person.
 type ReplyTo struct {
 	EventID string `json:"eventId,omitempty"`
 	Author  string `json:"author,omitempty"`
 	Name    string `json:"name,omitempty"` // of its author, for people; never trusted
-	Text    string `json:"text,omitempty"` // what it says, or the part of it that is quoted
+	Text    string `json:"text,omitempty"` // its text, or the quoted part
 }
 
 // Self is the agent for which a decision is made.
 type Self struct {
 	ID      string   `json:"id"`                // "agent:lead"
-	Aliases []string `json:"aliases,omitempty"` // other names it is mentioned by, without "@"
+	Aliases []string `json:"aliases,omitempty"` // other names that mention it, without "@"
 	Roles   []string `json:"roles,omitempty"`   // "backend-agents"
 	Streams []string `json:"streams,omitempty"` // streams that it owns
 }
 
-// Facts are what the agent's own records say about an event. The zero value
-// means that nothing is known.
+// Facts are the agent's own records about an event. The zero value means that nothing is known.
 type Facts struct {
-	Participating bool          `json:"participating,omitempty"` // it has written or was mentioned in this thread
+	Participating bool          `json:"participating,omitempty"` // it has written in this thread or was mentioned there
 	OwnsThread    bool          `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
-	Work          string        `json:"work,omitempty"`          // event id of its newest claim or assignment that is open in this thread
-	Left          bool          `json:"left,omitempty"`          // it was asked to leave here and was not mentioned since
+	Work          string        `json:"work,omitempty"`          // event id of its newest open claim or assignment in this thread
+	Left          bool          `json:"left,omitempty"`          // it was asked to leave and has not been mentioned since
 	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
-	Asked         bool          `json:"asked,omitempty"`         // the last words here, or those answered or reacted to, were its own, and a question
-	Repeated      bool          `json:"repeated,omitempty"`      // its author, an agent, had a turn here for the same words, and no person spoke since
-	Waited        time.Duration `json:"waitedNs,omitempty"`      // of what comes back: since its event was created
+	Asked         bool          `json:"asked,omitempty"`         // its own question was the last message here, or is the message answered or reacted to
+	Repeated      bool          `json:"repeated,omitempty"`      // an agent sent the same text before, it had a turn here, and no person has written since
+	Waited        time.Duration `json:"waitedNs,omitempty"`      // of a returned obligation: since its event was created
 	OtherAgents   []string      `json:"otherAgents,omitempty"`   // other agents known to be in this conversation
 	Age           time.Duration `json:"ageNs,omitempty"`         // since the event was written
 }
 
-// Config is how decisions are made. The zero value gives the defaults.
+// Config configures decisions. The zero value means the defaults.
 type Config struct {
 	Version   Version       `json:"version,omitempty"`    // default Version0602
 	Deadline  time.Duration `json:"deadlineNs,omitempty"` // for an answer; default 5m
 	Freshness time.Duration `json:"freshnessNs,omitempty"`
-	Digests   bool          `json:"digests,omitempty"` // status events go into digests rather than nowhere
-	Inject    *Capabilities `json:"inject,omitempty"`  // what the harness takes; nil = everything
+	Digests   bool          `json:"digests,omitempty"` // status events go into digests; otherwise they are only stored
+	Inject    *Capabilities `json:"inject,omitempty"`  // what the harness supports; nil = everything
 	Words     *Words        `json:"words,omitempty"`   // nil = DefaultWords
 }
 
@@ -136,19 +133,19 @@ const (
 	DefaultFreshness = 24 * time.Hour
 )
 
-// Capabilities says which injection modes a harness takes. A mode that it
-// lacks falls back to ModeToolMailbox.
+// Capabilities lists the injection modes that a harness supports. An unsupported mode falls back
+// to ModeToolMailbox.
 type Capabilities struct {
 	Immediate   bool `json:"immediate"`
 	Buffered    bool `json:"buffered"`
 	Notify      bool `json:"notify"`
 	ToolMailbox bool `json:"tool_mailbox"`
 	Digest      bool `json:"digest"`
-	Interrupt   bool `json:"interrupt,omitempty"` // a running turn may be cancelled and begun anew with more
+	Interrupt   bool `json:"interrupt,omitempty"` // a running turn may be cancelled and restarted with further events
 }
 
-// Supports reports whether the harness takes a mode. Modes that inject nothing
-// need no capability. A nil receiver takes everything.
+// Supports reports whether the harness supports a mode. Modes that inject nothing are always
+// supported. A nil receiver supports everything.
 func (c *Capabilities) Supports(m Mode) bool {
 	if c == nil {
 		return true
@@ -178,14 +175,14 @@ func (e *Event) priority() Priority {
 	return PriorityNormal
 }
 
-// inThread reports whether an event belongs to a thread rather than to a whole
-// channel: a thread of its own kind, or one inside a channel.
+// inThread reports whether an event belongs to a thread rather than a whole channel: to a
+// conversation of the kind thread, or to a thread in a channel.
 func (e *Event) inThread() bool {
 	return e.conversationKind() == ConversationThread ||
 		e.conversationKind() == ConversationChannel && e.Conversation.ThreadID != ""
 }
 
-// is reports whether an identity, with or without family, is this agent.
+// is reports whether an identity, with or without its family, is this agent.
 func (s *Self) is(identity string) bool {
 	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"), strings.TrimPrefix(s.ID, "agent:"))
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// A Knock tells an agent that an event exists, and nothing of what it says.
+// A Knock notifies an agent of an event without revealing its content.
 type Knock struct {
 	From         string       `json:"from"`  // kind and id of the author: "human:77"
 	Where        string       `json:"where"` // kind and id of the place: "thread:T1"
 	Directedness Directedness `json:"directedness"`
 	Policy       Policy       `json:"policy"`
 	Priority     Priority     `json:"priority"`
-	Topic        string       `json:"topic"`    // in words of the host, and perhaps a thread's title
+	Topic        string       `json:"topic"`    // in the host's words, possibly with the title of a thread
 	PullWith     string       `json:"pullWith"` // the tool that shows the content
 
-	// Of an obligation that comes back.
+	// Of an obligation that is presented again.
 	Age           string `json:"age,omitempty"`
 	Blocks        Blocks `json:"blocks,omitempty"`
-	DefaultAction string `json:"defaultAction,omitempty"` // what its author does without an answer, in their words, as a header value
+	DefaultAction string `json:"defaultAction,omitempty"` // what its author does without an answer, as a header value
 }
 
-// PullThread is the tool that a knock points to.
+// PullThread is the tool that a knock names.
 const PullThread = "chat.read_thread"
 
 func newKnock(v *situation, d *Decision) *Knock {
@@ -36,12 +36,11 @@ func newKnock(v *situation, d *Decision) *Knock {
 	return k
 }
 
-// maxTitle is how many characters of a thread's title a knock shows.
+// maxTitle limits the title of a thread in a knock, in characters.
 const maxTitle = 60
 
-// knockTopic returns what kind of thing happened: the kind of the event, the agent's own
-// roles, streams and work, the title of a thread, quoted, and the length of the text. Nothing
-// that was said goes into it.
+// knockTopic describes the event without its content: its kind, the agent's own roles, streams
+// and work, the quoted title of a thread, and the length of the text.
 func knockTopic(v *situation) string {
 	what := "a message"
 	switch v.event.kind() {
@@ -109,8 +108,8 @@ func size(words, attachments int) string {
 	return length
 }
 
-// AuthorLabel names an author for a header or a knock: kind and id. The id is
-// the one of the chat surface; a display name is never part of it.
+// AuthorLabel names an author in a header or a knock by kind and id. The chat surface assigns the
+// id; a display name is never included.
 func AuthorLabel(a Author) string {
 	kind := string((&Event{Author: a}).authorKind())
 	id := strings.TrimPrefix(a.ID, kind+":")
@@ -120,7 +119,7 @@ func AuthorLabel(a Author) string {
 	return HeaderValue(kind + ":" + id)
 }
 
-// PlaceLabel names a place for a knock: kind and id of the thread, else of the
+// PlaceLabel names a place in a knock by the kind and id of the thread, or else of the
 // conversation.
 func PlaceLabel(c Conversation) string {
 	kind := string((&Event{Conversation: c}).conversationKind())

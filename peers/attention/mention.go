@@ -7,16 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// mentions is what an event's mentions mean to one agent.
+// mentions says what the mentions of an event mean to one agent.
 type mentions struct {
 	me     bool // by name or alias
 	role   bool // a role that it has, or the whole group
 	others bool // somebody else, or a role that it does not have
 }
 
-// resolveMentions reads the mentions that the chat surface resolved, and the
-// "@name" labels of the text. A label that the surface resolved as well counts
-// once: both are looked up in the same way.
+// resolveMentions reads the mentions that the chat surface resolved, and the "@name" labels of
+// the text. A label that the surface resolved, too, counts once.
 func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 	var m mentions
 	for _, name := range slices.Concat(e.Mentions, textMentions(spoken)) {
@@ -33,7 +32,7 @@ func (m *mentions) add(name string, self *Self, w *Words) {
 	if rest == "" {
 		return
 	}
-	bare := family == "" // "user:dave" and whatever else a surface resolves is somebody else
+	bare := family == "" // other families, such as "user:dave", are somebody else
 	me := (bare || family == "agent") && self.is(rest) || bare && hasFold(self.Aliases, rest)
 	role := !me && (bare || family == "role") && (hasFold(self.Roles, rest) || hasFold(w.Groups, rest))
 	m.me, m.role, m.others = m.me || me, m.role || role, m.others || !me && !role
@@ -45,10 +44,8 @@ func hasFold(list []string, s string) bool {
 	})
 }
 
-// textMentions returns the names behind the "@" labels of a text, without
-// duplicates, in order. A label begins where no word precedes it, so that mail
-// addresses are none; of a qualified label such as "@lead.main" or
-// "@lead#codex?5" the name is the first part.
+// textMentions returns the names of the "@" labels of a text, in order and without duplicates.
+// The name of a qualified label such as "@lead.main" or "@lead#codex?5" is its first part.
 func textMentions(text string) []string {
 	var names []string
 	for _, l := range Labels(text) {
@@ -59,16 +56,16 @@ func textMentions(text string) []string {
 	return names
 }
 
-// A Label is the place of a label in a text: its "@" is at From, its name ends at
-// NameEnd and all of it, without the punctuation of the sentence, at To.
+// A Label is the position of a label in a text. Its "@" is at From, its name ends at NameEnd, and
+// the whole label, without punctuation of the sentence, ends at To.
 type Label struct{ From, NameEnd, To int }
 
 // labelPunctuation may stand inside a label, but not end it.
 const labelPunctuation = ".:/#?"
 
-// Labels returns the labels of a text, in order. It is the one grammar of mentions:
-// a label begins where no word, "@" or "/" precedes it, so that mail addresses and
-// parts of web addresses are none, and what is no UTF-8 neither.
+// Labels returns the labels of a text, in order. It is the only grammar of mentions. No word, "@"
+// or "/" may precede a label, so mail addresses and parts of web addresses are no labels. Neither
+// is invalid UTF-8.
 func Labels(text string) []Label {
 	var labels []Label
 	previous := rune(' ')
@@ -91,8 +88,8 @@ func Labels(text string) []Label {
 	return labels
 }
 
-// CountLeading returns how many of a text's labels lead it: nothing but other labels stands
-// before them. By these a person routes what they say; all others are only hints.
+// CountLeading returns the number of labels at the beginning of a text, preceded only by other
+// labels. Leading labels route the message; all others are only hints.
 func CountLeading(text string, labels []Label) int {
 	end := 0
 	for i, l := range labels {
@@ -104,13 +101,13 @@ func CountLeading(text string, labels []Label) int {
 	return len(labels)
 }
 
-// TextAfterLabel returns what a text says behind a label.
+// TextAfterLabel returns the text that follows a label.
 func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], isSeparator) }
 
 // isSeparator reports whether a rune may stand between leading labels.
 func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
 
-// scan returns where the characters end that are wanted.
+// scan returns the end of the run of wanted characters.
 func scan(text string, from int, want func(rune) bool) int {
 	return len(text) - len(strings.TrimLeftFunc(text[from:], want))
 }
@@ -132,9 +129,8 @@ func withoutLabels(text string) string {
 	return b.String()
 }
 
-// spokenPart returns the part of a text that its author says here: without
-// fenced code, code spans and quoted lines, in which names and words are
-// somebody else's.
+// spokenPart returns the author's own words: the text without fenced code, code spans and quoted
+// lines.
 func spokenPart(text string) string {
 	if !strings.ContainsAny(text, "`>~") {
 		return text
@@ -162,8 +158,8 @@ func spokenPart(text string) string {
 	return b.String()
 }
 
-// onlyQuotes reports whether every line of a text is quoted, as of what is forwarded:
-// its author says nothing here.
+// onlyQuotes reports whether every line of a text is quoted, as in a forwarded message: the
+// author adds nothing.
 func onlyQuotes(text string) bool {
 	for line := range strings.Lines(text) {
 		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '>' {

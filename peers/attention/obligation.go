@@ -7,79 +7,79 @@ import (
 	"time"
 )
 
-// An Obligation is the object in an event by which its author declares that it waits for
-// the recipient (draft 2026-08-11). The object obliges; the policy does not.
+// An Obligation is the object in an event by which its author declares that it waits for the
+// recipient (draft 2026-08-11). The object creates the obligation; the policy does not.
 type Obligation struct {
 	Blocks            Blocks `json:"blocks"`
 	DefaultAction     string `json:"defaultAction,omitempty"`     // what the author does without an answer; untrusted
 	DischargeDelegate string `json:"dischargeDelegate,omitempty"` // who may discharge in the author's place
 }
 
-// Blocks is how the author of an obligation fares meanwhile.
+// Blocks says how the missing answer affects the author of an obligation.
 type Blocks string
 
-// The values of Blocks, the most pressing first.
+// The values of Blocks, the most urgent first.
 const (
 	BlocksHalted   Blocks = "halted"
 	BlocksDegraded Blocks = "degraded"
 	BlocksNone     Blocks = "none"
 )
 
-// AllBlocks lists them in the order in which obligations are seen to.
+// AllBlocks lists the values in the order in which obligations are handled.
 var AllBlocks = []Blocks{BlocksHalted, BlocksDegraded, BlocksNone}
 
-// An ObligationRecord is one obligation: what the author of an event waits for from one recipient. How
-// it stands is no field of it: that follows from the acts in the log.
+// An ObligationRecord is one obligation: one recipient owes the author of an event an answer. Its
+// status is not stored; it follows from the acts in the log.
 type ObligationRecord struct {
 	Author    string `json:"author"` // identities
 	Recipient string `json:"recipient"`
 	Delegate  string `json:"delegate,omitempty"`
-	Mode      Mode   `json:"mode,omitempty"` // in which its event reached the recipient
-	// Escalation is set of an event that a ladder made. A person who has it stands on the last
-	// rung, and may close it.
+	Mode      Mode   `json:"mode,omitempty"` // mode in which its event reached the recipient
+	// Escalation is set if an escalation created the event. A person at the last level may close
+	// it.
 	Escalation bool      `json:"escalation,omitempty"`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
 }
 
-// Person reports whether a person has the obligation: no return reaches anybody, and it stays
-// in sight.
+// Person reports whether the recipient is a person. People get no returns; the obligation stays
+// visible.
 func (o *ObligationRecord) Person() bool { return !strings.HasPrefix(o.Recipient, "agent:") }
 
-// An Act is what somebody did about an obligating event, as the log has it.
+// An Act is an action on an obligating event, as recorded in the log.
 type Act struct {
 	Kind      ActKind   `json:"kind,omitempty"` // default ActSignal
 	Actor     string    `json:"actor"`
 	Signal    Signal    `json:"signal,omitempty"`    // of ActSignal and ActRemoved
-	Recipient string    `json:"recipient,omitempty"` // whom the signal is about
+	Recipient string    `json:"recipient,omitempty"` // the recipient that the signal refers to
 	At        time.Time `json:"at,omitzero"`
 }
 
-// An ActKind is what an act is.
+// An ActKind is the kind of an act.
 type ActKind string
 
 // The kinds of acts.
 const (
 	ActSignal  ActKind = "signal"
-	ActRemoved ActKind = "removed" // a signal was taken away: nothing comes of that
-	ActEdited  ActKind = "edited"  // the event has another text
-	ActRenewed ActKind = "renewed" // its author sent another obligating event to the same recipient there
+	ActRemoved ActKind = "removed" // a signal was removed; it has no effect
+	ActEdited  ActKind = "edited"  // the text of the event was edited
+	ActRenewed ActKind = "renewed" // the author sent another obligating event to the same recipient there
 	ActDeleted ActKind = "deleted"
-	ActRead    ActKind = "read" // or unread: the log may have it, and nothing ever comes of it
+	ActRead    ActKind = "read" // or unread; it has no effect
 	ActReplied ActKind = "replied"
 )
 
-// An ObligationState is how an obligation stands.
+// An ObligationState is the state of an obligation.
 type ObligationState string
 
 // The states of an obligation. Only ObligationDischarged is final.
 const (
 	ObligationOpen       ObligationState = "open"
 	ObligationPaused     ObligationState = "paused"    // the recipient does not understand it
-	ObligationEscalated  ObligationState = "escalated" // somebody else has to see to it: it does not return
+	ObligationEscalated  ObligationState = "escalated" // somebody else must handle it; it does not return
 	ObligationDischarged ObligationState = "discharged"
 )
 
-// An Effect is what an act comes to.
+// An Effect is the effect of an act.
 type Effect string
 
 // The effects.
@@ -87,13 +87,13 @@ const (
 	EffectNone      Effect = "none"
 	EffectExtend    Effect = "extend"    // the next return is one interval later
 	EffectEscalate  Effect = "escalate"  // at once
-	EffectPause     Effect = "pause"     // and the author owes an explanation
+	EffectPause     Effect = "pause"     // and the author must explain
 	EffectResume    Effect = "resume"    // at the next interval
-	EffectDischarge Effect = "discharge" // for good
+	EffectDischarge Effect = "discharge" // permanently
 )
 
-// obligationMoves is the table of states: what an effect makes of each. An effect that has no
-// entry changes nothing.
+// obligationMoves is the state table: the new state for each effect. A missing entry changes
+// nothing.
 var obligationMoves = map[Effect]map[ObligationState]ObligationState{
 	EffectPause:  {ObligationOpen: ObligationPaused},
 	EffectResume: {ObligationPaused: ObligationOpen},
@@ -105,7 +105,7 @@ var obligationMoves = map[Effect]map[ObligationState]ObligationState{
 	},
 }
 
-// A actorRole is on which side of an obligation somebody stands.
+// An actorRole is an actor's side of an obligation.
 type actorRole int
 
 const (
@@ -113,10 +113,10 @@ const (
 	authorSide
 	delegateSide
 	recipientSide
-	lastRung // the recipient, where that is a person to whom it was escalated
+	lastRung // the recipient, if it is a person at the last level
 )
 
-// actRules says what an act comes to: the first row that fits decides.
+// actRules determines the effect of an act. The first row that fits decides.
 var actRules = []struct {
 	reason  string
 	by      actorRole
@@ -144,7 +144,7 @@ var actRules = []struct {
 	{"no_matter", anybody, "", nil, false, EffectNone},
 }
 
-// Effect returns what an act comes to, and why.
+// Effect returns the effect of an act, and the reason.
 func (o *ObligationRecord) Effect(a Act) (Effect, string) {
 	kind := a.Kind
 	if kind == "" {
@@ -173,17 +173,17 @@ func (o *ObligationRecord) hasRole(by actorRole, who string) bool {
 	return true
 }
 
-// An ObligationStatus is how an obligation stands by the log.
+// An ObligationStatus is the status of an obligation according to the log.
 type ObligationStatus struct {
 	State    ObligationState
-	Reason   string        // of the act that brought it there
-	By       string        // who did that
-	Extended bool          // the one longer interval is used
-	rested   time.Duration // paused in all
-	paused   time.Time     // since when
+	Reason   string        // of the act that led to the state
+	By       string        // the actor
+	Extended bool          // the single longer interval has been used
+	rested   time.Duration // total time in a pause
+	paused   time.Time     // start of the current pause
 }
 
-// Status works out from the acts, in the order of the log, how an obligation stands.
+// Status computes the status of an obligation from its acts, in the order of the log.
 func (o *ObligationRecord) Status(acts []Act) ObligationStatus {
 	s := ObligationStatus{State: ObligationOpen}
 	for _, a := range acts {
@@ -206,17 +206,17 @@ func (o *ObligationRecord) Status(acts []Act) ObligationStatus {
 	return s
 }
 
-// ReturnIntervals says how often an obligation comes back, by the mode of its event. With 0 none does.
+// ReturnIntervals says how often an obligation returns, by the mode of its event. 0 means never.
 type ReturnIntervals struct {
 	Immediate time.Duration `json:"immediateNs"`
 	Buffered  time.Duration `json:"bufferedNs"`
-	Notify    time.Duration `json:"notifyNs"` // and of what only tools show
+	Notify    time.Duration `json:"notifyNs"` // also for events that only tools show
 }
 
-// DefaultReturnIntervals are the intervals unless something else is asked for.
+// DefaultReturnIntervals are the default intervals.
 var DefaultReturnIntervals = ReturnIntervals{Immediate: 2 * time.Minute, Buffered: 10 * time.Minute, Notify: time.Hour}
 
-// MaxReturns is how often an obligation comes back before somebody else is asked.
+// MaxReturns is the number of returns before the obligation escalates.
 const MaxReturns = 3
 
 // Of returns the interval of a mode.
@@ -230,27 +230,27 @@ func (r ReturnIntervals) Of(m Mode) time.Duration {
 	return r.Notify
 }
 
-// A ReturnState is what the host of a recipient remembers of the returns of an obligation.
+// A ReturnState is what the recipient's host stores about the returns of an obligation.
 type ReturnState struct {
-	Slot      int64     `json:"slot,omitempty"`      // the last interval that was seen to
-	Missed    bool      `json:"missed,omitempty"`    // returns were missed since the last one
-	Escalated bool      `json:"escalated,omitempty"` // the ladder was told
-	Since     time.Time `json:"since,omitzero"`      // since when the host is there without a gap
+	Slot      int64     `json:"slot,omitempty"`      // the last interval that was handled
+	Missed    bool      `json:"missed,omitempty"`    // returns were missed since the last return
+	Escalated bool      `json:"escalated,omitempty"` // the escalation was started
+	Since     time.Time `json:"since,omitzero"`      // since when the host runs without interruption
 }
 
-// A Due is what is due about an obligation.
+// Due is the next action for an obligation.
 type Due struct {
-	Return   bool      // it comes back to its recipient
-	Escalate bool      // the next rung of the ladder is asked
-	Slot     int64     // the interval that is seen to now
-	Missed   bool      // as Watch has it from now on
-	At       time.Time // when to look again; zero: when something happens
+	Return   bool      // present it to its recipient again
+	Escalate bool      // ask the next level
+	Slot     int64     // the interval that this action handles
+	Missed   bool      // new value of ReturnState.Missed
+	At       time.Time // when to check again; zero: at the next act
 	Reason   string
 }
 
-// Next says what is due about an obligation at a moment. It is pure: age and tier come from
-// when the event was created, whatever the host did since, and what a gap made it miss is not
-// made up for.
+// Next returns what is due for an obligation at a time. It is pure: age and tier depend on the
+// creation time of the event, whatever the host has done since. Returns that were missed while
+// the host was down are not made up for.
 func (o *ObligationRecord) Next(acts []Act, w ReturnState, r ReturnIntervals, now time.Time) Due {
 	s := o.Status(acts)
 	interval := r.Of(o.Mode)
@@ -294,13 +294,13 @@ func (o *ObligationRecord) Next(acts []Act, w ReturnState, r ReturnIntervals, no
 	return rest("unanswered")
 }
 
-// Age is for how long somebody has waited, in words that a knock has.
+// Age returns how long the author has waited, as a knock shows it.
 func (o *ObligationRecord) Age(now time.Time) string {
 	return now.Sub(o.CreatedAt).Truncate(time.Second).String()
 }
 
-// obliges reports whether an event obliges this agent: its author waits for it by name, or,
-// where none is named, it is aimed at it.
+// obliges reports whether an event obliges this agent: it names the agent as recipient, or names
+// none and is directed at the agent.
 func (v *situation) obliges() bool {
 	if v.event.Obligation == nil || v.cfg.Version != Version0811 || v.isOwn() ||
 		!slices.Contains([]EventKind{KindMessage, KindEdit, KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind()) {
@@ -312,8 +312,8 @@ func (v *situation) obliges() bool {
 	return slices.ContainsFunc(v.event.Recipients, v.self.is)
 }
 
-// applyObligation makes of a decision that of an event whose author waits for this agent: it is
-// answered, and never where the model may not see it.
+// applyObligation adjusts the decision on an event whose author waits for this agent. The event
+// is answered, and never hidden from the model.
 func applyObligation(d *Decision, v *situation) {
 	if !v.obliges() {
 		return

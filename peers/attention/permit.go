@@ -9,25 +9,23 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// A ReplyContext is what an agent's records say about an event at the moment when
-// it wants to act on it.
+// A ReplyContext is what an agent's records say about an event when the agent wants to act on it.
 type ReplyContext struct {
-	Known       bool           // the agent has such an event
+	Known       bool           // the agent has this event
 	Policy      Policy         // of its decision
 	Disposition Disposition    // so far; empty = none
 	Replied     bool           // a message was sent in response to it
 	Left        bool           // the agent has left that place
 	LeaveEvent  bool           // this is the event that asked it to leave
 	ClaimNeeded bool           // it must hold the claim
-	ClaimHeld   bool           // it does
-	ClaimOwner  string         // who does, if somebody else does
+	ClaimHeld   bool           // it holds the claim
+	ClaimOwner  string         // the holder of the claim, if it is somebody else
 	Exchange    ExchangeAction // of the exchange between agents; empty = allow
-	Repeats     bool           // the text says again what was said
+	Repeats     bool           // the text repeats an earlier one
 }
 
-// A Refusal says why an action is not carried out: a short name for the
-// record, and a sentence that tells a model what to do. The zero value is
-// permission.
+// A Refusal says why an action is not performed: a short name for the record, and advice for the
+// model. The zero value means that the action is allowed.
 type Refusal struct {
 	Reason string // "must_not_respond"
 	Advice string
@@ -44,8 +42,7 @@ type permitRow struct {
 	advice  string
 }
 
-// refusals is the table of what is never sent, whatever a model writes. The
-// first row that applies decides.
+// refusals lists what is never sent, whatever a model writes. The first row that applies decides.
 var refusals = []permitRow{
 	{"unknown_event", true, func(s *ReplyContext) bool { return !s.Known },
 		"There is no such event. Use chat.list_events to see the events, and give the eventId of one as inReplyTo."},
@@ -71,16 +68,15 @@ var refusals = []permitRow{
 		"You have said nearly this before. Add something new or end your turn in silence."},
 }
 
-// PermitMessage returns why an agent may not send a message in response to an event,
-// or the zero Refusal.
+// PermitMessage returns why an agent may not send a message in response to an event. The zero
+// Refusal means that it may.
 func PermitMessage(s ReplyContext) Refusal { return permit(&s, false) }
 
-// PermitReaction is PermitMessage for a signal. Signals promise and acknowledge; they
-// need no claim, and are allowed where a message is not, except on events of others and
-// after leaving.
+// PermitReaction is PermitMessage for a signal. Signals promise and acknowledge. They need no
+// claim and are allowed where a message is not, except on events of others and after leaving.
 func PermitReaction(s ReplyContext) Refusal { return permit(&s, true) }
 
-// permit returns the first refusal that applies to a message, or to a signal.
+// permit returns the first refusal that applies to a message or a signal.
 func permit(s *ReplyContext, signal bool) Refusal {
 	for _, row := range refusals {
 		if (row.signals || !signal) && row.when(s) {
@@ -90,22 +86,21 @@ func permit(s *ReplyContext, signal bool) Refusal {
 	return Refusal{}
 }
 
-// silenceTexts are texts that models write when they mean to say nothing.
+// silenceTexts are texts by which models express that they say nothing.
 var silenceTexts = []string{
 	"no reply", "no_reply", "noreply", "no response", "no_response", "stay silent", "remain silent", "staying silent", "heartbeat ok", "heartbeat_ok",
 	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "end turn",
 	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
 }
 
-// wrappedSilenceTexts are silences only if they are wrapped: else each is a short answer to
-// an honest question.
+// wrappedSilenceTexts mean silence only inside brackets or similar. Otherwise each may be a short
+// answer to a question.
 var wrappedSilenceTexts = []string{
 	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment",
 }
 
-// MeansSilence reports whether a text is a way to write silence: nothing but
-// space, punctuation, or one of the known words for it inside brackets,
-// asterisks or quotes. Such a text is never sent.
+// MeansSilence reports whether a text expresses silence: only space and punctuation, or one of
+// the known words inside brackets, asterisks or quotes. Such a text is never sent.
 func MeansSilence(text string) bool {
 	bare := strings.ToLower(strings.Trim(text, " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"))
 	inner := strings.Trim(bare, " \t\r\n*_~`'\"()[]{}<>.,;:!-–—…/|#=")
@@ -116,41 +111,40 @@ func MeansSilence(text string) bool {
 	return slices.Contains(silenceTexts, inner) || slices.Contains(wrappedSilenceTexts, inner) && (wrapped || isShouted(inner, text))
 }
 
-// isShouted reports whether a word is written for a program: nobody answers a question with
-// SILENT.
+// isShouted reports whether a word is in capitals, and so meant for a program: nobody answers a
+// question with SILENT.
 func isShouted(word, text string) bool {
 	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
-// Bounds of an exchange between agents without a person.
+// Limits of an exchange between agents without a person.
 const (
-	ExchangeTotal  = 12          // messages of all, with the one that calls a person
-	ExchangeLimit  = 10          // messages of all
+	ExchangeTotal  = 12          // messages of all agents, including the one that calls a person
+	ExchangeLimit  = 10          // messages of all agents
 	ExchangeWindow = time.Minute // within this time
-	exchangeStuck  = 2           // messages in a row of others that say what they said before
+	exchangeStuck  = 2           // consecutive messages by others that repeat themselves
 )
 
-// An Exchange is what agents alone said to each other since a person last spoke.
+// An Exchange is what agents said to each other since a person last wrote.
 type Exchange struct {
-	Sent      []time.Time // of all messages, in order
-	Received  []string    // the latest texts of the others, the newest first
-	Escalated bool        // a person was called in since
+	Sent      []time.Time // times of all messages, in order
+	Received  []string    // the latest texts of the other agents, newest first
+	Escalated bool        // a person has been called since
 }
 
-// A ExchangeAction says what to do with one more message of an exchange.
+// An ExchangeAction says how to treat one more message of an exchange.
 type ExchangeAction string
 
-// The verdicts.
+// The actions on a message of an exchange.
 const (
 	ExchangeAllow    ExchangeAction = "allow"    // send it
-	ExchangeEscalate ExchangeAction = "escalate" // send an escalation in its place, once
-	ExchangeHold     ExchangeAction = "hold"     // send nothing until a person speaks
+	ExchangeEscalate ExchangeAction = "escalate" // send an escalation instead, once
+	ExchangeHold     ExchangeAction = "hold"     // send nothing until a person writes
 )
 
-// Next returns whether one more message may join an exchange at a time: at most
-// ExchangeTotal in all and ExchangeLimit in any ExchangeWindow, as long as the others
-// say something new. Then one escalation, then nothing until a person has spoken (which
-// begins a new exchange).
+// Next returns the action on one more message at a time. It allows at most ExchangeTotal messages
+// in total and ExchangeLimit within ExchangeWindow, while the others say something new. Then it
+// escalates once, and holds all messages until a person writes, which begins a new exchange.
 func (x Exchange) Next(now time.Time) ExchangeAction {
 	first := len(x.Sent) - ExchangeLimit
 	switch {
@@ -162,7 +156,7 @@ func (x Exchange) Next(now time.Time) ExchangeAction {
 	return ExchangeAllow
 }
 
-// isStuck reports whether the others only repeat themselves.
+// isStuck reports whether the other agents only repeat themselves.
 func (x Exchange) isStuck() bool {
 	for i := range exchangeStuck {
 		if i >= len(x.Received) || !IsRepeat(x.Received[i], x.Received[i+1:]) {
@@ -172,21 +166,21 @@ func (x Exchange) isStuck() bool {
 	return true
 }
 
-// sameWords is the share of equal characters from which two texts say the same, and
-// comparedWords is how much of a text is looked at.
+// Two texts are similar if sameWords of their characters are equal. comparedWords limits how much
+// of a text is compared.
 const (
 	sameWords     = 0.9
 	comparedWords = 600
 )
 
-// IsRepeat reports whether a text says again what one of the earlier texts
-// of the same agent said: nearly the same words, whatever the case and punctuation.
+// IsRepeat reports whether a text nearly repeats an earlier text of the same agent, apart from
+// case and punctuation.
 func IsRepeat(text string, earlier []string) bool {
 	words := normalize(text)
 	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return isSimilar(words, normalize(e)) })
 }
 
-// normalize returns the beginning of a text as bare words.
+// normalize returns the beginning of a text as plain words.
 func normalize(text string) string {
 	words := []rune(strings.Join(tokens(text), " "))
 	return string(words[:min(len(words), comparedWords)])
@@ -197,15 +191,15 @@ func isSimilar(a, b string) bool {
 	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameWords)*float64(longest)
 }
 
-// Bounds of what is taken for words that somebody passes on: how much of the longer text the
-// other must be, and how much a part must be at least, in characters.
+// Limits for a forwarded text: the minimum share of the longer text that the other must have, and
+// the minimum length of a part, in characters.
 const (
 	passedOnShare = 0.7
 	passedOnPart  = 40
 )
 
-// IsForward reports whether a text is what was said elsewhere, as somebody passes it on: nearly
-// the same words, or all of them with little around, or the beginning of them.
+// IsForward reports whether a text passes on another one: nearly the same words, all of them with
+// little added, or their beginning.
 func IsForward(text, said string) bool {
 	a, b := normalize(text), normalize(said)
 	longer, shorter := max(len(a), len(b)), min(len(a), len(b))
