@@ -22,7 +22,7 @@ func TestBatchCounters_AreAddedOnce(t *testing.T) {
 		c.addTo(&srv.metrics)
 		c.addTo(&srv.metrics)
 		if c != (batchCounters{}) {
-			t.Errorf("once it is moved, a tally holds %+v", c)
+			t.Errorf("once it is moved, the counters hold %+v", c)
 		}
 	}
 	s := srv.Counters()

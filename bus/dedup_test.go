@@ -108,9 +108,9 @@ func TestDecide_AllReplies(t *testing.T) {
 	older := BusInstance{"mid", "0"}
 	answer := []byte("{}")
 	for name, c := range map[string]struct {
-		known BusInstance
-		votes []DedupReply
-		want  dedupDecision
+		known   BusInstance
+		replies []DedupReply
+		want    dedupDecision
 	}{
 		"nobody else":               {BusInstance{}, nil, dedupDecision{deliver: true}},
 		"all free":                  {BusInstance{}, []DedupReply{{From: mid}, {From: wing}}, dedupDecision{deliver: true}},
@@ -122,7 +122,7 @@ func TestDecide_AllReplies(t *testing.T) {
 		"one was known to, has not": {wing, []DedupReply{{From: wing}}, dedupDecision{deliver: true}},
 		"one had it before a start": {older, []DedupReply{{From: mid}}, dedupDecision{owner: older, err: errOwnerUnreachable(older)}},
 	} {
-		if got := decide(c.known, c.votes); !reflect.DeepEqual(got, c.want) {
+		if got := decide(c.known, c.replies); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v; want %+v", name, got, c.want)
 		}
 	}
@@ -250,16 +250,16 @@ func TestDelivery_TimeoutCountsFromAcceptance(t *testing.T) {
 
 // A question is on its way from one bus to another, or answered.
 type question struct {
-	of    int
-	asked int
-	entry *dedupEntry
-	known BusInstance
-	to    []int // who has not voted
-	votes []DedupReply
+	of      int
+	asked   int
+	entry   *dedupEntry
+	known   BusInstance
+	to      []int // buses that have not replied
+	replies []DedupReply
 }
 
 // TestDedup_OneBusDeliversInEveryOrder plays three buses whose sessions want to deliver
-// one message, six times in all, with votes and their counts in any order.
+// one message, six times in all, with replies and their counts in any order.
 func TestDedup_OneBusDeliversInEveryOrder(t *testing.T) {
 	names := []BusInstance{east, mid, wing}
 	again := dedupWaiter{rpcID: []byte("1")}
@@ -289,11 +289,11 @@ func TestDedup_OneBusDeliversInEveryOrder(t *testing.T) {
 				if v.From = names[voter]; v.Owner == names[q.of] {
 					v.Owner = BusInstance{} // as the cluster does
 				}
-				q.votes = append(q.votes, v)
+				q.replies = append(q.replies, v)
 				continue
 			}
 			open = slices.Delete(open, at, at+1)
-			r, _ := tables[q.of].resolve(q.entry, q.asked, epoch, epoch, again, decide(q.known, q.votes))
+			r, _ := tables[q.of].resolve(q.entry, q.asked, epoch, epoch, again, decide(q.known, q.replies))
 			if r.deliver {
 				delivered++
 			}

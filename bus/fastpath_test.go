@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzProcessedAnswer_AgreesWithParser holds what is read without the parser against the parser: the
-// usual answer is the answer to the same delivery, and says that it was processed.
+// processed answer is the answer to the same delivery, and says that it was processed.
 func FuzzProcessedAnswer_AgreesWithParser(f *testing.F) {
 	for _, id := range []string{"1", "70", "18446744073709551615", "18446744073709551616", "0", "01", "-1", "1.0", "1e3", `"1"`, "null", " 1", "1,", ""} {
 		f.Add([]byte(answerHead + id + answerTail))
@@ -38,6 +38,6 @@ func FuzzProcessedAnswer_AgreesWithParser(f *testing.F) {
 func TestProcessedAnswer_NeedsNoParser(t *testing.T) {
 	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), processedResult)
 	if id, ok := processedAnswer(frame); !ok || id != 70 {
-		t.Errorf("usualAnswer(%s) = %d, %t", frame, id, ok)
+		t.Errorf("processedAnswer(%s) = %d, %t", frame, id, ok)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestIdleDetector_FindsEndOfTraffic drives the looks at the traffic: after much of it comes one lull.
+// TestIdleDetector_FindsEndOfTraffic checks traffic at intervals: after much of it, one idle period begins.
 func TestIdleDetector_FindsEndOfTraffic(t *testing.T) {
 	var l idleDetector
 	frames := uint64(0)
@@ -29,7 +29,7 @@ func TestIdleDetector_FindsEndOfTraffic(t *testing.T) {
 }
 
 // TestIdleDetector_CountsBytesOfSlowPeers has few frames, but much that waits for slow peers: once it does not
-// any more, a lull comes, once.
+// any more, one idle period begins.
 func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 	var l idleDetector
 	for i, step := range []struct {
@@ -49,16 +49,16 @@ func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 // TestOnIdle_IsCalledAfterTraffic has a bus whose traffic has ended say so.
 func TestOnIdle_IsCalledAfterTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lulls := 0
-		srv := New(nil, &Options{OnIdle: func() { lulls++ }})
+		idlePeriods := 0
+		srv := New(nil, &Options{OnIdle: func() { idlePeriods++ }})
 		srv.metrics.frames.Store(idleMinFrames)
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		if err := srv.run(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
-		if lulls != 1 {
-			t.Errorf("%d lulls; want 1", lulls)
+		if idlePeriods != 1 {
+			t.Errorf("%d idle periods; want 1", idlePeriods)
 		}
 	})
 }

@@ -48,7 +48,13 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", tooManyPatterns(most)))
 		return
 	}
-	answer := func() { s.answerInitialize(m, len(patterns)) }
+	answer := func() { // called before anything can be delivered to the session
+		result := s.server.initialized
+		if len(patterns) > 0 {
+			result = fmt.Appendf(nil, `%s,"subscribed":%d}`, result[:len(result)-1], len(patterns))
+		}
+		s.answer(m, result)
+	}
 	if hungUp(s.stream) || s.conn.initializeExpired(s.batch.at, s.server.options.InitializeTimeout) ||
 		!s.reserveQuota(m, id, len(patterns)) {
 		return // the sweeper will end the session, or the peer may try again
@@ -81,15 +87,6 @@ func (s *session) reserveQuota(m jsonrpc.Message, id protocol.PeerID, patterns i
 		return false
 	}
 	return true
-}
-
-// answerInitialize answers before anything can be delivered to the session.
-func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
-	result := s.server.initialized
-	if subscribed > 0 {
-		result = fmt.Appendf(nil, `%s,"subscribed":%d}`, result[:len(result)-1], subscribed)
-	}
-	s.answer(m, result)
 }
 
 // checkInitialize returns nil if the session may have an identity and patterns, or the reason why

@@ -296,12 +296,12 @@ func TestLimits_OfChangedFileApplyAtOnce(t *testing.T) {
 func TestOverhead_IsSlowedDown(t *testing.T) {
 	const pace, burst, asked = 10, 20, 60
 	for what, frame := range map[string]string{
-		"pings":                 `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
-		"unknown methods":       `{"jsonrpc":"2.0","id":1,"method":"fly"}`,
-		"frames without sense":  `{"jsonrpc":"2.0","id":1}`,
-		"params without sense":  `{"jsonrpc":"2.0","id":1,"method":"sendMessage","params":{}}`,
-		"answers to nothing":    `{"jsonrpc":"2.0","id":"7","result":{}}`,
-		"usual answers of none": `{"jsonrpc":"2.0","id":7,"result":{"processed":true}}`,
+		"pings":                  `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		"unknown methods":        `{"jsonrpc":"2.0","id":1,"method":"fly"}`,
+		"frames without sense":   `{"jsonrpc":"2.0","id":1}`,
+		"params without sense":   `{"jsonrpc":"2.0","id":1,"method":"sendMessage","params":{}}`,
+		"answers to nothing":     `{"jsonrpc":"2.0","id":"7","result":{}}`,
+		"answers to no delivery": `{"jsonrpc":"2.0","id":7,"result":{"processed":true}}`,
 	} {
 		inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
 			n := newClients("few", grant.Limits{Messages: pace})

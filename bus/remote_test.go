@@ -51,9 +51,9 @@ func (c *linkedCluster) Subscribed(p protocol.PeerID, q protocol.Pattern, observ
 }
 
 func (c *linkedCluster) CheckDuplicate(who bus.DedupKey, done func([]bus.DedupReply, error)) {
-	vote := c.far.local.AnswerDuplicateCheck(bus.BusInstance{Bus: c.name}, who)
-	vote.From = bus.BusInstance{Bus: c.far.name}
-	done([]bus.DedupReply{vote}, nil)
+	reply := c.far.local.AnswerDuplicateCheck(bus.BusInstance{Bus: c.name}, who)
+	reply.From = bus.BusInstance{Bus: c.far.name}
+	done([]bus.DedupReply{reply}, nil)
 }
 
 func (c *linkedCluster) ShareOutcome(who bus.DedupKey, answer []byte) {

@@ -279,5 +279,7 @@ func (s *session) evict(b *batch, code int, reason string) {
 // A pinger is a stream that can ask its peer for a sign of life.
 type pinger interface {
 	Ping(context.Context) error
-	Behind() bool // reports whether the session has input to read
+	HasUnread() bool // reports whether the session has input to read
 }
+
+var _ pinger = (*wire.WebSocket)(nil)

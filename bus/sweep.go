@@ -115,7 +115,7 @@ func (s *session) ping(ctx context.Context, p pinger) {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return // alive or stopping, or the reader will find the end of the stream
 		}
-		if missed++; p.Behind() {
+		if missed++; p.HasUnread() {
 			missed = 0
 		}
 	}

@@ -59,15 +59,15 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 // TestSweep_StopsCallingOnSweepWhenBlocked has somebody keep the lock of the sessions, as
 // in a deadlock: systemd's watchdog must hear nothing more.
 func TestSweep_StopsCallingOnSweepWhenBlocked(t *testing.T) {
-	pulses := make(chan int)
+	sweeps := make(chan int)
 	count := 0
-	srv := New(nil, &Options{OnSweep: func() { count++; pulses <- count }})
+	srv := New(nil, &Options{OnSweep: func() { count++; sweeps <- count }})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.ServeOn(ctx, nil) }()
 	for want := 1; want <= 3; want++ {
-		if got := <-pulses; got != want {
-			t.Fatalf("pulse %d; want %d", got, want)
+		if got := <-sweeps; got != want {
+			t.Fatalf("sweep %d; want %d", got, want)
 		}
 	}
 	srv.sessions.mu.Lock()
@@ -76,22 +76,22 @@ func TestSweep_StopsCallingOnSweepWhenBlocked(t *testing.T) {
 	defer ticker.Stop()
 	for buf := make([]byte, 1<<20); !waits.Match(buf[:runtime.Stack(buf, true)]); {
 		select {
-		case got := <-pulses: // one may have been under way
+		case got := <-sweeps: // one may have been under way
 			if got > 4 {
-				t.Fatal("the pulse goes on although the sessions cannot be asked")
+				t.Fatal("the sweep goes on although the sessions are locked")
 			}
 		case <-ticker.C:
 		}
 	}
 	srv.sessions.mu.Unlock()
-	<-pulses
+	<-sweeps
 	go func() { // the sweep may be about to tell of another
-		for range pulses {
+		for range sweeps {
 		}
 	}()
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	close(pulses)
+	close(sweeps)
 }

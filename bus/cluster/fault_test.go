@@ -26,7 +26,7 @@ func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 		tr.report(&log, zerolog.WarnLevel, denied, at)
 	}
 	if lines() != 2 || tr.current(at) != "denied" {
-		t.Errorf("%d lines for two kinds of trouble, now %q; want each once, and the last:\n%s", lines(), tr.current(at), logged.String())
+		t.Errorf("%d lines for two kinds of errors, now %q; want each once, and the last:\n%s", lines(), tr.current(at), logged.String())
 	}
 	tr.report(&log, zerolog.WarnLevel, refused, at.Add(faultLogInterval-1))
 	tr.report(&log, zerolog.WarnLevel, refused, at.Add(faultLogInterval))
@@ -34,7 +34,7 @@ func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 		t.Errorf("%d lines after a minute; want 3", lines())
 	}
 	if last := at.Add(faultLogInterval); tr.current(last.Add(faultTTL)) != "refused" || tr.current(last.Add(faultTTL+1)) != "" {
-		t.Error("a trouble must show while it is recent, and no longer")
+		t.Error("an error must be current while it is recent, and no longer")
 	}
 	tr.report(&log, zerolog.WarnLevel, refused, at)
 	if tr.clear(); tr.current(at) != "" {
@@ -48,7 +48,7 @@ func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 		t.Errorf("after its end: %q", tr.current(at.Add(time.Hour)))
 	}
 	for i := range 10 * maxFaults {
-		tr.report(&log, zerolog.WarnLevel, fmt.Errorf("trouble %d", i), at)
+		tr.report(&log, zerolog.WarnLevel, fmt.Errorf("error %d", i), at)
 	}
 	if tr.logged.Len() > maxFaults {
 		t.Errorf("%d kinds are remembered; want at most %d", tr.logged.Len(), maxFaults)

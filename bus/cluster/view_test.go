@@ -137,9 +137,9 @@ func TestOnce_WaitsForSilentBus(t *testing.T) {
 	for age, want := range map[time.Duration]error{0: errNotChecked, c.options.SilentAfter - time.Second: errNotChecked, c.options.SilentAfter: nil} {
 		c.state.since = time.Now().Add(-age)
 		asked := false
-		c.CheckDuplicate(bus.DedupKey{From: "agent:x", MessageID: "m"}, func(votes []bus.DedupReply, err error) {
-			if asked = true; err != want || votes != nil {
-				t.Errorf("after %s: %v, %v; want %v", age, votes, err, want)
+		c.CheckDuplicate(bus.DedupKey{From: "agent:x", MessageID: "m"}, func(replies []bus.DedupReply, err error) {
+			if asked = true; err != want || replies != nil {
+				t.Errorf("after %s: %v, %v; want %v", age, replies, err, want)
 			}
 		})
 		if !asked {

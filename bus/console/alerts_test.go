@@ -17,7 +17,7 @@ func TestAlertFinder_FindsAndSorts(t *testing.T) {
 	f := newReadModel()
 	quiet := &alertFinder{Now: now, Status: &busStatus{}}
 	if list := quiet.find(f); len(list) != 0 {
-		t.Fatalf("nothing happened, and this is odd: %+v", list)
+		t.Fatalf("alerts without a cause: %+v", list)
 	}
 	for range 3 {
 		f.addFailure(StateFailure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
