@@ -151,7 +151,7 @@ func TestPeerBuffer_AtLimitAndPast(t *testing.T) {
 type pausedPeer struct {
 	jsonrpc.Stream
 	misses atomic.Int32
-	behind atomic.Int32 // how often it says that there is more to read
+	unread atomic.Int32 // how often it says that there is more to read
 }
 
 // Ping waits for a pong.
@@ -163,8 +163,8 @@ func (d *pausedPeer) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Behind says whether the session has input to read.
-func (d *pausedPeer) Behind() bool { return d.behind.Add(-1) >= 0 }
+// HasUnread reports whether the session has input to read.
+func (d *pausedPeer) HasUnread() bool { return d.unread.Add(-1) >= 0 }
 
 // TestPing_AtLimitAndPast misses one ping, which is forgiven, and two. It
 // misses five while there is input that the session has not come to read.
@@ -176,7 +176,7 @@ func TestPing_AtLimitAndPast(t *testing.T) {
 			ours, theirs := wire.Pipe(nil)
 			d := &pausedPeer{Stream: theirs}
 			d.misses.Store(misses)
-			d.behind.Store(behind)
+			d.unread.Store(behind)
 			var serving sync.WaitGroup
 			serving.Go(func() { b.Server().ServeStream(d, "in memory", nil) })
 			open(t, ours, "agent:pausedPeer")
