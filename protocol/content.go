@@ -32,13 +32,13 @@ type RouteAssigned struct {
 	RequestID string `json:"requestId,omitempty"`
 }
 
-// Presence is the content of presence, which the bus sends to those who observe
-// [TopicPresence]: first for every peer that is there, the observer itself last, and then
-// for each that joins or leaves.
+// Presence is the content of presence, which the bus sends to observers of [TopicPresence]. It
+// first reports every peer that is online, the observer itself last, and then each peer that
+// joins or leaves.
 type Presence struct {
 	Peer  PeerID `json:"peer"`
 	State string `json:"state"` // PresenceJoined or PresenceLeft
-	Bus   string `json:"bus"`   // where it is, or was
+	Bus   string `json:"bus"`   // the bus that the peer is or was connected to
 }
 
 // The states of a Presence.
@@ -50,16 +50,16 @@ const (
 // Configure is the content of configure: the chat that an agent talks to.
 type Configure struct {
 	TalkTo Topic    `json:"talkto"`
-	People []PeerID `json:"people,omitempty"` // of the chat, in the order in which it was told whom to admit
-	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat, or, of the agent's own topic, in any, until off; anew, of that topic: what it spent counts towards no budget
-	By     string   `json:"by,omitempty"`     // who says so, in words
+	People []PeerID `json:"people,omitempty"` // members of the chat, in the order in which they were admitted
+	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat until off (for the agent's own topic: in any chat); anew, for the agent's own topic: budgets start from zero
+	By     string   `json:"by,omitempty"`     // who requested it, for people
 }
 
-// HaltBudgetReset is the state of an agent's record of a Configure with Halt anew.
+// HaltBudgetReset is the state in an agent's record of a Configure with Halt anew.
 const HaltBudgetReset = "counted_anew"
 
-// ChatMessage is the content of tg_message and chat_message. Only Text is
-// required; see the defaults beside each field.
+// ChatMessage is the content of tg_message and chat_message. Only Text is required. Defaults are
+// named beside the fields.
 type ChatMessage struct {
 	Text        string       `json:"text"`
 	Event       string       `json:"event,omitempty"`    // default "message"
@@ -68,37 +68,37 @@ type ChatMessage struct {
 	Author      *Author      `json:"author,omitempty"`   // default kind "human"
 	Mentions    []string     `json:"mentions,omitempty"` // "agent:lead", "role:backend-agents"
 	ReplyTo     *ReplyTo     `json:"replyTo,omitempty"`
-	Forwarded   string       `json:"forwardedFrom,omitempty"` // who wrote it, where somebody passes it on; the text is quoted then
+	Forwarded   string       `json:"forwardedFrom,omitempty"` // author of a forwarded text, which is quoted
 	Sequence    int64        `json:"sequence,omitempty"`
 	CreatedAt   string       `json:"createdAt,omitempty"`
 	Priority    string       `json:"priority,omitempty"` // "normal" (default) or "urgent"
 	Signal      string       `json:"signal,omitempty"`   // of a reaction
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// Whom it obliges, where an agent wrote it: to_me, to_my_role, to_other or ambient. Who is
-	// meant is whom it mentions or answers.
+	// Of an agent's message: whom it obliges, namely to_me, to_my_role, to_other or ambient. Its
+	// mentions, or the message that it answers, say who that is.
 	Directedness string          `json:"directedness,omitempty"`
 	MCP          json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
 
-	// Of draft 2026-08-11 alone: whom it is for, and that its author waits for them.
+	// Only in draft 2026-08-11: the recipients, and that the author waits for them.
 	Recipients []Party     `json:"recipients,omitempty"`
 	Obligation *Obligation `json:"obligation,omitempty"`
-	// Of a reaction in that draft: sourceId, replyTo and author say the same where they are left out.
+	// Of a reaction in that draft. sourceId, replyTo and author replace fields that are missing.
 	ReactionID    string `json:"reactionId,omitempty"`
 	TargetEventID string `json:"targetEventId,omitempty"`
-	Actor         *Party `json:"actor,omitempty"`     // of a delete, too: who deleted
-	Recipient     *Party `json:"recipient,omitempty"` // of the target, whom the signal is about
+	Actor         *Party `json:"actor,omitempty"`     // also of a delete
+	Recipient     *Party `json:"recipient,omitempty"` // the recipient of the target that the signal refers to
 }
 
-// A Party is somebody by identity: whom an event is for, who reacts, or who may discharge.
+// A Party is an identity: a recipient, the author of a reaction, or a discharge delegate.
 type Party struct {
-	ID          string `json:"id"`             // "agent:lead", "tg:77"; a bare id is of the kind
+	ID          string `json:"id"`             // "agent:lead", "tg:77"; Kind gives the family of a bare id
 	Kind        string `json:"kind,omitempty"` // human or agent
 	DisplayName string `json:"displayName,omitempty"`
 }
 
 // An Obligation says that the author of an event waits for its recipient.
 type Obligation struct {
-	Blocks            string `json:"blocks"`                  // halted, degraded or none: the author, meanwhile
+	Blocks            string `json:"blocks"`                  // how a missing answer affects the author: halted, degraded or none
 	DefaultAction     string `json:"defaultAction,omitempty"` // what the author does without an answer
 	DischargeDelegate *Party `json:"dischargeDelegate,omitempty"`
 }
@@ -114,10 +114,10 @@ const (
 	EventApproval   = "approval"
 	EventBlocker    = "blocker"
 	EventStatus     = "status"
-	EventTyping     = "typing" // its author is writing; holds for ten seconds, and is no event
+	EventTyping     = "typing" // the author is typing; valid for ten seconds; not stored as an event
 )
 
-// A Chat tells where a chat message was written.
+// A Chat says where a chat message was written.
 type Chat struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind,omitempty"` // dm, channel, thread, system or tool
@@ -128,7 +128,7 @@ type Chat struct {
 	Context  string `json:"context,omitempty"` // chorus: what the channel is for, in the service's words; untrusted
 }
 
-// An Author tells who wrote a chat message.
+// An Author says who wrote a chat message.
 type Author struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind,omitempty"` // human, agent or system
@@ -138,10 +138,10 @@ type Author struct {
 
 // ReplyTo names the message that a chat message answers.
 type ReplyTo struct {
-	SourceID string `json:"sourceId,omitempty"` // empty for one of another chat
-	Author   string `json:"author,omitempty"`   // identity of the agent that wrote it; empty if a person did
+	SourceID string `json:"sourceId,omitempty"` // empty for a message of another chat
+	Author   string `json:"author,omitempty"`   // identity of the agent that wrote it; empty for a person
 	Name     string `json:"name,omitempty"`     // of its author, for people; untrusted
-	Text     string `json:"text,omitempty"`     // what it says, or the part of it that is quoted; cut where it is long
+	Text     string `json:"text,omitempty"`     // its text, or the quoted part; long texts are shortened
 
 	Attachments []Attachment `json:"attachments,omitempty"` // its files
 }
@@ -155,13 +155,13 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"`
 }
 
-// ChatReply is the content of tg_reply and chat_reply: a text, a signal, or
-// the sign that the agent is typing, perhaps with a draft.
+// ChatReply is the content of tg_reply and chat_reply: a text, a signal, or a typing indicator,
+// possibly with a draft.
 type ChatReply struct {
 	Text           string      `json:"text,omitempty"`
 	Signal         string      `json:"signal,omitempty"`
 	Typing         bool        `json:"typing,omitempty"`
-	Draft          string      `json:"draft,omitempty"`     // beside typing: what is written of the answer so far; never the answer
+	Draft          string      `json:"draft,omitempty"`     // with typing: the unfinished answer; never the answer itself
 	InReplyTo      string      `json:"inReplyTo,omitempty"` // sourceId of the event answered
 	IdempotencyKey string      `json:"idempotencyKey,omitempty"`
 	ReplyTo        string      `json:"replyTo,omitempty"`
@@ -169,52 +169,54 @@ type ChatReply struct {
 	Visibility     string      `json:"visibility,omitempty"`
 	Directedness   string      `json:"directedness,omitempty"`
 	Claim          *ReplyClaim `json:"claim,omitempty"`
-	Buttons        []Button    `json:"buttons,omitempty"`  // under the text; a chat without buttons shows the text alone
-	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: everybody's
+	Buttons        []Button    `json:"buttons,omitempty"`  // shown under the text, if the chat supports them
+	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: all
 	Edits          string      `json:"edits,omitempty"`    // idempotencyKey of the sender's message that this text replaces
-	File           *File       `json:"file,omitempty"`     // to be shown; the text is its caption
+	File           *File       `json:"file,omitempty"`     // the text is its caption
 	Recipients     []Party     `json:"recipients,omitempty"`
 	Obligation     *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
 }
 
-// A File is one that an agent sends.
+// A File is a file that an agent sends.
 type File struct {
 	Name string `json:"name"`
 	Data []byte `json:"data"` // base64 in JSON, at most MaxFileData bytes without it
 }
 
-// MaxFileData is how many bytes of a file fit into a frame of the usual size.
+// MaxFileData limits the data of a file, in bytes, so that it fits into a frame of the usual
+// size.
 const MaxFileData = 700 << 10
 
-// MaxDraft is how many bytes of an unfinished answer are shown.
+// MaxDraft limits the part of an unfinished answer that is shown, in bytes.
 const MaxDraft = 4000
 
-// SignalStop is what a person gives who stops the work on their own message; no agent gives it.
+// SignalStop is the signal of a person who stops the work on their own message. Agents never use
+// it.
 const SignalStop = "stop"
 
-// MaxCaption is how many UTF-16 units the text beside a file may have.
+// MaxCaption limits the caption of a file, in UTF-16 units.
 const MaxCaption = 1024
 
-// A Button is shown under a message. Pressing it says its value in the chat.
+// A Button is shown under a message. Pressing it sends its value to the chat.
 type Button struct {
 	Text  string `json:"text"`
 	Value string `json:"value"` // at most 64 bytes
 }
 
-// A ReplyClaim shows that the replying agent holds the event.
+// A ReplyClaim shows that the replying agent holds the claim on the event.
 type ReplyClaim struct {
 	EventID string `json:"eventId"`
 	Token   int64  `json:"token"`
 }
 
-// DeliveryStatus is the content of delivery_status: whether a tg_reply or chat_reply
-// was delivered. MessageID is that of the reply.
+// DeliveryStatus is the content of delivery_status: whether a tg_reply or chat_reply was
+// delivered. MessageID is the id of the reply.
 type DeliveryStatus struct {
 	MessageID         MessageID `json:"messageId"`
 	Status            string    `json:"status"` // queued, delivered, failed or unknown
 	IdempotencyKey    string    `json:"idempotencyKey,omitempty"`
 	TelegramMessageID int64     `json:"telegramMessageId,omitempty"`
-	SourceID          string    `json:"sourceId,omitempty"` // of the reply, where its chat gave it one: then it, or its beginning, is shown there
+	SourceID          string    `json:"sourceId,omitempty"` // id of the shown reply, or of its first part, in the chat, if the chat assigned one
 	Reason            string    `json:"reason,omitempty"`
 }
 
@@ -226,20 +228,20 @@ const (
 	StatusUnknown   = "unknown"
 )
 
-// AgentOnline is the content of the agent_event that an agent sends to TopicAgents once
-// it is connected and subscribed, and again until somebody hears it. The spawner sends one
-// with event "wanted" to an agent that it has not heard, which says it at once, and to one
-// that is requested again and again, to see whether it is still connected. The broker sends one
-// with "wanted" to TopicAgents when a delivery waits for an agent that is away: the spawner
-// starts it again if it was stopped as nobody talked to it.
+// AgentOnline is the content of the agent_event by which an agent announces itself to TopicAgents
+// once it is connected and subscribed, and again until it is acknowledged. An event "wanted" asks
+// for it. The spawner sends "wanted" to an agent that has not announced itself, and to one that
+// is requested repeatedly, to check its connection. The broker sends "wanted" to TopicAgents when
+// a delivery waits for an offline agent; the spawner then starts the agent if it was stopped as
+// idle.
 type AgentOnline struct {
 	Event      string `json:"event"` // "online", or "wanted" from the spawner or the broker
 	Agent      PeerID `json:"agent"`
-	DeliveryID string `json:"deliveryId,omitempty"` // that waits for it, at the broker
+	DeliveryID string `json:"deliveryId,omitempty"` // of the delivery that waits at the broker
 }
 
-// AttentionDecision is the content of the agent_event that records how an
-// agent's attention layer judged one event.
+// AttentionDecision is the content of the agent_event that records the decision of an agent's
+// attention layer on one event.
 type AttentionDecision struct {
 	Event        string `json:"event"` // "attention_decision"
 	EventID      string `json:"eventId"`
@@ -260,8 +262,7 @@ type Disposition struct {
 	Reason      string `json:"reason"`
 }
 
-// Refusal is the content of the agent_event that records an action which
-// policy forbade.
+// Refusal is the content of the agent_event that records an action that policy forbade.
 type Refusal struct {
 	Event   string `json:"event"` // "refusal"
 	EventID string `json:"eventId"`
@@ -270,8 +271,8 @@ type Refusal struct {
 	Reason  string `json:"reason"`
 }
 
-// A Reaction is what somebody signals about an event, as an event of its own. An agent sends
-// one as an agent_event to the agent that it is about.
+// A Reaction is a signal about an event, as an event of its own. An agent sends it as an
+// agent_event to the agent that it refers to.
 type Reaction struct {
 	Event         string `json:"event"` // EventReaction
 	ReactionID    string `json:"reactionId"`
@@ -282,18 +283,18 @@ type Reaction struct {
 	Recipient     *Party `json:"recipient,omitempty"`
 }
 
-// ToolCall is the content of the agent_event that records a call of a tool, whoever runs
-// it: with what, for which event, and what came of it, as size and hash.
+// ToolCall is the content of the agent_event that records a call of a tool: its arguments, its
+// event, and the size and hash of its result.
 type ToolCall struct {
 	Event          string          `json:"event"` // "tool"
 	EventID        string          `json:"eventId"`
 	Agent          PeerID          `json:"agent"`
 	TurnID         string          `json:"turnId,omitempty"`
 	Tool           string          `json:"tool"`
-	Arguments      json.RawMessage `json:"arguments"`                // without secrets; the beginning, as a string, of what is long
-	ArgumentsBytes int             `json:"argumentsBytes,omitempty"` // of what is long
+	Arguments      json.RawMessage `json:"arguments"`                // without secrets; if long, the beginning as a string
+	ArgumentsBytes int             `json:"argumentsBytes,omitempty"` // full size, if long
 	ResultBytes    int             `json:"resultBytes"`
-	ResultSHA256   string          `json:"resultSha256,omitempty"` // hexadecimal; empty: no result was told
+	ResultSHA256   string          `json:"resultSha256,omitempty"` // hexadecimal; empty if no result is known
 	Failed         bool            `json:"failed,omitempty"`
 }
 

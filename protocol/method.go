@@ -20,8 +20,8 @@ const CloseReplaced = 4001
 // sends its token.
 const BearerSubprotocol = "hubbub.bearer."
 
-// InitializeParams opens a session (section 4.1). The subscriptions, an extension, count
-// from the moment at which the session has its identity, so that a takeover has no gap.
+// InitializeParams opens a session (section 4.1). The subscriptions, an extension, apply from the
+// moment when the session has its identity, so a takeover has no gap.
 type InitializeParams struct {
 	ClientID      PeerID            `json:"clientId"`
 	ClientInfo    *Info             `json:"clientInfo,omitempty"`
@@ -34,8 +34,8 @@ type Info struct {
 	Version string `json:"version"`
 }
 
-// InitializeResult answers initialize. Subscribed is the number of subscriptions that
-// were applied, if the params had any; a bus that does not know them leaves it out.
+// InitializeResult answers initialize. Subscribed is the number of applied subscriptions. A bus
+// without this extension omits it.
 type InitializeResult struct {
 	ServerID     string       `json:"serverId"`
 	ServerInfo   Info         `json:"serverInfo"`
@@ -51,8 +51,8 @@ type Capabilities struct {
 	Topics         []string `json:"topics"`
 }
 
-// SubscribeParams asks for a pattern. With Observe, the bus sends the same
-// processMessage requests but waits for no answer and may drop some.
+// SubscribeParams requests a pattern. With Observe, the bus sends the same processMessage
+// requests, but waits for no answer and may drop some.
 type SubscribeParams struct {
 	Topic   string `json:"topic"`
 	Observe bool   `json:"observe,omitempty"`
@@ -65,25 +65,25 @@ type SendParams struct {
 	Once    bool    `json:"once,omitempty"` // a repeat of (from, messageId) within ten minutes gets the first outcome, at any bus
 }
 
-// A SendResult answers sendMessage, after every target answered, failed or timed out.
-// Failures take at most half a frame: if there are too many, the bus first leaves out
-// their errors, and then the last failures, and says how many. If a bound of the sender's credential does not
-// let the message through, it is not accepted, reaches nobody, and has one failure: that
-// of the sender, with OutcomeRate.
+// A SendResult answers sendMessage after every target has answered, failed or timed out. Failures
+// take at most half a frame. If there are too many, the bus first omits their errors, then the
+// last failures, and reports how many. If a limit of the sender's credential blocks the message,
+// the message is not accepted and reaches nobody. The result then has one failure: that of the
+// sender, with OutcomeRate.
 type SendResult struct {
 	Accepted    bool      `json:"accepted"`
 	MessageID   MessageID `json:"messageId"`
 	DeliveredTo int       `json:"deliveredTo"` // peers that processed the message
 	Failures    []Failure `json:"failures,omitempty"`
-	Omitted     int       `json:"omitted,omitempty"` // failures that the list has no room for
+	Omitted     int       `json:"omitted,omitempty"` // failures that did not fit into the list
 	Addressee   Addressee `json:"addressee,omitempty"`
-	Partial     bool      `json:"partial,omitempty"` // the result speaks for a part of the cluster
-	Missing     []string  `json:"missing,omitempty"` // the buses that it does not speak for, as far as they are known
+	Partial     bool      `json:"partial,omitempty"` // the result covers only a part of the cluster
+	Missing     []string  `json:"missing,omitempty"` // buses that the result does not cover, as far as they are known
 }
 
-// A Failure is one peer that did not process a message, and why. Written says that the
-// message was on its way to the peer when the bus stopped waiting, and that no answer
-// came: the peer may have it. A timeout or offline without it was never sent.
+// A Failure is a peer that did not process a message, and the reason. Written means that the
+// message was on its way when the bus stopped waiting, so the peer may have received it. A
+// timeout or offline failure without Written was never sent.
 type Failure struct {
 	Peer    PeerID  `json:"peer"`
 	Status  Outcome `json:"status"`
@@ -91,7 +91,7 @@ type Failure struct {
 	Written bool    `json:"written,omitempty"`
 }
 
-// An Outcome tells how one delivery ended.
+// An Outcome says how one delivery ended.
 type Outcome string
 
 // The outcomes of a delivery.
@@ -102,10 +102,10 @@ const (
 	OutcomeTimeout  Outcome = "timeout"  // no answer in time
 	OutcomeOffline  Outcome = "offline"  // the connection ended while the bus waited
 	OutcomeOverflow Outcome = "overflow" // the peer's queue was full
-	OutcomeRate     Outcome = "rate"     // the message was not taken: a bound of the sender's credential
+	OutcomeRate     Outcome = "rate"     // a limit of the sender's credential blocked the message
 )
 
-// An Addressee tells how the delivery to the peer that the topic names ended.
+// An Addressee says how the delivery to the peer that the topic names ended.
 type Addressee string
 
 // The outcomes at the addressee.
@@ -115,19 +115,18 @@ const (
 	AddresseeAbsent Addressee = "absent"
 )
 
-// ProcessParams delivers a message to a subscriber (section 5.4). Names, an extension,
-// is what the bus vouches for beside the sender's identity: patterns of the names that
-// its credential lets it announce besides its own; every name on an open bus. It comes
-// with a collab_request only.
+// ProcessParams delivers a message to a subscriber (section 5.4). Names, an extension, lists
+// patterns of the names that the sender's credential lets it announce besides its own identity;
+// on an open bus that is every name. It accompanies collab_request only.
 type ProcessParams struct {
 	Topic   Topic           `json:"topic"`
 	Payload json.RawMessage `json:"payload"`
 	Names   []string        `json:"names,omitempty"`
 }
 
-// ProcessResult answers processMessage. Processed means that the message is accepted
-// and safe with the peer, not that the peer has replied to it. The sender of a message that is
-// not processed is told Reason and Message.
+// ProcessResult answers processMessage. Processed means that the message is accepted and safe
+// with the peer, not that the peer has replied. If it is false, the sender gets Reason and
+// Message.
 type ProcessResult struct {
 	Processed bool   `json:"processed"`
 	Status    string `json:"status,omitempty"`

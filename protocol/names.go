@@ -13,12 +13,12 @@ import (
 // A peer chooses it in initialize; the bus checks it against the credential.
 type PeerID string
 
-// A Topic is one concrete destination, such as "tg:42" or "system:spawn". It is
-// never treated as a pattern.
+// A Topic is a concrete destination, such as "tg:42" or "system:spawn". It is never treated as a
+// pattern.
 type Topic string
 
-// A MessageID names one message. The sender chooses it: Hubbub uses ULIDs with the
-// prefix "msg_", others any non-empty string of at most 256 bytes without control
+// A MessageID identifies a message. The sender chooses it. Hubbub uses ULIDs with the prefix
+// "msg_"; other programs may use any non-empty string of at most 256 bytes without control
 // characters.
 type MessageID string
 
@@ -37,8 +37,8 @@ func CheckPeerID(id string) error { return checkName("clientId", id, MaxPeerID) 
 // CheckTopic returns nil if topic can be a destination, or the reason why not.
 func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
 
-// CheckRequestID returns nil if the id of a request can stand in the activity log, or the
-// reason why not.
+// CheckRequestID returns nil if the activity log can store the id of a request, or the reason why
+// not.
 func CheckRequestID(id jsonrpc.ID) error {
 	if jsonrpc.IsString(id) && !text.IsCleanName(jsonrpc.UnquoteBytes(id)) {
 		return errors.New(`"id" must be without control characters or others that nobody sees`)
@@ -92,11 +92,11 @@ func (id PeerID) Topic() Topic { return Topic(id) }
 const (
 	TopicSpawn        Topic = "system:spawn"     // spawn requests to the spawner
 	TopicRoute        Topic = "system:route"     // routing control events
-	TopicAgents       Topic = "system:agents"    // where agents say that they are online
+	TopicAgents       Topic = "system:agents"    // announcements of agents that are online
 	TopicAttention    Topic = "system:attention" // attention decisions and dispositions
 	TopicBroker       Topic = "collab:broker"    // requests to the collaboration broker
 	TopicCollabEvents Topic = "collab:events"    // facts published by the broker
-	TopicPresence     Topic = "bus:presence"     // who joins and leaves, told by the bus itself; to observe only
+	TopicPresence     Topic = "bus:presence"     // peers that join and leave, reported by the bus; only for observers
 )
 
 // Well-known identities.

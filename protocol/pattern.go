@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// A Pattern is what a peer subscribes with. '*' matches any run of characters,
-// the empty one and ':' included, '?' matches exactly one character, and every
-// other character matches itself. Case matters.
+// A Pattern selects the topics of a subscription. '*' matches any run of characters, including
+// none and ':'. '?' matches exactly one character. Every other character matches itself. Case
+// matters.
 type Pattern string
 
-// ParsePattern returns s as a pattern, or an error that says why it is none.
+// ParsePattern returns s as a pattern, or an error that says why it is invalid.
 func ParsePattern(s string) (Pattern, error) {
 	if err := checkName("topic pattern", s, MaxPattern); err != nil {
 		return "", err
@@ -61,8 +61,8 @@ func (p Pattern) Matches(topic Topic) bool {
 	}
 }
 
-// normal rewrites every run of wildcards as its question marks followed by at
-// most one star, which means the same.
+// normal replaces every run of wildcards by its question marks and at most one star, which is
+// equivalent.
 func normal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -86,15 +86,15 @@ func normal(s string) string {
 	return b.String()
 }
 
-// Covers reports whether p matches everything that other matches. It reads
-// other as a text in which only a star of p takes a star, and either wildcard
-// takes a question mark. So it is never wrong when it returns true.
+// Covers reports whether p matches every topic that other matches. It treats other as a text in
+// which only a star of p matches a star, and either wildcard matches a question mark. True is
+// always right; false may be wrong.
 func (p Pattern) Covers(other Pattern) bool {
 	return covers([]rune(normal(string(p))), []rune(normal(string(other))))
 }
 
-// covers matches p against the text q. After a mismatch it lets the last star
-// of p take one more character: at most len(p)*len(q) steps.
+// covers matches p against the text q. After a mismatch, the last star of p takes one more
+// character, so it needs at most len(p)*len(q) steps.
 func covers(p, q []rune) bool {
 	at, star, mark := 0, -1, 0
 	for i := 0; i < len(q); {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A MessageType tells what a message's content is (section 8).
+// A MessageType determines the content of a message (section 8).
 type MessageType string
 
 // The message types. Those after the blank line extend the specification.
@@ -26,7 +26,7 @@ const (
 	TypeCollabResult  MessageType = "collab_result"
 	TypeCollabEvent   MessageType = "collab_event"
 
-	TypePresence MessageType = "presence" // from the bus alone
+	TypePresence MessageType = "presence" // only from the bus
 )
 
 // AllTypes lists every message type that a peer may send.
@@ -36,11 +36,11 @@ var AllTypes = []MessageType{
 	TypeChatMessage, TypeChatReply, TypeCollabRequest, TypeCollabResult, TypeCollabEvent,
 }
 
-// A Role decides what an identity may send.
+// A Role determines what an identity may send.
 type Role string
 
-// The roles. An identity of no other role has RoleUnknown: it may connect and
-// subscribe, but send nothing.
+// The roles. Every other identity has RoleUnknown: it may connect and subscribe, but send
+// nothing.
 const (
 	RoleUnknown Role = ""
 	RoleTG      Role = "tg"     // tg:{chat_id}
@@ -54,14 +54,14 @@ const (
 // A Permission is one row of the authorization matrix (section 9).
 type Permission struct {
 	Role      Role
-	Identity  string        // how the role is written, for messages and documents
+	Identity  string        // form of the identity, for messages and documents
 	Sends     []MessageType // types that the role may send
 	Receives  []MessageType // types that the role expects
-	Extension []MessageType // those of Sends that the specification does not have
+	Extension []MessageType // the part of Sends that is not in the specification
 }
 
-// Matrix is the authorization matrix, the only place that says who may send what. The
-// bus enforces Sends; Receives only documents what to expect.
+// Matrix is the authorization matrix, the only definition of what each role may send. The bus
+// enforces Sends; Receives only documents what to expect.
 var Matrix = []Permission{
 	{
 		Role: RoleTG, Identity: "tg:{chat_id}",
@@ -100,7 +100,8 @@ var Matrix = []Permission{
 	},
 }
 
-// IsPerson reports whether an identity is a person's: at the command line or on a chat surface.
+// IsPerson reports whether an identity belongs to a person: at the command line or on a chat
+// surface.
 func IsPerson(id PeerID) bool {
 	role := RoleOf(id)
 	return role == RoleTG || role == RoleChorus || role == RoleCLI
@@ -150,13 +151,12 @@ func MaySend(from PeerID, t MessageType) error {
 	return fmt.Errorf("%s may not send %s", from, t)
 }
 
-// IsIdentity reports whether a topic is written like an identity that has a role. Such
-// a topic has an addressee: the peer of that identity.
+// IsIdentity reports whether a topic has the form of an identity with a role. Such a topic has an
+// addressee: the peer of that identity.
 func IsIdentity(topic Topic) bool { return RoleOf(PeerID(topic)) != RoleUnknown }
 
-// MaySendForFamily reports whether, on a bus without credentials, a session of identity
-// id may send as any identity of its family. Bridges may: they carry many chats on one
-// connection.
+// MaySendForFamily reports whether, on a bus without credentials, a session of identity id may
+// send as any identity of its family. Bridges may, because one connection carries many chats.
 func MaySendForFamily(id PeerID) bool {
 	switch RoleOf(id) {
 	case RoleTG, RoleChorus:

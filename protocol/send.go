@@ -10,15 +10,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Send is a checked sendMessage. Payload is a span of the params; it reaches the
-// subscribers byte for byte.
+// A Send is a checked sendMessage. Payload is a span of the params and reaches the subscribers
+// byte for byte.
 type Send struct {
 	Topic     string
 	Payload   []byte
 	MessageID string
 	Type      MessageType
 	From      string
-	Once      bool // a repeat gets the first outcome
+	Once      bool // repeats get the first outcome
 }
 
 var (
@@ -106,7 +106,7 @@ func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, map[Pattern]bool,
 	return PeerID(id), patterns, err
 }
 
-// scanSubscriptions reads a list of what subscribe takes as its params.
+// scanSubscriptions reads a list of subscribe params.
 func scanSubscriptions(list []byte) (map[Pattern]bool, error) {
 	if list == nil || string(list) == "null" {
 		return nil, nil
@@ -118,7 +118,7 @@ func scanSubscriptions(list []byte) (map[Pattern]bool, error) {
 	var p jsonrpc.Parser
 	patterns := make(map[Pattern]bool, len(entries))
 	for i, entry := range entries {
-		// Each entry is read as the params of a subscribe: the rules are the same.
+		// Parsing each entry as the params of a subscribe applies the same rules.
 		m, err := p.Parse(jsonrpc.AppendRequestText(nil, "1", MethodSubscribe, string(entry)))
 		if err != nil {
 			return nil, fmt.Errorf("params.subscriptions[%d] must be an object", i)

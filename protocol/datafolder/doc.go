@@ -1,14 +1,14 @@
-// Package datafolder is about who may read the files of a data folder, how they are
-// made, and as whom root works on them.
+// Package datafolder creates the files of a data folder with the right permissions, and
+// determines the user as whom root works on them.
 //
 // Guarantees:
 //
-//   - A file of [Write] or [WriteNew] is readable by its owner alone, never seen in part,
-//     and still there after a power cut.
-//   - What [Create], [Make] and [MkdirAll] made, and the names that [Rename] gave, are still
-//     there after a power cut. Nothing else in Hubbub makes or renames what a promise
+//   - A file of [WriteFile] or [WriteNew] is readable by its owner only, never visible in
+//     part, and survives a power cut.
+//   - Files and folders of [Create], [Mkdir] and [MkdirAll], and names given by [Rename],
+//     survive a power cut. Nothing else in Hubbub creates or renames files that a guarantee
 //     depends on.
-//   - A link is never followed to lock a file.
-//   - A program that called [ActAsOwner] works on the folder of another user as that user,
-//     never as root. Nothing is given away but folders that were just made for that user.
+//   - [Lock] never follows a link.
+//   - After [ActAsOwner], a program works on the folder of another user as that user, never as
+//     root. Root gives nothing away except folders that it has just made for that user.
 package datafolder

@@ -11,16 +11,14 @@ import (
 	"syscall"
 )
 
-// ActAsOwner makes a process of root, which is about to work on the data folder at path,
-// a process of the folder's owner for good. So what that user planted in the folder,
-// links above all, leads root nowhere where the user could not go alone, at whatever
-// moment it is put there, whoever opens it, SQLite too; and what is made belongs to
-// the user, though nothing is given away. A folder that does not exist yet will belong to
-// the owner of the one around it.
+// ActAsOwner permanently switches a process of root to the owner of the data folder at path,
+// before it works there. Links that the owner placed in the folder can then lead to nothing that
+// the owner could not reach alone, whoever opens them, including SQLite. New files belong to the
+// owner without a chown. A folder that does not exist yet will belong to the owner of its parent.
 //
-// The folders in made are new ones that root makes for the owner, where the owner could
-// not. A data folder that root must not work on at all is refused. For other users than
-// root ActAsOwner does nothing.
+// The folders in made are new ones that root makes for the owner, where the owner could not.
+// ActAsOwner refuses a data folder that root must not work on. For other users than root it does
+// nothing.
 func ActAsOwner(path string, made ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -53,8 +51,8 @@ func ActAsOwner(path string, made ...string) error {
 	return nil
 }
 
-// makeFor makes a folder in one of root's, and gives it to another user. Elsewhere the
-// user can make it alone, or must not.
+// makeFor makes a folder inside a folder of root and gives it to another user. Elsewhere the user
+// can make it, or must not.
 func makeFor(id int, path string) error {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -68,7 +66,7 @@ func makeFor(id int, path string) error {
 	}
 	if err := Mkdir(path); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil // and not given away
+			return nil // without giving it away
 		}
 		return err
 	}
@@ -79,8 +77,7 @@ func makeFor(id int, path string) error {
 	return errors.Join(f.Chown(id, groupOf(id)), f.Close())
 }
 
-// switchUser makes this process, which is root's, one of another user: with the user's own
-// group, and no other.
+// switchUser switches this process from root to another user, with only the user's own group.
 func switchUser(id int, path string) error {
 	group := groupOf(id)
 	err := reach(path, id, group)
@@ -94,8 +91,8 @@ func switchUser(id int, path string) error {
 	return nil
 }
 
-// groupOf returns the group of a user. Users of systemd that come and go have one of the
-// same number.
+// groupOf returns the group of a user. Dynamic users of systemd have a group with the number of
+// the user.
 func groupOf(id int) int {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		if group, err := strconv.Atoi(u.Gid); err == nil {
@@ -105,8 +102,8 @@ func groupOf(id int) int {
 	return id
 }
 
-// checkPath returns an error if there is a link on the way to path that root must not
-// follow, since another user may have put it there.
+// checkPath returns an error if path contains a link that another user may have placed, which
+// root must not follow.
 func checkPath(path string) error {
 	for ; filepath.Dir(path) != path; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)
@@ -134,8 +131,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// noLinks returns an error if a link, or a second name of another user's file, is among
-// the files of a folder.
+// noLinks returns an error if a folder contains a link, or a hard link to another user's file.
 func noLinks(folder string) error {
 	around, err := os.Stat(folder)
 	if err != nil {
@@ -146,7 +142,7 @@ func noLinks(folder string) error {
 		path := filepath.Join(folder, e.Name())
 		info, err := os.Lstat(path)
 		if err != nil {
-			continue // gone by now
+			continue // removed meanwhile
 		}
 		what := ""
 		switch s, _ := info.Sys().(*syscall.Stat_t); {
@@ -170,7 +166,7 @@ func ownerOf(info fs.FileInfo) uint32 {
 	return s.Uid
 }
 
-// UserName returns the name of a user, or the number as sudo takes it.
+// UserName returns the name of a user, or the number in the form that sudo accepts.
 func UserName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

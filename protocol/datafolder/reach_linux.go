@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// reach lets a user come to a folder that lies in one of root's, as systemd keeps those of
-// users that come and go in /var/lib/private: in a view of the file system that this
-// process alone has, root's folder holds the other and nothing else. For that the program
-// is executed anew, already as the user, and reach does not return. Where nothing is in
-// the way it does nothing.
+// reach makes a folder accessible that lies inside a folder of root, as systemd keeps the folders
+// of dynamic users in /var/lib/private. In a mount namespace of this process, root's folder
+// contains only that folder. The program is then executed again as the user, and reach does not
+// return. If nothing blocks the way, reach does nothing.
 func reach(path string, id, group int) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -32,7 +31,7 @@ func reach(path string, id, group int) error {
 		return nil
 	}
 	var folder *os.File
-	runtime.LockOSThread() // which alone becomes the user, and goes on after the execution
+	runtime.LockOSThread() // only this thread switches the user, and continues after the execution
 	steps := []struct {
 		what string
 		do   func() error
@@ -63,7 +62,7 @@ func reach(path string, id, group int) error {
 	return nil
 }
 
-// only makes a call for this thread alone.
+// only makes a system call for this thread only.
 func only(call uintptr, a, b, c int) error {
 	if _, _, errno := syscall.RawSyscall(call, uintptr(a), uintptr(b), uintptr(c)); errno != 0 {
 		return errno

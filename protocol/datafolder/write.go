@@ -11,13 +11,12 @@ import (
 // ErrOtherVersion is wrapped by the error for a database of another schema version.
 var ErrOtherVersion = errors.New("use the program that wrote it, or move the file away")
 
-// WriteFile writes a file that only its owner can read, whole or not at all. It
-// replaces the file that is there. Once it has returned nil, the new content
-// survives a crash of the machine.
+// WriteFile writes a file that only its owner can read, completely or not at all. It replaces an
+// existing file. After it has returned nil, the content survives a crash of the machine.
 func WriteFile(path string, content []byte) error { return write(path, content, os.Rename) }
 
-// WriteNew is Write that leaves a file alone that is there: of several programs that
-// write at once, one succeeds, and the others find its file.
+// WriteNew is WriteFile that does not replace an existing file. If several programs write at
+// once, one succeeds, and the others find its file.
 func WriteNew(path string, content []byte) error {
 	return write(path, content, func(from, to string) error {
 		if err := os.Link(from, to); !errors.Is(err, fs.ErrExist) {
@@ -43,9 +42,9 @@ func write(path string, content []byte, place func(from, to string) error) error
 	return syncFolder(filepath.Dir(path))
 }
 
-// Create makes an empty file that only its owner can read, for who writes it in place,
-// such as SQLite. A file that is there is left as it is, and not opened: to close it
-// again would take away the locks that this process has on it.
+// Create creates an empty file that only its owner can read, for programs that write in place,
+// such as SQLite. It does not open an existing file: closing it again would release the locks
+// that this process holds on it.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
@@ -54,11 +53,10 @@ func Create(path string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncFolder(filepath.Dir(path)) // who made it may have been killed before
+	return syncFolder(filepath.Dir(path)) // a program that was killed may have created it without syncing
 }
 
-// Rename gives a file another name in its folder, for good: what is in it must have
-// been synced before.
+// Rename durably renames a file within its folder. Its content must have been synced before.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -66,12 +64,11 @@ func Rename(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// RenameUnsynced gives a file another name in its folder. What is in the file must have
-// been synced before; the caller syncs the folder.
+// SyncFolder makes renamed and created files of a folder survive a crash of the machine, if the
+// file system supports that.
 func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
 
-// SyncFolder makes what was renamed or created in a folder survive a crash of the machine,
-// where the file system can.
+// Mkdir creates a folder for its owner only. It returns [fs.ErrExist] if the folder exists.
 func SyncFolder(path string) error { return syncFolder(path) }
 
 // Mkdir makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.

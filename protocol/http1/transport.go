@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// NewTransport makes a transport that closes connections after they were idle for that
-// long.
+// NewTransport makes a transport that closes connections that have been idle for the given time.
 //
-// Over HTTP/2 all calls would share one connection. If that fell silent, for example
-// because a router forgot it, the kernel would notice only after a quarter of an hour,
-// and until then every call would fail or end with an unknown outcome. The transport is
-// not a clone of http.DefaultTransport, whose TLS settings offer HTTP/2 whatever the
-// protocols of the clone are.
+// Over HTTP/2, all calls would share one connection. If that fell silent, for example because a
+// router dropped its state, the kernel would notice only after 15 minutes. Until then, every call
+// would fail or have an unknown outcome. The transport is not a clone of http.DefaultTransport,
+// whose TLS settings always offer HTTP/2.
 func NewTransport(idle time.Duration) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -1,9 +1,8 @@
 // Package retry waits between attempts.
 //
-// Guarantees: a wait ends early when its context does, and says so; a backoff
-// doubles from its first to its longest delay and never leaves these bounds;
-// delays are drawn at random, so that those who failed together do not come
-// back together.
+// Guarantees: a wait ends early when its context ends. A backoff doubles from its shortest to its
+// longest delay and never leaves these bounds. Delays are random, so clients that failed together
+// do not return together.
 package retry
 
 import (
@@ -12,7 +11,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d and reports whether it did: false means that ctx ended first.
+// Sleep waits for d. It returns false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -24,18 +23,17 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A Backoff gives the delays between attempts that fail in a row.
+// A Backoff computes the delays between consecutive failures.
 type Backoff struct {
 	Min time.Duration // the first delay, and the shortest
 	Max time.Duration // the longest
 }
 
-// After returns the delay after the given number of failures in a row, which
-// counts from 1: between one and two steps, where the step doubles with each
-// failure.
+// After returns the delay after a number of consecutive failures, starting at 1. The delay is
+// between one and two steps, and the step doubles with each failure.
 func (b Backoff) After(failures int) time.Duration { return b.At(failures, rand.Float64()) }
 
-// At is After with the random number, in [0,1), given.
+// At is After with a given random number in [0,1).
 func (b Backoff) At(failures int, random float64) time.Duration {
 	step := b.Min
 	for i := 1; i < failures && step < b.Max/2; i++ {

@@ -1,5 +1,5 @@
-// Package text shortens texts for people, and finds the characters that people cannot
-// see. No function here cuts a character in two.
+// Package text shortens texts for people and finds characters that people cannot see. Its
+// functions never split a character.
 package text
 
 import (
@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Clip returns s in at most n characters, but at least one. If something was cut off,
-// the last of them is an ellipsis.
+// Clip shortens s to at most n characters, but at least one. A shortened text ends with an
+// ellipsis.
 func Clip(s string, n int) string {
 	n = max(n, 1)
 	if len(s) <= n {
 		return s
 	}
-	count, last := 0, 0 // last is where the n-th character begins
+	count, last := 0, 0 // last is the start of the n-th character
 	for i := range s {
 		if count++; count == n {
 			last = i
@@ -29,7 +29,7 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// Prefix returns the longest beginning of s that has at most n bytes.
+// Prefix returns the longest prefix of s with at most n bytes.
 func Prefix(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -40,8 +40,8 @@ func Prefix(s string, n int) string {
 	return s[:max(n, 0)]
 }
 
-// Cut returns s if it has at most n bytes, and otherwise its longest beginning that
-// has, followed by three dots.
+// Cut returns s if it has at most n bytes, and otherwise its longest prefix of at most n bytes,
+// followed by three dots.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -49,10 +49,10 @@ func Cut(s string, n int) string {
 	return Prefix(s, n) + "..."
 }
 
-// OneLine returns s in one line: each run of white space is one space.
+// OneLine replaces each run of white space in s by one space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Counted returns a number with its noun, in the plural unless it is 1.
+// Counted returns a number with its noun, which is plural unless the number is 1.
 func Counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -61,19 +61,19 @@ func Counted(n int, noun string) string {
 }
 
 // IsControl reports whether a character is a control character, ends a line, or changes the
-// direction of a text. The joiners that make up emoji and some scripts are not hidden.
+// direction of text. The joiners of emoji and some scripts are allowed.
 func IsControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// IsInvisible reports whether a character cannot stand in a name or an id: it is hidden, or
-// takes no room of its own. So no two names look alike that differ by such characters
-// alone. In a text they may well be right.
+// IsInvisible reports whether a character must not occur in a name or an id, because it is a
+// control character or has no width. Two different names then never look alike because of such
+// characters. They are allowed in other texts.
 func IsInvisible(r rune) bool {
 	return IsControl(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// StripInvisible returns s without unseen characters: a name of what is shown as s.
+// StripInvisible returns s without invisible characters, for use as a name.
 func StripInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if IsInvisible(r) {
@@ -83,8 +83,8 @@ func StripInvisible(s string) string {
 	}, s)
 }
 
-// EscapeInvisible returns s in one line with its unseen characters, and blanks that are no space,
-// written out like \u202e: whoever decides by it sees all that is there.
+// EscapeInvisible returns s in one line. Invisible characters, and blanks other than the space,
+// are escaped like \u202e, so readers see everything that they decide on.
 func EscapeInvisible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -100,7 +100,7 @@ func EscapeInvisible(s string) string {
 	return b.String()
 }
 
-// IsCleanName reports whether s can be a name or an id: it is valid UTF-8 without unseen characters.
+// IsCleanName reports whether s can be a name or an id: valid UTF-8 without invisible characters.
 func IsCleanName[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
