@@ -100,8 +100,8 @@ type AttentionRecord struct {
 	Slot         int64  `json:"slot,omitempty"` // of a return: its interval since the event was created
 }
 
-// Concerns reports whether the record is about an event, about a turn in which
-// the event was merged, or about a message of the agent's own with that id.
+// Concerns reports whether the record is about an event, about a turn that merged the event, or
+// about a message of the agent with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
 	return a.EventID == eventID || a.Sent == eventID || slices.Contains(a.MergedEventIDs, eventID)
 }
@@ -124,8 +124,8 @@ type AttentionFilter struct {
 	Until   time.Time
 }
 
-// Attention calls fn with the records that the filter chooses, the oldest
-// first and each once, until fn returns an error.
+// Attention calls fn with the records that the filter chooses, each once and the oldest first,
+// until fn returns an error.
 func (r *Reader) Attention(ctx context.Context, f AttentionFilter, fn func(*AttentionRecord) error) error {
 	seen := map[string]bool{}
 	rows := f.rows()

@@ -22,9 +22,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A compactor does in the background what a log needs beside its rows: it prepares the next
-// live file, seals the one before, and removes what is older than is kept. Each of its
-// steps begins anew after a kill.
+// A compactor maintains a log in the background: it prepares the next file, seals the previous
+// one, and removes what is older than the retention time. After a kill, each step starts over.
 type compactor struct {
 	path        string
 	retention   Retention
@@ -33,16 +32,16 @@ type compactor struct {
 	loggedError string          // the last error that was logged
 
 	record func(Row) // appends a row to the log; nil in tests
-	sealed []int     // numbers of the sealed files after the last round
+	sealed []int     // numbers of the sealed files after the last pass
 
 	clock       *retentionClock
 	clockFailed bool // its state could not be stored
 }
 
 const (
-	// compactEvery is how often the keeper looks whether something is too old.
+	// compactEvery is how often the compactor looks for files to seal or remove.
 	compactEvery = time.Minute
-	// clockEvery is how often it looks whether the clock has jumped.
+	// clockEvery is how often the compactor checks the clock for a jump.
 	clockEvery = time.Second
 )
 
@@ -67,13 +66,13 @@ func (k *compactor) run(ctx context.Context) {
 	}
 }
 
-// checkClock notices when the clock jumps, and when it is believed again.
+// checkClock logs when the clock jumps, and when retention trusts it again.
 func (k *compactor) checkClock() {
 	if k.clock == nil {
 		k.clock = newRetentionClock(k.path, k.retention)
 	}
 	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
-		return // its folder may have been taken away
+		return // its folder may have been removed
 	}
 	defaults.Log(&k.log)
 	jump, err := k.clock.check()
@@ -98,7 +97,7 @@ func (k *compactor) checkClock() {
 
 func (k *compactor) compact(ctx context.Context) error {
 	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
-		return nil // its folder may have been taken away
+		return nil // its folder may have been removed
 	}
 	errs := []error{prepareNext(k.path), publishCheckpoint(k.path)}
 	numbers, err := segmentNumbers(k.path)
@@ -120,7 +119,7 @@ func (k *compactor) compact(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// recordMissing records the sealed files that others have removed since the last round.
+// recordMissing records the sealed files that other programs removed since the last pass.
 func (k *compactor) recordMissing(numbers []int) {
 	var missing Removal
 	for _, n := range k.sealed {
@@ -135,7 +134,7 @@ func (k *compactor) recordMissing(numbers []int) {
 	k.recordRemoval(missing, "removed by another program")
 }
 
-// recordRemoval records what has left the log as a row of the log.
+// recordRemoval logs a removal and appends a log_pruned row.
 func (k *compactor) recordRemoval(r Removal, reason string) {
 	if r.Segments == 0 {
 		return
@@ -155,7 +154,7 @@ func (k *compactor) recordRemoval(r Removal, reason string) {
 	}
 }
 
-// logOnce logs an error once.
+// logOnce logs an error unless it is the same as the last one.
 func (k *compactor) logOnce(ctx context.Context, err error) {
 	text := ""
 	if err != nil && ctx.Err() == nil {
@@ -167,7 +166,7 @@ func (k *compactor) logOnce(ctx context.Context, err error) {
 	k.loggedError = text
 }
 
-// seal seals a file unless that was done, and tells when it begins and how long it took.
+// seal seals a file unless it is sealed already, and logs how long that took.
 func (k *compactor) seal(ctx context.Context, path string) error {
 	if _, err := os.Stat(path + checksumSuffix); err == nil {
 		return nil
@@ -182,9 +181,8 @@ func (k *compactor) seal(ctx context.Context, path string) error {
 	return err
 }
 
-// seal makes a rotated file one that is never written again: a copy with the tables by which
-// it is searched takes its place, and then its checksum stands beside it. Who reads the file meanwhile goes on
-// with the old one.
+// seal replaces a rotated file by a copy with lookup tables, and then writes its checksum. The
+// file is never written again. Current readers of the file continue with the old one.
 func seal(ctx context.Context, path string) error {
 	v, err := openView(path)
 	if err != nil {
@@ -237,7 +235,7 @@ func addIndexes(ctx context.Context, path string) (err error) {
 		return err
 	}
 	failpoint("indexes made")
-	for _, end := range []string{"-wal", "-shm"} { // readers of the file that is replaced have them open
+	for _, end := range []string{"-wal", "-shm"} { // readers of the replaced file have them open
 		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -245,7 +243,7 @@ func addIndexes(ctx context.Context, path string) (err error) {
 	return datafolder.Rename(to, path)
 }
 
-// copyFile copies a file that nobody writes.
+// copyFile copies a file that no other process is writing.
 func copyFile(ctx context.Context, path, to string) error {
 	in, err := os.Open(path)
 	if err != nil {

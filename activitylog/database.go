@@ -22,25 +22,25 @@ import (
 //go:embed schema.sql
 var schema string
 
-// busyTimeout is how long one attempt waits for somebody else's lock. It is
-// short, so that the writer notices the end of its context.
+// busyTimeout is how long one attempt waits for a lock of another connection. It is short, so
+// that the writer notices the end of its context.
 const busyTimeout = 100 * time.Millisecond
 
-// pageSize is that of new files. SQLite's usual 4 KiB cost a seventh more processor
-// time, since more pages fill up, are split and are written. Larger ones cost a log with
-// little to write more than they gain here: every commit writes each page that it touches.
+// pageSize is the page size of new files. SQLite's default of 4 KiB costs a seventh more CPU
+// time, since more pages fill up, split and are written. Larger pages cost an idle log more than
+// they save here: every commit writes each page that it touches.
 const pageSize = 8 << 10
 
-// database is the sink on SQLite: one connection to the live file, in WAL mode.
+// database is the sink on SQLite: one connection to the active segment, in WAL mode.
 //
-// A commit writes to the write-ahead log and does not wait for the disk: sync does, in
+// A commit writes to the write-ahead log without waiting for the disk. sync waits for it, in
 // another goroutine, while the next rows are inserted.
 type database struct {
 	path string
 	opts *Options
 	activeSegment
 	checkpointing
-	shrink time.Duration // how much less than transactionTime a transaction inserts
+	shrink time.Duration // how much shorter than transactionTime a transaction is
 
 	mu     sync.Mutex // guards synced
 	synced *os.File   // the write-ahead log, for sync; nil before its first commit
@@ -48,7 +48,7 @@ type database struct {
 	treeHeads
 }
 
-// activeSegment is what belongs to the live file.
+// activeSegment is the state of the file that takes new rows.
 type activeSegment struct {
 	conn    *sqlite.Conn
 	inserts [len(insertRows)]insert
@@ -56,29 +56,29 @@ type activeSegment struct {
 	pages   *sqlite.Stmt
 	info    os.FileInfo // of the file when it was opened
 
-	file        int64 // that Sendings know it by
-	run         run   // where it stands in the log
+	file        int64 // identifies the file in Sendings
+	run         run   // its position in the log
 	next        int64 // id of the next row
 	rows        int64
 	firstRowAt  int64         // time of its first row
-	prepared    bool          // a checkpoint has prepared it to be sealed
-	lastAttempt time.Time     // when it could not be sealed
-	readerWait  time.Duration // how long the next try waits for readers
+	prepared    bool          // a checkpoint has prepared it for rotation
+	lastAttempt time.Time     // of a rotation that readers prevented
+	readerWait  time.Duration // how long the next attempt waits for readers
 	summary     summary
 	merkleLog
 }
 
-// A run says which bus writes from which id on into which segment of which log.
+// A run says which bus writes to which segment of which log, from a row on.
 type run struct {
 	segment int
 	log     string
 	bus     string
 }
 
-// files numbers the files that were opened by this program.
+// files counts the files that this process has opened.
 var files atomic.Int64
 
-// openDatabase opens or creates the log at path, for its owner only.
+// openDatabase opens or creates the log at path. Only the owner of the file can read it.
 func openDatabase(path string, opts *Options) (sink, error) {
 	folder := filepath.Dir(path)
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +97,8 @@ func openDatabase(path string, opts *Options) (sink, error) {
 	return d, nil
 }
 
-// openActive opens the live file and finds where its ids go on: after those of the one
-// before it, if that is known.
+// openActive opens the active segment. Its ids continue after those of the segment before it, if
+// that is given.
 func (d *database) openActive(before *activeSegment) error {
 	conn, err := sqlite.OpenConn(d.path, sqlite.OpenReadWrite)
 	if err != nil {
@@ -138,8 +138,8 @@ func (d *database) prepare(before *activeSegment) error {
 	if err := d.openMerkleLog(before); err != nil {
 		return err
 	}
-	// The write-ahead log has its name by now, and so have a new file and a new key. A
-	// commit is durable once sync has run; the checkpoints go on beside it.
+	// The folder now names the write-ahead log, and also a new file and a new key. From here on,
+	// a commit is durable once sync has run; checkpoints run beside it.
 	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)), sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil))
 	if err != nil {
 		return err
@@ -160,8 +160,9 @@ func (d *database) prepare(before *activeSegment) error {
 	return err
 }
 
-// startWAL lets what is written until the log is open wait for the first sync, unless a
-// write-ahead log is there already: to begin that anew, SQLite has to sync its header.
+// startWAL turns off syncs until the log is open: the first sync covers what is written until
+// then. With an existing write-ahead log they stay on, since SQLite must sync the header when it
+// restarts that log.
 func (d *database) startWAL() error {
 	level := "OFF"
 	if info, err := os.Stat(d.path + "-wal"); err == nil && info.Size() > 0 {
@@ -170,8 +171,8 @@ func (d *database) startWAL() error {
 	return sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous="+level, nil)
 }
 
-// findPosition finds the segment and the ids of the live file: they go on after those of the
-// last sealed one.
+// findPosition finds the segment number and the next id of the active segment. They continue
+// after those of the last sealed file.
 func (d *database) findPosition() error {
 	v := &view{conn: d.conn}
 	place, first, ok := v.lastRun()
@@ -197,8 +198,7 @@ func (d *database) findPosition() error {
 	return d.beginRun()
 }
 
-// positionAfter returns where a new live file of the log at path stands: behind the last
-// sealed one.
+// positionAfter returns the position of a new active segment: after the last sealed file.
 func positionAfter(path string) (place run, next int64, err error) {
 	numbers, err := segmentNumbers(path)
 	if err != nil || len(numbers) == 0 {
@@ -229,7 +229,7 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 	}
 	d.adaptTransaction(time.Since(began))
 	first = d.next
-	if d.rows == 0 || rows[0].At < d.firstRowAt { // a wrong clock may have written the first row
+	if d.rows == 0 || rows[0].At < d.firstRowAt { // the clock may have been wrong
 		d.firstRowAt = rows[0].At
 	}
 	d.next, d.rows = d.next+int64(n), d.rows+int64(n)
@@ -238,7 +238,7 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 	return first, n, nil
 }
 
-// insertAll inserts rows in one transaction until it has taken long enough.
+// insertAll inserts rows in one transaction, for at most transactionTime.
 func (d *database) insertAll(rows []Row) (n int, err error) {
 	began := time.Now()
 	end, err := sqlitex.ImmediateTransaction(d.conn)
@@ -264,7 +264,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 	return n, d.summarize(rows[:n])
 }
 
-// insertFirst inserts the first row of a file, after whose id those of the others follow.
+// insertFirst inserts the first row of a file. SQLite numbers the other rows after it.
 func (d *database) insertFirst(r *Row) error {
 	if err := d.insertFor(1).run([]Row{*r}, d.store([]Row{*r}, d.next, d.file)); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (d *database) insertFirst(r *Row) error {
 	return sqlitex.Execute(d.conn, "UPDATE event SET id = ?", &sqlitex.ExecOptions{Args: []any{d.next}})
 }
 
-// beginRun stores which bus writes from here on.
+// beginRun stores which bus writes the following rows.
 func (d *database) beginRun() error {
 	bus := any(d.run.bus)
 	if bus == "" {
@@ -282,8 +282,8 @@ func (d *database) beginRun() error {
 		&sqlitex.ExecOptions{Args: []any{d.next, d.run.segment, d.run.log, bus}})
 }
 
-// summarize ends a commit: here all of its rows are known, with their ids, from d.next on.
-// What it stores of them, and their leaves in the tree, is part of the commit.
+// summarize completes a commit. All of its rows and their ids, from d.next on, are known here.
+// The summary and the leaves of the tree are part of the commit.
 func (d *database) summarize(rows []Row) error {
 	s := &d.summary
 	s.summarize(rows, d.first)
@@ -303,7 +303,7 @@ func (d *database) summarize(rows []Row) error {
 	return err
 }
 
-// insertFor returns the largest insert of at most so many rows.
+// insertFor returns the largest insert statement for at most so many rows.
 func (d *database) insertFor(rows int) *insert {
 	i := 0
 	for d.inserts[i].rows > rows {
@@ -312,11 +312,11 @@ func (d *database) insertFor(rows int) *insert {
 	return &d.inserts[i]
 }
 
-// transactionTime is how long one transaction may go on inserting: on a slow
-// machine a commit still comes before the writer counts as stalled.
+// transactionTime is how long one transaction may insert. On a slow machine a commit still comes
+// before the writer counts as stalled.
 const transactionTime = 50 * time.Millisecond
 
-// adaptTransaction makes transactions shorter while they take long.
+// adaptTransaction shortens transactions while they take too long.
 func (d *database) adaptTransaction(took time.Duration) {
 	if took > 2*transactionTime {
 		d.shrink = (d.shrink + transactionTime) / 2
@@ -344,24 +344,24 @@ func (d *database) sync() error {
 	return nil
 }
 
-// closeSyncedFile forgets the write-ahead log, which is about to be closed.
+// closeSyncedFile closes sync's handle of the write-ahead log.
 func (d *database) closeSyncedFile() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.synced != nil {
-		_ = d.synced.Close() // what was written to it, others have written
+		_ = d.synced.Close() // it was only synced
 		d.synced = nil
 	}
 }
 
 func (d *database) walBytes() int64 { return d.wal }
 
-// close moves the write-ahead log into the database first, so that the file is complete
-// without it. If a reader prevents that, the write-ahead log stays and nothing is lost.
+// close moves the write-ahead log into the database first, so that the file is complete on its
+// own. If a reader prevents that, the write-ahead log stays and nothing is lost.
 func (d *database) close() error {
 	d.closeSyncedFile()
 	d.awaitCheckpoint()
-	_ = d.signAll() // without it, the next start signs
+	_ = d.signAll() // on failure, the next start signs
 	_, err := walCheckpoint(d.conn, "TRUNCATE")
 	if isBusy(err) {
 		err = nil
@@ -369,25 +369,25 @@ func (d *database) close() error {
 	return errors.Join(err, d.conn.Close())
 }
 
-// isBusy reports whether the database was locked by somebody else.
+// isBusy reports whether another connection had locked the database.
 func isBusy(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy }
 
-// A sink stores rows. The writing goroutine alone uses it, except for sync, so that another
-// engine can take the place of this one.
+// A sink stores rows. Only the writing goroutine uses it, except for sync. Another storage engine
+// could implement it.
 type sink interface {
-	// write stores the first n of rows in one transaction, or none of them and an
-	// error: at least one, and no more than it can in a short time. The first gets the
-	// id first; the others follow without a hole. A kill of the program leaves them.
+	// write stores the first n of rows in one transaction, or returns an error and stores none.
+	// It stores at least one row, and no more than it can in a short time. The rows get
+	// consecutive ids from first on. They survive a kill of the process.
 	write(rows []Row) (first int64, n int, err error)
-	// sync makes durable what was written before. It may be called while others
-	// write, and not while others rotate or close.
+	// sync makes durable what was written before. It may run beside write, but not beside rotate
+	// or close.
 	sync() error
 	// due reports whether rotate should be called.
 	due() bool
-	// rotate seals the live file: later rows go to a new one. After errInUse all goes
-	// on as before; after another error the sink is closed.
+	// rotate ends the active segment and starts a new one. After errInUse nothing has changed;
+	// after another error the sink is closed.
 	rotate() error
-	// idle is called while nothing waits to be written.
+	// idle is called periodically while no rows wait.
 	idle() error
 	// walBytes is the size of the write-ahead log after the last write.
 	walBytes() int64

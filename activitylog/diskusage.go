@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// A DiskUsage is what a log takes on its disk.
+// A DiskUsage says how much disk space a log takes.
 type DiskUsage struct {
 	Bytes int64     // of all its files
 	Since time.Time // the time of its first row; zero if it has none
 }
 
-// DiskUsageOf returns the footprint of the log at path. A log that is not there takes
-// nothing.
+// DiskUsageOf returns the disk usage of the log at path. A missing log takes nothing.
 func DiskUsageOf(ctx context.Context, path string) (f DiskUsage, err error) {
 	files, err := filepath.Glob(strings.TrimSuffix(path, ".db") + "*.db*")
 	if err != nil {
@@ -44,7 +43,7 @@ func DiskUsageOf(ctx context.Context, path string) (f DiskUsage, err error) {
 	return f, nil
 }
 
-// tooYoung is the age below which nothing follows from a log's size.
+// tooYoung is the age below which the size of a log allows no forecast.
 const tooYoung = time.Hour
 
 // Forecast returns about how many bytes the log comes to if it goes on as it did, and how

@@ -44,9 +44,8 @@ func (e *Entry) Time() time.Time {
 	return t
 }
 
-// Decode reads the message that a send_start row brings, and its content into content,
-// unless that is nil. It reports whether both could be read; members of another kind
-// stay empty.
+// Decode decodes the message of a send_start row, and its content into content unless that is
+// nil. It reports whether both could be decoded; members of another type stay empty.
 func (e *Entry) Decode(content any) (m protocol.Message, ok bool) {
 	err := json.Unmarshal(e.Payload, &m)
 	if content != nil {
@@ -103,9 +102,9 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Summary summarizes the content of a message without a text in a few words: the method
-// asked for, the kind of event, a status. It returns nothing for content of an unknown
-// form. The words are as they were sent: the caller clips and escapes them.
+// Summary summarizes the content of a message without text in a few words: the method, the kind
+// of event, a status. It returns an empty string for unknown content. The caller must clip and
+// escape the words, which are as they were sent.
 func Summary(content json.RawMessage) string {
 	var x struct {
 		Signal, Event, RequestID, Method, Type, Status, Topic, TalkTo, Agent, Reason, Error string

@@ -155,7 +155,7 @@ func markOf(row []byte) uint16 { return uint16(crc32.Checksum(row, castagnoli)) 
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A leafBuilder makes the leaves of a commit, in memory that it keeps for the next one.
+// A leafBuilder makes the leaves of a commit, in buffers that it keeps for the next one.
 type leafBuilder struct {
 	commit int64    // counts
 	stored []stored // of each row

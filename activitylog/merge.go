@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// merged reads several logs as one, ordered by time; rows with the same time come in
-// the order in which their logs were named. Rows of one log keep the order of their ids.
-// Backward is the reverse order.
+// merged reads several logs as one, ordered by time. Rows with the same time come in the order in
+// which their logs were named. Rows of one log keep the order of their ids. Backward is the
+// reverse order.
 type merged struct {
 	dir  direction
 	logs []*mergeInput

@@ -39,11 +39,11 @@ type treeHead struct {
 	last int64
 }
 
-// signEvery is how long rows wait for the next checkpoint, at most, while the log is written.
+// signEvery is the longest time between two checkpoints while the log is written.
 var signEvery = 5 * time.Second
 
-// openMerkleLog finds the tree at the end of the live file. If it is a new file, the tree goes
-// on after the one before; rows that an older program wrote to it are hashed now.
+// openMerkleLog restores the tree at the end of the active segment. In a new file, the tree
+// continues that of the file before it.
 func (d *database) openMerkleLog(before *activeSegment) (err error) {
 	end, err := sqlitex.ImmediateTransaction(d.conn)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *database) openMerkleLog(before *activeSegment) (err error) {
 	return err
 }
 
-// treeBefore returns the tree at the end of the file before the live one.
+// treeBefore returns the tree at the end of the file before the active segment.
 func (d *database) treeBefore(before *activeSegment) (t tree, err error) {
 	if before != nil {
 		return before.tree.clone(), nil
@@ -92,7 +92,7 @@ func (d *database) treeBefore(before *activeSegment) (t tree, err error) {
 	return t, errors.Join(v.err, v.conn.Close())
 }
 
-// openKey finds the key that signs. A log without one is written all the same.
+// openKey opens the signing key. A log without one is still written.
 func (d *database) openKey() {
 	k, made, err := openKey(d.path, originOf(d.run.log))
 	switch {
@@ -128,7 +128,7 @@ func (d *database) addLeaves(rows []Row) {
 	d.leaves(rows, d.next, &d.pending)
 }
 
-// signDurable stores a checkpoint of what is durable, if it is time for one.
+// signDurable stores a checkpoint of the durable tree when one is due.
 func (d *database) signDurable() error {
 	if h := d.durable.Load(); time.Since(d.at) >= signEvery {
 		return d.sign(h)
@@ -136,7 +136,7 @@ func (d *database) signDurable() error {
 	return nil
 }
 
-// sign stores a checkpoint, unless a later one was.
+// sign stores a checkpoint of h unless a later one exists.
 func (d *database) sign(h *treeHead) error {
 	if d.key == nil || h.size <= d.signed {
 		return nil
@@ -163,16 +163,15 @@ func (d *database) idle() error {
 	return err
 }
 
-// signAll stores a checkpoint of all that is committed and about to be durable: the file
-// ends here.
+// signAll stores a checkpoint of all committed rows, which the end of the file makes durable.
 func (d *database) signAll() error {
 	err := d.sign(d.committed.Load())
 	d.signed = max(d.signed, d.signing)
 	return err
 }
 
-// publishCheckpoint writes the newest checkpoint of the log at path beside it, for whoever
-// keeps copies of it elsewhere.
+// publishCheckpoint writes the newest checkpoint of the log at path to a file beside it, from
+// which copies can be kept elsewhere.
 func publishCheckpoint(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Leg is one way of a message, with a beginning and an end.
+// A Leg is one trip of a message, with a start and a finish.
 type Leg struct {
 	Bus    string
 	RPCID  string
@@ -24,7 +24,8 @@ func (l *Leg) Duration() time.Duration {
 	return l.Finish.Sub(l.Start)
 }
 
-// A Publication is one message going through the bus once.
+// A Publication is one trip of a message through the bus. A message that is sent again has
+// several.
 type Publication struct {
 	Leg         // its Status is that of send_finish
 	Topic       string
@@ -43,7 +44,7 @@ type Publication struct {
 	open      int       // no delivery before this one is open
 }
 
-// A Delivery is one message on its way to one peer.
+// A Delivery is the delivery of a message to one peer.
 type Delivery struct {
 	Leg    // its Status is a protocol.Outcome
 	Peer   string
@@ -53,20 +54,20 @@ type Delivery struct {
 	begun, ended bool
 }
 
-// An Assembler puts the rows of messages together, pass by pass. Rows come in
-// the order of their times; a row of another bus may be dated before the
-// send_start row of its message. The zero Assembler is ready to use.
+// An Assembler groups rows into the publications of messages. Rows must come in the order of
+// their times; a row of another bus may be dated before the send_start row of its message. The
+// zero Assembler is ready to use.
 type Assembler struct {
-	// MaxPending, if positive, is for rows that are assembled as they are written: a pass
-	// is forgotten once it is finished, rows of messages whose send_start was not
-	// seen are skipped, and when so many messages are under way, all are forgotten.
+	// MaxPending, if positive, is for rows that are assembled as they are written. A publication
+	// is then forgotten once it is finished, rows of messages whose send_start was not seen are
+	// skipped, and when more messages than this are pending, all are forgotten.
 	MaxPending int
 
 	publications map[string][]*Publication // by message id, in the order of their first rows
 }
 
-// Add takes the next row, and returns the pass that it belongs to and, of a
-// process row, the delivery; nil if it belongs to none.
+// Add adds the next row. It returns the publication of the row, and the delivery of a process
+// row; nil if the row belongs to none.
 func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 	if a.publications == nil || a.MaxPending > 0 && len(a.publications) > a.MaxPending {
 		a.publications = map[string][]*Publication{}
@@ -113,8 +114,8 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 	return p, d
 }
 
-// publicationOf returns the pass of the row's sending, if the row says which that is. Else it is the
-// latest pass of its message that fits, by the first test that any fits, or a new one.
+// publicationOf returns the publication that the row names. If it names none, it is the latest
+// publication of its message that fits, by the first test that any fits, or a new one.
 func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publication) bool) *Publication {
 	list := a.publications[e.MessageID]
 	for _, p := range list {
@@ -134,7 +135,7 @@ func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publicat
 	return p
 }
 
-// Forget drops a pass: later rows of its message belong to others.
+// Forget drops a publication: later rows of its message belong to others.
 func (a *Assembler) Forget(p *Publication) {
 	rest := slices.DeleteFunc(a.publications[p.messageID], func(other *Publication) bool { return other == p })
 	if a.publications[p.messageID] = rest; len(rest) == 0 {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// chunkRows is how many rows one transaction holds while the disk is quick. Rows
-// wait in chunks of this size, so that the queue grows without copying itself.
+// chunkRows is how many rows one transaction holds while the disk is fast. Rows wait in chunks of
+// this size, so that the queue grows without copying.
 const chunkRows = 2048
 
 const (
-	// stallAfter is how long the writer may make no progress before nobody waits
-	// for it any more if it has failed, or for its pace.
+	// stallAfter is how long the writer may make no progress before publishers stop waiting for
+	// it, if it has failed or only sets their pace.
 	stallAfter = 250 * time.Millisecond
-	// maxLag is how long writing the queued rows may take before publishers are
-	// held, so that a kill loses at most the last 250 ms.
+	// maxLag is how long writing the queued rows may take before publishers are held, so that a
+	// kill loses at most the last 250 ms.
 	maxLag = 50 * time.Millisecond
-	// freshProgress is how recent the last commit must be for a log that is
-	// required to be trusted with a queue more than half full.
+	// freshProgress is how recent the last commit must be to accept messages into a queue that is
+	// more than half full, if the log is required.
 	freshProgress = 50 * time.Millisecond
 	// keptChunks is how many empty chunks are kept for reuse.
 	keptChunks = 8
 )
 
-// A chunk is a run of rows that are written together.
+// A chunk holds rows that are written together.
 type chunk struct {
 	rows    []Row
-	written int       // of rows, those that are committed
-	done    int       // of those, the ones that are settled
+	written int       // rows that are committed
+	done    int       // committed rows that are settled
 	bytes   int       // of the rows that are not settled
 	gaps    int       // log_gap rows among them
 	since   time.Time // when its first row was appended
@@ -38,21 +38,21 @@ type chunk struct {
 // queue is the part of the Writer that mu guards.
 type queue struct {
 	chunks   []*chunk // waiting; the last one still takes rows
-	inFlight []*chunk // being written, or written and not yet settled
+	inFlight []*chunk // being written, or written and not settled
 	free     []*chunk
 	commits  []commit // not yet settled
 	backlog
 	pacing
 	appended uint64        // rows accepted since the start
-	settled  uint64        // rows of those that are durable, or given up at the end
-	syncTo   uint64        // somebody waits in Sync until so many are settled
-	space    chan struct{} // closed at the next commit; nil if nobody waits
-	closed   bool          // Run has ended; whatever comes is lost
+	settled  uint64        // appended rows that are durable, or abandoned at the end
+	syncTo   uint64        // a caller waits in Sync until so many rows are settled
+	space    chan struct{} // closed at the next commit; nil if nobody waits for it
+	closed   bool          // Run has ended; new rows are lost
 	stopping bool          // nothing more is written
 
 	lost   gap    // rows lost since the last log_gap row
 	totals Stats  // the counters of it
-	reason string // why the writer makes no progress; empty while it does
+	reason string // why the writer makes no progress; empty if it does
 }
 
 // backlog is what waits.
@@ -62,36 +62,35 @@ type backlog struct {
 	written int // of those rows, the ones that are committed
 }
 
-// pacing is how the writer gets on, and what commits have taught about the disk.
+// pacing is what commits have taught about the speed of the disk.
 type pacing struct {
-	progress time.Time // of the last commit, or when the queue became non-empty
+	progress time.Time // time of the last commit, or when the queue became non-empty
 	sealing  bool      // the writer changes files
 	limit    int       // rows that the writer writes within maxLag; 0 if unknown
 	credit   int       // rows that may be queued beyond limit
-	slow     bool      // the disk takes so long that nobody waits for it before the queue is full
+	slow     bool      // the disk is so slow that nobody waits for it before the queue is full
 }
 
-// A commit is rows of a chunk that were written, and become durable next.
+// A commit is a part of a chunk that was written and becomes durable next.
 type commit struct {
 	first int64 // id of the first row
 	rows  []Row
 	gaps  bool // some may be log_gap rows
 }
 
-// A gap counts the rows that could not be queued.
+// A gap counts rows that could not be queued.
 type gap struct {
 	rows   int64
 	reason string
 }
 
-// TryAppend queues rows, all or none, and reports whether the caller may go on.
-// It returns false only when the caller must wait: the queue is full, or its
-// oldest row is about to exceed what a kill may lose, and the writer makes
-// progress. Then nothing was queued, and the caller calls Append.
+// TryAppend queues rows, all or none, and reports whether the caller may continue. It returns
+// false only if the caller must wait: the queue is full, or its oldest row is about to exceed
+// what a kill may lose, and the writer makes progress. Then nothing was queued, and the caller
+// calls Append.
 //
-// When the queue is full and the writer does not get on, the rows are counted
-// as lost (a log_gap row will say so) and TryAppend returns true. It never
-// blocks, and may be called by any number of goroutines.
+// If the queue is full and the writer makes no progress, the rows are counted as lost, a log_gap
+// row will report them, and TryAppend returns true. It never blocks.
 func (w *Writer) TryAppend(rows ...Row) bool {
 	if len(rows) == 0 {
 		return true
@@ -110,18 +109,17 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 	return true
 }
 
-// Append queues rows like TryAppend, and waits while TryAppend would return
-// false. It does not wait for a writer that has failed and made no progress for
-// 250 ms, nor longer than Options.Hold for a commit that takes long.
+// Append queues rows like TryAppend, and waits where TryAppend would return false. It does not
+// wait for a writer that has failed and made no progress for 250 ms, nor longer than Options.Hold
+// for a slow commit.
 func (w *Writer) Append(rows ...Row) {
 	for !w.TryAppend(rows...) {
 		w.awaitSpace(rows)
 	}
 }
 
-// awaitSpace waits for the next commit, at most until nobody need be held. It
-// decides anew under the lock under which commits are announced: a commit since
-// TryAppend looked may have been the last one.
+// awaitSpace waits for the next commit, at most as long as the caller must be held. It decides
+// again under the lock that announces commits: the last one may have come since TryAppend.
 func (w *Writer) awaitSpace(rows []Row) {
 	size := sizeOf(rows)
 	w.mu.Lock()
@@ -141,10 +139,10 @@ func (w *Writer) awaitSpace(rows []Row) {
 	timer.Stop()
 }
 
-// holdLocked decides whether the caller has to wait for the next commit, and for
-// how long at most: while the queue is full and the writer gets on, or may do so; and
-// while more waits than the writer keeps up with, though half of what it writes may
-// follow, so that it catches up and nobody stands still meanwhile.
+// holdLocked returns how long the caller has to wait at most for the next commit. It waits while
+// the queue is full and the writer makes progress, or may do so. It also waits while more rows
+// are queued than the writer keeps up with. Half as many rows as are written may follow, so that
+// the writer catches up and publishers keep moving.
 func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	q := &w.q
 	switch {
@@ -165,14 +163,14 @@ func (w *Writer) holdLimitLocked() time.Duration {
 	switch {
 	case w.q.reason != "":
 		return stallAfter
-	case w.q.sealing: // it waits for the disk several times
+	case w.q.sealing: // a rotation syncs several times
 		return 3 * w.opts.Hold
 	}
 	return w.opts.Hold
 }
 
-// fullLocked reports whether so many rows more would pass a bound. An empty
-// queue is never full, so that no row is too large for it.
+// fullLocked reports whether so many more rows would exceed a bound. An empty queue is never
+// full, so that no row is too large for it.
 func (w *Writer) fullLocked(rows, size int) bool {
 	return w.q.rows > 0 && (w.q.rows+rows > w.opts.QueueRows || w.q.bytes+size > w.opts.QueueBytes)
 }
@@ -182,7 +180,7 @@ func (w *Writer) fullLocked(rows, size int) bool {
 // waiting chunk is not full. Rows that are in flight say nothing about that.
 func (w *Writer) enqueueLocked(rows []Row, size int) bool {
 	q := &w.q
-	admitted := w.opts.Required && rows[0].Of != nil // its message was accepted: Admit refuses the next
+	admitted := w.opts.Required && rows[0].Of != nil // its message was accepted: Admit refuses the next one
 	if q.closed || !admitted && w.fullLocked(len(rows), size) {
 		w.countLostLocked(len(rows), q.stallReason(w.holdLimitLocked()))
 		return false
@@ -249,7 +247,7 @@ func (q *queue) tail() *chunk {
 	return c
 }
 
-// oldest returns the chunk with the oldest unwritten row; nil if there is none.
+// oldest returns the chunk with the oldest unsettled row; nil if there is none.
 func (q *queue) oldest() *chunk {
 	switch {
 	case len(q.inFlight) > 0:
@@ -260,8 +258,8 @@ func (q *queue) oldest() *chunk {
 	return nil
 }
 
-// take returns the oldest chunk that is not written, which is in flight from now on; nil
-// when nothing waits. Rows that were lost behind it end it as a log_gap row.
+// take returns the oldest waiting chunk and marks it as in flight. It returns nil if none waits.
+// If rows were lost after the chunk, it ends with a log_gap row.
 func (q *queue) take() *chunk {
 	if len(q.chunks) == 0 {
 		if q.lost.rows == 0 {
@@ -287,7 +285,7 @@ func (q *queue) markWritten(c *chunk, first int64, n int, took time.Duration) {
 	}
 }
 
-// recycle keeps a chunk whose rows are settled, or in another one, for reuse.
+// recycle keeps an empty chunk for reuse.
 func (q *queue) recycle(c *chunk) {
 	clear(c.rows) // let go of the payloads
 	c.rows, c.written, c.done, c.bytes, c.gaps = c.rows[:0], 0, 0, 0, 0
@@ -296,7 +294,7 @@ func (q *queue) recycle(c *chunk) {
 	}
 }
 
-// settle ends the oldest n rows that are committed: they are durable, or given up.
+// settle removes the oldest n committed rows: they are durable, or abandoned.
 func (q *queue) settle(n int) {
 	q.progress = time.Now()
 	q.credit = min(q.credit+n/2, chunkRows)
@@ -322,7 +320,7 @@ func (q *queue) settle(n int) {
 	}
 }
 
-// drop ends all rows that are not committed, and returns how many.
+// drop removes all rows that are not committed, and returns how many.
 func (q *queue) drop() (rows int) {
 	for _, c := range slices.Concat(q.inFlight, q.chunks) {
 		size := sizeOf(c.rows[c.written:])
@@ -344,7 +342,7 @@ func (q *queue) nextCommit() <-chan struct{} {
 	return q.space
 }
 
-// wakeWaiters lets everyone who waits for room look again.
+// wakeWaiters wakes all goroutines that wait for a commit.
 func (q *queue) wakeWaiters() {
 	if q.space != nil {
 		close(q.space)
@@ -352,14 +350,14 @@ func (q *queue) wakeWaiters() {
 	}
 }
 
-// takeGap turns the lost rows into the row that tells of them.
+// takeGap returns a log_gap row for the lost rows, and resets their count.
 func (q *queue) takeGap() Row {
 	row := gapRow(q.lost, time.Now())
 	q.lost = gap{}
 	return row
 }
 
-// gapRow is the row that tells of a gap.
+// gapRow returns the log_gap row for a gap.
 func gapRow(lost gap, at time.Time) Row {
 	payload, err := json.Marshal(struct {
 		Lost   int64  `json:"lost"`
@@ -371,8 +369,7 @@ func gapRow(lost gap, at time.Time) Row {
 	return Row{At: at.UnixMicro(), Event: LogGap, Payload: payload, Error: lost.reason}
 }
 
-// stallReason says why rows are lost, or messages refused, after a time without
-// progress.
+// stallReason says why rows are lost, or messages refused, after so long without progress.
 func (q *queue) stallReason(after time.Duration) string {
 	switch {
 	case q.reason != "":

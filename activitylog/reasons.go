@@ -127,8 +127,8 @@ var reasonTexts = map[string]string{
 	"+no_digest":            "its harness takes no digests",
 }
 
-// DescribeReason describes the reason of an attention record. It returns nothing if the
-// reason is in words already, or unknown.
+// DescribeReason describes the reason of an attention record. It returns an empty string for a
+// reason that is unknown or already in words.
 func DescribeReason(reason string) string {
 	name, more, weighed := strings.Cut(reason, "+")
 	words := reasonTexts[name]

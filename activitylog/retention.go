@@ -17,8 +17,8 @@ import (
 // DefaultRetention is how much of a log is kept.
 const DefaultRetention = "90d"
 
-// A Retention is how much of a log is kept: the rows of some time, or some bytes. The zero Keep
-// keeps all.
+// A Retention is how much of a log is kept: the rows of a period, or a number of bytes. The zero
+// Retention keeps everything.
 type Retention struct {
 	Age   time.Duration
 	Bytes int64
@@ -27,14 +27,14 @@ type Retention struct {
 // Forever reports whether everything is kept.
 func (k Retention) Forever() bool { return k == Retention{} }
 
-// byteUnits are what a number of bytes may end with, the longest first.
+// byteUnits are the suffixes of a number of bytes, the longest first.
 var byteUnits = []struct {
 	name string
 	size float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}
 
-// ParseRetention reads an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
-// forever.
+// ParseRetention parses an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
+// "forever".
 func ParseRetention(text string) (k Retention, err error) {
 	if text == "forever" {
 		return k, nil
@@ -73,14 +73,14 @@ func (k Retention) String() string {
 	return k.Age.String()
 }
 
-// A Removal is what left a log.
+// A Removal counts what was removed from a log.
 type Removal struct {
 	Segments int   `json:"segments"`
 	Rows     int64 `json:"deleted"`
 	Bytes    int64 `json:"bytes"`
 }
 
-// enforce removes the oldest sealed files, until the rest is to be kept.
+// enforce removes the oldest sealed files until the rest is within the retention.
 func (k Retention) enforce(ctx context.Context, path string, now time.Time) (r Removal, err error) {
 	if k.Age > 0 {
 		return prune(ctx, path, now.Add(-k.Age), now)
@@ -110,9 +110,9 @@ func (k Retention) enforce(ctx context.Context, path string, now time.Time) (r R
 	return r, nil
 }
 
-// Prune removes the sealed files of a log all of whose rows are older than a time, the
-// oldest first, and frees their room on the disk at once. A bus may be writing meanwhile,
-// and readers of such a file go on reading it.
+// Prune removes the sealed files of a log whose rows are all older than a time, the oldest first.
+// It frees their disk space at once. A bus may write meanwhile, and readers of such a file can
+// finish reading it.
 func Prune(ctx context.Context, path string, before time.Time) (r Removal, err error) {
 	return prune(ctx, path, before, time.Now())
 }
@@ -148,9 +148,9 @@ func prune(ctx context.Context, path string, before, now time.Time) (r Removal, 
 	return r, nil
 }
 
-// lastTime returns the time of the last row of the first of these files. Rows from the
-// future were written by a wrong clock: the file is then at least as old as the next one
-// whose rows are not. It reports false if there is no such file.
+// lastTime returns the time of the last row of the first of these files. A wrong clock wrote rows
+// that are later than now; such a file is taken to be as old as the next file without them.
+// lastTime reports false if there is no such file.
 func lastTime(files []sealedFile, now time.Time) (last time.Time, ok bool, err error) {
 	for _, f := range files {
 		if !f.done {
@@ -168,7 +168,7 @@ func lastTime(files []sealedFile, now time.Time) (last time.Time, ok bool, err e
 	return last, false, nil
 }
 
-// A sealedFile is one of the files that a log consists of.
+// A sealedFile is a rotated file of a log, with or without its checksum.
 type sealedFile struct {
 	path string
 	size int64
@@ -191,11 +191,12 @@ func sealedFiles(path string) (list []sealedFile, err error) {
 	return list, err
 }
 
-// remove removes one file, the checksum last: without it, the file would be sealed again.
+// remove removes one file. It removes the checksum last: without it, the file would be sealed
+// again.
 func (r *Removal) remove(log string, f sealedFile) error {
 	if r.Segments == 0 {
 		if err := syncFile(log + "-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing %s: %w", f.path, err) // the live file may not yet say for good where ids go on
+			return fmt.Errorf("removing %s: %w", f.path, err) // the active segment may not yet say durably where ids continue
 		}
 	}
 	v, err := openView(f.path)
@@ -207,7 +208,7 @@ func (r *Removal) remove(log string, f sealedFile) error {
 	if err = errors.Join(err, v.err, v.conn.Close()); err == nil && tree != nil {
 		err = datafolder.WriteFile(treePath(f.path), tree)
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // the room of the file itself has to do
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // the file's own space has to suffice
 		if err = os.Remove(f.path); err == nil {
 			err = datafolder.WriteFile(treePath(f.path), tree)
 		}

@@ -14,8 +14,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// create makes a file that is ready for rows, unless one exists. It takes the prepared
-// one, if the last rotation left it. The caller syncs the folder.
+// create makes a file that is ready for rows, unless one exists. It uses the prepared file if
+// there is one. The caller syncs the folder.
 func create(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -30,10 +30,10 @@ func create(path string) error {
 	return err
 }
 
-// quarantineWAL makes room for a new log. A -shm and a -wal file beside a missing log belong
-// to one that was sealed, or moved or deleted, while it was read: SQLite would share the
-// first with those readers and delete the second. The write-ahead log may hold rows that
-// a moved file lacks, so it is kept under another name.
+// quarantineWAL makes room for a new log. A -shm and a -wal file beside a missing log belong to a
+// file that was sealed, moved or deleted while it was read: SQLite would share the first with
+// those readers and delete the second. The write-ahead log may hold rows that the moved file
+// lacks, so it is kept under another name.
 func quarantineWAL(path string) error {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -50,8 +50,8 @@ func quarantineWAL(path string) error {
 	return datafolder.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
-// makeFile makes a file ready for rows, unless it is. One transaction makes all tables,
-// so that a kill leaves an empty file or a whole one.
+// makeFile creates the tables of a file unless they exist. One transaction creates all of them,
+// so that a kill leaves an empty file or a complete one.
 func makeFile(conn *sqlite.Conn) (err error) {
 	for _, pragma := range []string{fmt.Sprintf("PRAGMA page_size=%d", pageSize), "PRAGMA journal_mode=WAL"} {
 		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
@@ -70,11 +70,10 @@ func makeFile(conn *sqlite.Conn) (err error) {
 	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", schema, schemaVersion), nil)
 }
 
-// sealEvery is how long rotate leaves a reader that is in its way.
+// sealEvery is the pause between attempts that readers prevent.
 const sealEvery = time.Second
 
-// due implements sink. Before it says yes, a checkpoint in the background has left little
-// to move.
+// due implements sink. A background checkpoint runs first, so that little is left to move.
 func (d *database) due() bool {
 	switch {
 	case !d.full(), d.background != nil && len(d.background) == 0, time.Since(d.lastAttempt) < sealEvery:
@@ -82,18 +81,18 @@ func (d *database) due() bool {
 	case d.prepared:
 		return true
 	}
-	_ = d.awaitCheckpoint() // the next one finds the fault, too
+	_ = d.awaitCheckpoint() // the next checkpoint reports the error again
 	d.startCheckpoint()
 	d.prepared = true
 	return false
 }
 
-// readersTime is how much longer each try to seal a file waits for its readers than the one
-// before, up to busyTimeout: those whose transactions overlap leave no moment without one, and
-// each that begins while the file is complete is in nobody's way.
+// readersTime is by how much the wait for readers grows with each attempt to rotate, up to
+// busyTimeout. Overlapping readers leave no moment without a transaction; a transaction that
+// begins while the database holds all rows does not prevent the rotation.
 const readersTime = 10 * time.Millisecond
 
-// full reports whether the live file has all the rows, bytes or time that it may.
+// full reports whether the active segment has reached a bound: rows, bytes or age.
 func (d *database) full() bool {
 	switch {
 	case d.rows == 0:
@@ -105,12 +104,11 @@ func (d *database) full() bool {
 	return err == nil && n >= d.opts.SegmentBytes
 }
 
-// errInUse is the error of a live file that cannot be sealed now.
+// errInUse means that readers prevent the rotation for now.
 var errInUse = errors.New("a reader keeps a transaction open")
 
-// rotate implements sink. The write-ahead log is empty when names change, so that a kill
-// between two steps leaves whole files: a log without a live one gets it at the next
-// start.
+// rotate implements sink. The write-ahead log is empty when names change, so that a kill between
+// two steps leaves complete files. If it leaves no active segment, the next start creates one.
 func (d *database) rotate() error {
 	if err := d.awaitCheckpoint(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
@@ -142,8 +140,7 @@ func (d *database) rotate() error {
 	return d.openActive(&before)
 }
 
-// renameSegment gives a file that nobody writes, and whose write-ahead log is empty, another
-// name, and takes away what belonged to the old one.
+// renameSegment renames a file that is no longer written and whose write-ahead log is empty.
 func renameSegment(path, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s exists already: move it away", to)
@@ -158,11 +155,11 @@ func renameSegment(path, to string) error {
 	return quarantineWAL(path)
 }
 
-// failpoint is called between the steps of a change that a kill may interrupt; tests replace it.
+// failpoint is called between steps that a kill may interrupt. Tests replace it.
 var failpoint = func(string) {}
 
-// prepareNext makes the file that becomes the live one at the next rotation, so that the
-// writer does not wait for it.
+// prepareNext creates the next active segment in advance, so that a rotation does not wait for
+// it.
 func prepareNext(path string) error {
 	to := path + preparedSuffix
 	if _, err := os.Stat(to); err == nil {
@@ -175,8 +172,8 @@ func prepareNext(path string) error {
 	return datafolder.SyncFolder(filepath.Dir(to))
 }
 
-// makeReady makes a file that is ready for rows. It is synced once, before it gets its
-// name. The caller syncs the folder.
+// makeReady creates a file that is ready for rows. It syncs the file once, before the file gets
+// its name. The caller syncs the folder.
 func makeReady(path string) error {
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +183,7 @@ func makeReady(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil { // SQLite's locks would end with it
+	if err := f.Close(); err != nil { // a later close would drop SQLite's locks
 		return err
 	}
 	conn, err := sqlite.OpenConn(temporary, sqlite.OpenReadWrite)

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// A log is one live file, which is written, and beside it the files that were sealed, by
-// number: activity.db, activity-000001.db and on.
+// A log consists of the active segment, which takes new rows, and of sealed files beside it, by
+// number: activity.db, activity-000001.db and so on.
 
 // segmentPath returns the path of the sealed file number n of the log at path.
 func segmentPath(path string, n int) string {
@@ -42,8 +42,8 @@ func segmentNumbers(path string) (numbers []int, err error) {
 	return numbers, err
 }
 
-// IsSealed reports whether a file name is that of a sealed file of a log, or of what lies
-// beside one.
+// IsSealed reports whether name is that of a sealed file of a log, or of a file that belongs to
+// one.
 func IsSealed(log, name string) bool {
 	rest, ok := strings.CutPrefix(name, filepath.Base(strings.TrimSuffix(log, ".db"))+"-")
 	digits, _, _ := strings.Cut(rest, ".")
@@ -51,9 +51,9 @@ func IsSealed(log, name string) bool {
 	return ok && err == nil && len(digits) >= 6
 }
 
-// Sealed returns the files that belong to a copy of the live file of the log at path: the
-// sealed ones before it, each after its checksum, if it has one. Files that were sealed
-// since are in the copy.
+// Sealed returns the files that belong to a copy of the active segment of the log at path: the
+// sealed files before it, each after its checksum if it has one. The copy contains what was
+// sealed later.
 func Sealed(path, live string) (files []string, err error) {
 	numbers, err := segmentNumbers(path)
 	if err != nil {
@@ -82,9 +82,9 @@ func Sealed(path, live string) (files []string, err error) {
 	return files, nil
 }
 
-// checksumSuffix names the file beside a sealed one that holds its checksum, as sha256sum
-// writes it. It comes last: a file that has one is never written again.
+// checksumSuffix names the file with the checksum of a sealed file, as sha256sum writes it. It is
+// written last: a file that has one is never written again.
 const checksumSuffix = ".sha256"
 
-// preparedSuffix names the file that becomes the next live one.
+// preparedSuffix names the file that becomes the next active segment.
 const preparedSuffix = ".partial"

@@ -25,12 +25,12 @@ type signingKey struct {
 // keyPath returns the file with the signing key of the log at path.
 func keyPath(path string) string { return strings.TrimSuffix(path, ".db") + ".key" }
 
-// checkpointPath returns the file with the newest checkpoint of the log at path, for
-// whoever keeps copies of it elsewhere.
+// checkpointPath returns the file with the newest checkpoint of the log at path. Copies of it can
+// be kept elsewhere.
 func checkpointPath(path string) string { return strings.TrimSuffix(path, ".db") + ".checkpoint" }
 
-// VerifierKey returns the key by which others verify the checkpoints that the bus signs
-// now, as golang.org/x/mod/sumdb/note writes it.
+// VerifierKey returns the key that verifies the bus's checkpoints, in the format of
+// golang.org/x/mod/sumdb/note.
 func VerifierKey(path string) (string, error) {
 	k, err := readKey(path)
 	switch {
@@ -47,7 +47,7 @@ func readKey(path string) (k *signingKey, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k, err = parseKey(strings.TrimSpace(string(text))); err != nil { // the error must not tell what is in it
+	if k, err = parseKey(strings.TrimSpace(string(text))); err != nil { // the error must not reveal the content
 		return nil, fmt.Errorf("%s is no signing key of a log: move it away, and the bus makes another one when it starts", keyPath(path))
 	}
 	return k, nil
@@ -69,8 +69,8 @@ func parseKey(text string) (k *signingKey, err error) {
 	return k, err
 }
 
-// openKey returns the key for an origin, and makes it if there is none: made says so. The
-// key of another log, one that was moved away, is put aside.
+// openKey returns the key for an origin. It makes one if there is none, and reports that. The key
+// of another log, one that was moved away, is renamed.
 func openKey(path, origin string) (k *signingKey, made bool, err error) {
 	k, err = readKey(path)
 	switch {

@@ -41,8 +41,8 @@ func newSource(path string) *source {
 	return &source{path: path, active: &file{path: path}, sealed: map[int]*file{}}
 }
 
-// A snapshot is a log as one goroutine reads it: its files, the oldest first. A file is
-// opened when it is first looked into.
+// A snapshot is a log as one goroutine reads it: its files, the oldest first. A file is opened
+// when it is first needed.
 type snapshot struct {
 	ctx   context.Context
 	parts []*part
@@ -57,7 +57,7 @@ type part struct {
 	active bool
 }
 
-// with calls fn with the log, and returns the error that this remembers.
+// with calls fn with a snapshot of the log, and returns the snapshot's error.
 func (s *source) with(ctx context.Context, fn func(*snapshot)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (s *source) with(ctx context.Context, fn func(*snapshot)) error {
 	return nil // what was read counts, also when ctx has just ended
 }
 
-// list opens the live file, and then looks which others there are: one that is sealed
-// meanwhile is still the live one of this reading.
+// list opens the active segment, and then lists the other files: a file that is sealed meanwhile
+// is still the active segment of this snapshot.
 func (s *source) list(r *snapshot) error {
 	live := &part{file: s.active, active: true}
 	v, err := s.active.take(r.ctx)
@@ -126,7 +126,7 @@ func (s *source) list(r *snapshot) error {
 	return nil
 }
 
-// open returns the view of a part. If that cannot be read, it is one that gives nothing.
+// open returns the view of a part. A part that cannot be read has an empty view.
 func (r *snapshot) open(p *part) *view {
 	if p.view != nil {
 		return p.view
@@ -208,7 +208,7 @@ type file struct {
 	info os.FileInfo // of what the idle connections have open
 }
 
-// take returns a connection. It opens one if none is idle, or if the file was replaced.
+// take returns an idle connection. It opens one if none is idle, or if the file was replaced.
 func (f *file) take(ctx context.Context) (*view, error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -249,7 +249,7 @@ func (f *file) take(ctx context.Context) (*view, error) {
 	}
 }
 
-// put takes back a connection, unless it has failed.
+// put returns a connection for reuse, unless it has failed.
 func (f *file) put(v *view, sound bool) error {
 	v.conn.SetInterrupt(nil)
 	f.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Spending is what turns of one agent took in one chat on one day.
+// A Spending is what the turns of one agent cost in one chat on one day.
 type Spending struct {
 	Day    string `json:"day"` // UTC, such as 2026-11-26
 	Agent  string `json:"agent"`

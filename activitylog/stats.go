@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Stats is a picture of a Writer at one moment, for metrics and readiness.
+// Stats is a snapshot of a Writer's counters, for metrics and readiness.
 type Stats struct {
 	QueuedRows  int           // appended, not yet committed
 	QueuedBytes int           // of those
@@ -23,7 +23,7 @@ type Stats struct {
 	Bounds
 }
 
-// Bounds are the Options in force that bound what waits.
+// Bounds are the effective Options that limit what waits.
 type Bounds struct {
 	MaxRows, MaxBytes int
 	MaxWAL            int64
@@ -33,7 +33,7 @@ type Bounds struct {
 	SegmentAge                time.Duration
 }
 
-// Stats returns the counters. It does not block on I/O.
+// Stats returns the counters. It does no I/O.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,10 +52,10 @@ func (w *Writer) Stats() Stats {
 // ErrBehind is in the chain of Admit's errors.
 var ErrBehind = errors.New("the activity log cannot keep up")
 
-// Admit returns why no new message may start, or nil if one may. The error wraps
-// ErrBehind. There is one only if Options.Required is set, while the log cannot keep
-// up: it has made no progress for 250 ms, or for 50 ms with a queue more than half
-// full, so that the rows of admitted messages still fit.
+// Admit returns an error, which wraps ErrBehind, if no new message may start. That is the case
+// only if Options.Required is set and the log cannot keep up: it has made no progress for 250 ms,
+// or for 50 ms with a queue that is more than half full. The rows of admitted messages still fit
+// then.
 func (w *Writer) Admit() error {
 	if !w.opts.Required {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// drain writes all queued rows and refuses later ones.
+// drain writes all queued rows and refuses new ones.
 func (w *Writer) drain(ctx context.Context) {
 	if w.sink == nil {
-		w.openIdle() // rows that were committed have to be synced
+		w.openIdle() // committed rows still have to be synced
 	}
 	for {
 		w.mu.Lock()
@@ -28,18 +28,18 @@ func (w *Writer) drain(ctx context.Context) {
 	w.commits.Notify()
 }
 
-// warnSlowStop says what a stop that takes long waits for.
+// warnSlowStop logs why a stop takes long.
 func (w *Writer) warnSlowStop() {
 	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).
 		Msg("activity log: the end waits for the disk, which takes long to sync rows or to change files")
 }
 
-// closeTime is what tidy may take in any case.
+// closeTime is the minimum time that closeBy waits.
 const closeTime = 200 * time.Millisecond
 
-// closeBy closes the log after its keeper has ended. Every row is durable by then, and the
-// next start does what is left, so that a disk on which it takes longer than a stop may
-// take is not waited for: then it ends with the program.
+// closeBy closes the log after its compactor has ended. All rows are durable by then, and the
+// next start completes what is left. A disk that takes longer than a stop may take is not waited
+// for: closing then ends with the process.
 func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
 	closed := make(chan error, 1)
 	go func() {
@@ -57,7 +57,7 @@ func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
 	}
 }
 
-// stopError returns the error of a run that has ended: rows were given up.
+// stopError returns an error if rows were abandoned.
 func (w *Writer) stopError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *Writer) stopError() error {
 	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.abandoned, w.path, w.q.totals.LastError)
 }
 
-// abandonRows drops the rows that are not written.
+// abandonRows drops the rows that were not written.
 func (w *Writer) abandonRows() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *Writer) abandonRows() {
 	w.countAbandonedLocked(q.drop())
 }
 
-// abandonCommits drops commits that cannot be made durable.
+// abandonCommits drops the commits that could not be made durable.
 func (w *Writer) abandonCommits() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *Writer) countAbandonedLocked(rows int) {
 	w.q.wakeWaiters()
 }
 
-// mustStop reports whether the time that a stop may take has passed.
+// mustStop reports whether the time for a stop has passed.
 func (w *Writer) mustStop(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -107,9 +107,9 @@ func (w *Writer) mustStop(ctx context.Context) bool {
 	return time.Now().After(w.stopBy)
 }
 
-// Sync waits until every row appended before the call is committed, at most
-// until ctx ends; also the log_gap row of what was lost until now. It returns
-// an error when rows were lost meanwhile.
+// Sync waits until every row that was appended before the call is durable, including the log_gap
+// row for rows that were lost before. It returns an error if rows are lost meanwhile, or if ctx
+// ends.
 func (w *Writer) Sync(ctx context.Context) error {
 	w.mu.Lock()
 	if w.q.lost.rows > 0 && !w.q.closed {

@@ -47,8 +47,7 @@ type treeVerifier struct {
 	held    []checkpoint // from elsewhere, by size
 }
 
-// auditLog holds a log against its tree, and both against checkpoints that were kept
-// elsewhere.
+// auditLog compares a log with its tree, and both with checkpoints that were kept elsewhere.
 func (r *Reader) auditLog(ctx context.Context, s *source, c *checker, o *VerifyOptions) error {
 	a := &treeVerifier{checker: c, audit: &Audit{Log: s.path, Keys: []SignedKey{}}}
 	c.verdict.Audits = append(c.verdict.Audits, a.audit)

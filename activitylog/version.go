@@ -21,7 +21,7 @@ func CheckVersion(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return nil
 	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly) // closing it moves no write-ahead log, which takes syncs
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly) // unlike a writing connection, it does no checkpoint when it closes
 	if err != nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func CheckVersion(path string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// checkVersion refuses a file of another version. A file without tables has none yet.
+// checkVersion refuses a file of another version. An empty file has no version yet.
 func checkVersion(conn *sqlite.Conn, path string) error {
 	version, tables := 0, 0
 	err := sqlitex.ExecuteTransient(conn, "SELECT (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)", &sqlitex.ExecOptions{

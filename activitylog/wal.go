@@ -11,25 +11,25 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// usualWAL is how much the write-ahead log grows between two checkpoints. It begins anew
-// when a commit finds all of it moved, and with each segment.
+// usualWAL is how much the write-ahead log grows between two checkpoints. It restarts when a
+// commit finds that all of it was moved, and with each segment.
 const usualWAL = 8 << 20
 
-// errWALFull is the error of a write-ahead log that has reached its bound.
+// errWALFull means that the write-ahead log has reached its bound.
 var errWALFull = errors.New("a reader keeps a transaction open")
 
-// checkpointing is how a database moves its write-ahead log into its file: in the
-// background, while rows are written.
+// checkpointing moves the write-ahead log into the database in the background, while rows are
+// written.
 type checkpointing struct {
 	wal        int64      // its size
 	moved      int64      // its size when a checkpoint began last
-	background chan error // of the running checkpoint; nil if there is none
+	background chan error // result of the running checkpoint; nil if none runs
 
 	checkpoint func(path string) error // backgroundCheckpoint; tests replace it
 }
 
-// checkFile returns an error if the file was moved or deleted: SQLite would go on
-// writing to it. It runs before each commit and takes a thousandth of its time.
+// checkFile returns an error if the file was moved or deleted: SQLite would continue to write to
+// it. It runs before each commit and takes a thousandth of its time.
 func (d *database) checkFile() error {
 	info, err := os.Stat(d.path)
 	switch {
@@ -41,8 +41,8 @@ func (d *database) checkFile() error {
 	return nil
 }
 
-// boundWAL starts the checkpoints, and refuses to grow the write-ahead log beyond its
-// bound, which only a reader that keeps a transaction open can make it reach.
+// boundWAL starts checkpoints, and refuses to let the write-ahead log grow beyond its bound. Only
+// a reader that keeps a transaction open can make it grow that far.
 func (d *database) boundWAL() error {
 	full := d.wal >= d.opts.MaxWAL
 	if d.background == nil && (full || d.wal < d.moved || d.wal-d.moved >= min(usualWAL, d.opts.MaxWAL/2)) {
@@ -75,7 +75,7 @@ func (d *database) startCheckpoint() {
 	go func() { done <- d.checkpoint(d.path) }()
 }
 
-// awaitCheckpoint waits for the checkpoint in the background, if one runs.
+// awaitCheckpoint waits for the running checkpoint, if any.
 func (d *database) awaitCheckpoint() (err error) {
 	if d.background != nil {
 		err = <-d.background
@@ -90,14 +90,13 @@ func (d *database) measureWAL() {
 	}
 }
 
-// littleFrames is how many pages of the write-ahead log a checkpoint leaves to the next:
-// moving them does not hold a commit for long.
+// littleFrames is how many pages a checkpoint leaves to the next one. Moving them takes too
+// little time to delay a commit.
 const littleFrames = 500
 
-// backgroundCheckpoint moves the write-ahead log at path into its database by a
-// connection of its own while the writer goes on. It repeats for what the writer adds
-// meanwhile, until little is left, a reader blocks it, or the writer adds as fast as it
-// moves.
+// backgroundCheckpoint moves the write-ahead log at path into its database, on a connection of
+// its own while the writer continues. It repeats for what the writer adds, until little is left,
+// a reader blocks it, or the writer adds as fast as it moves.
 func backgroundCheckpoint(path string) error {
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
@@ -118,17 +117,17 @@ func checkpointRounds(conn *sqlite.Conn) error {
 		case err != nil:
 			return err
 		case wal.busy, wal.moved < wal.frames, round <= littleFrames, round > last/2:
-			return nil // another checkpoint or a reader, or little is left
+			return nil // another checkpoint or a reader blocks it, or little is left
 		}
 		before, last = wal.moved, round
 	}
 }
 
-// A walState is what a checkpoint found and did.
+// A walState is the result of a checkpoint.
 type walState struct {
 	busy   bool // another connection blocked it
 	frames int  // in the write-ahead log
-	moved  int  // of those, in the database now
+	moved  int  // frames that are now in the database
 }
 
 func walCheckpoint(conn *sqlite.Conn, mode string) (wal walState, err error) {

@@ -11,11 +11,11 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writeChunk writes one chunk, again and again until it is committed or the
-// time to stop has come.
+// writeChunk writes one chunk, with retries until it is committed or the time for a stop has
+// passed.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
-		if w.sink != nil && ctx.Err() == nil && w.sink.due() { // a stop has no time to change files
+		if w.sink != nil && ctx.Err() == nil && w.sink.due() { // a stop does not take the time to rotate
 			w.rotate()
 		}
 		began := time.Now()
@@ -35,7 +35,7 @@ func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	}
 }
 
-// pause waits before the next attempt; the end of ctx cuts it short once.
+// pause waits before the next attempt. The end of ctx cuts it short once.
 func (w *Writer) pause(ctx context.Context) {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
@@ -49,7 +49,7 @@ func (w *Writer) tryWrite(rows []Row) (first int64, n int, err error) {
 	}
 	first, n, err = w.sink.write(rows)
 	if err != nil && !isBusy(err) && !errors.Is(err, errWALFull) {
-		_ = w.closeSink() // begin anew with a fresh connection; the fault is known already
+		_ = w.closeSink() // retry with a new connection; the error is known already
 	}
 	return first, n, err
 }
@@ -79,7 +79,7 @@ func (w *Writer) closeSink() error {
 	return err
 }
 
-// rotate seals the live file. What was committed to it is durable then.
+// rotate starts a new active segment. What was committed to the old one is durable then.
 func (w *Writer) rotate() {
 	defer w.compactor.wake.Notify()
 	w.setSealing(true)
@@ -100,8 +100,8 @@ func (w *Writer) setSealing(on bool) {
 	w.q.progress = time.Now()
 }
 
-// accountWritten accounts for the next n rows of a chunk, which were committed, and reports whether
-// those were its last. Then the chunk is no longer the caller's.
+// accountWritten accounts for the next n committed rows of a chunk, and reports whether they were
+// its last ones. The caller must not use the chunk after that.
 func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration) (last bool) {
 	w.mu.Lock()
 	w.q.markWritten(c, first, n, took)
@@ -113,8 +113,8 @@ func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration
 	return last
 }
 
-// settleCommits makes commits durable, in another goroutine than that which writes them,
-// until nothing more is written. Those that come while the disk syncs share the next sync.
+// settleCommits syncs commits until nothing more is written. It runs beside the goroutine that
+// writes. Commits that come while the disk syncs share the next sync.
 func (w *Writer) settleCommits(ctx context.Context) {
 	for {
 		w.mu.Lock()
@@ -131,8 +131,8 @@ func (w *Writer) settleCommits(ctx context.Context) {
 	}
 }
 
-// settle syncs the oldest commits and accounts for their rows, which are the caller's no
-// more.
+// settle syncs the oldest commits and accounts for their rows. The caller must not use the rows
+// after that.
 func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 	began := time.Now()
 	if err := w.sync(); err != nil {
@@ -181,7 +181,7 @@ func (w *Writer) sync() error {
 	return w.sink.sync()
 }
 
-// recovered records that the database accepts rows.
+// recovered records that the database accepts rows again.
 func (w *Writer) recovered() {
 	w.mu.Lock()
 	w.q.reason = ""
@@ -193,8 +193,8 @@ func (w *Writer) recovered() {
 	}
 }
 
-// failed records why the writer makes no progress, and logs it if it is new or a
-// minute old.
+// failed records why the writer makes no progress. It logs an error that is new, or that was last
+// logged a minute ago.
 func (w *Writer) failed(err error) {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
@@ -209,7 +209,7 @@ func (w *Writer) failed(err error) {
 		w.q.progress = time.Now()
 	}
 	queued, stalled := w.q.rows, time.Since(w.q.progress) >= stallAfter
-	// Somebody else may write for a moment; and a fault is told once a minute.
+	// Another program may write for a moment, and an error is logged once a minute.
 	quiet := isBusy(err) && !stalled || text == w.loggedError && time.Since(w.loggedAt) < time.Minute
 	if !quiet {
 		w.loggedError, w.loggedAt = text, time.Now()

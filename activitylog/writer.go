@@ -30,38 +30,35 @@ type Options struct {
 	Required   bool   // Admit refuses while the log cannot keep up
 	Bus        string // name of this bus, for the column `bus`
 
-	// Hold is how long Append waits for a commit that takes long, while no error has
-	// come of it; default DefaultHold.
+	// Hold is how long Append waits for a slow commit that has not failed; default DefaultHold.
 	Hold time.Duration
 
-	// MaxWAL bounds the write-ahead log, in bytes, when a reader keeps a
-	// transaction open; default 4 GiB. Beyond it nothing is written until the
-	// reader ends, as with a full disk.
+	// MaxWAL bounds the write-ahead log, in bytes, while a reader keeps a transaction open;
+	// default 4 GiB. At the bound nothing is written until the reader ends, as on a full disk.
 	MaxWAL int64
 
-	// SegmentRows, SegmentBytes and SegmentAge are how much the live file holds before it
-	// is sealed and a new one begins: rows, the size of the file, and the time since its
-	// first row. The defaults are DefaultSegmentRows and so on.
+	// SegmentRows, SegmentBytes and SegmentAge bound the active segment: its rows, its size, and
+	// the time since its first row. When it reaches one of them, it is sealed and a new one
+	// begins. The defaults are DefaultSegmentRows and so on.
 	SegmentRows, SegmentBytes int64
 	SegmentAge                time.Duration
 
-	// Retention is how much of the log is kept; the zero Keep keeps all.
+	// Retention is how much of the log is kept; the zero Retention keeps everything.
 	Retention Retention
 
-	// StopTimeout is how long Run, once its context has ended, tries to write
-	// what is queued to a database that does not take it; default 5s.
+	// StopTimeout is how long Run keeps trying to write queued rows to a failing database after
+	// its context has ended; default 5s.
 	StopTimeout time.Duration
 
-	// OnCommit is called after each commit, in the order of the log, by the
-	// writing goroutine: it must not block. The ids of rows are consecutive.
-	// The slice is valid during the call; the strings and payloads stay valid.
+	// OnCommit is called after each commit, in the order of the log. It must not block. The ids
+	// of the rows are consecutive. The slice is valid only during the call; the strings and
+	// payloads stay valid.
 	OnCommit func(firstID int64, rows []Row)
 
 	Log *zerolog.Logger // default: no log
 }
 
-// A Writer is the one writer of an activity log. Its methods may be called from
-// any goroutine.
+// A Writer is the only writer of an activity log. Its methods may be called from any goroutine.
 type Writer struct {
 	path string
 	opts Options
@@ -76,11 +73,11 @@ type Writer struct {
 	q           queue
 	loggedError string
 	loggedAt    time.Time
-	stopBy      time.Time // when a stop must have ended
-	abandoned   int64     // rows that were queued and not written at the end
+	stopBy      time.Time // deadline of a stop
+	abandoned   int64     // queued rows that were not written in the end
 
-	// The goroutine in Run alone changes the sink, and holds sinkMu then; who syncs it
-	// holds sinkMu, too.
+	// Only the goroutine in Run changes sink, and it holds sinkMu to do so. A goroutine that
+	// syncs holds sinkMu, too.
 	sinkMu sync.Mutex
 	sink   sink
 }
@@ -105,20 +102,19 @@ func NewWriter(path string, opts *Options) *Writer {
 }
 
 const (
-	// linger is how long the first row of a transaction waits for company.
+	// linger is how long the first row of a transaction waits for more rows.
 	linger = 20 * time.Millisecond
-	// retryEvery is how long the writer waits before it tries a failed write again.
+	// retryEvery is the pause before a failed write is tried again.
 	retryEvery = 50 * time.Millisecond
-	// reopenEvery is how often the writer tries to open the database while
-	// nothing waits to be written.
+	// reopenEvery is how often the writer tries to open the database while no rows wait.
 	reopenEvery = time.Second
 )
 
-// Run opens the database, creates the schema and writes what is appended, until
-// ctx ends; then it writes everything that is queued and closes the database.
+// Run opens the database, creates the schema and writes what is appended, until ctx ends. Then it
+// writes everything that is queued and closes the database.
 //
-// A database that cannot be opened or written does not end it: it tries again
-// until it can. The error tells how many rows were not written in the end.
+// A database that cannot be opened or written does not end Run: it retries. The error says how
+// many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
 	if !w.openFirst(ctx) {
 		w.abandonRows()
@@ -151,12 +147,12 @@ func (w *Writer) Run(ctx context.Context) error {
 	return w.stopError()
 }
 
-// Opened returns a channel that is closed when Run has opened the database, or knows why
-// it cannot: rows that are appended before have to wait for that.
+// Opened returns a channel that is closed when Run has opened the database, or knows why it
+// cannot. Rows that are appended before that have to wait.
 func (w *Writer) Opened() <-chan struct{} { return w.opened }
 
-// openFirst opens the database. It reports false if ctx ends and the disk then takes
-// longer than a stop may: the opening ends with the program, and the next start goes on.
+// openFirst opens the database. It returns false if ctx ends and the disk then takes longer than
+// a stop may. The opening ends with the process, and the next start repeats it.
 func (w *Writer) openFirst(ctx context.Context) bool {
 	go func() {
 		defer close(w.opened)
@@ -205,8 +201,7 @@ func (w *Writer) writeQueued(ctx context.Context) {
 	}
 }
 
-// openIdle opens the database while no row waits, so that a fault, and its end, is
-// known early.
+// openIdle opens the database while no rows wait, so that an error, and its end, are known early.
 func (w *Writer) openIdle() {
 	if err := w.ensureOpen(); err != nil {
 		w.failed(err)
@@ -215,8 +210,8 @@ func (w *Writer) openIdle() {
 	w.recovered()
 }
 
-// next takes the oldest chunk when it is time to write it: it is full, or its
-// first row has lingered, or somebody syncs. Otherwise it says how long to wait.
+// next returns the oldest chunk when it is time to write it: it is full, its first row has
+// lingered, or a caller waits in Sync. Otherwise it returns how long to wait.
 func (w *Writer) next() (*chunk, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +224,7 @@ func (w *Writer) next() (*chunk, time.Duration) {
 	return q.take(), reopenEvery
 }
 
-// record appends a row of the keeper, unless the log is closed.
+// record appends a row of the compactor, unless the log is closed.
 func (w *Writer) record(row Row) {
 	w.mu.Lock()
 	closed := w.q.closed
