@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -206,11 +206,11 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	d.mu.Lock()
 	ran := d.ran[what]
 	d.mu.Unlock()
-	records := map[string]mailbox.DecisionRecord{}               // by message, because the bus may receive it twice
+	records := map[string]decisions.Record{}             // by message, because the bus may receive it twice
 	mayLose := f.program == "bus" && f.name == decisionTold.name // the bus had the record and may lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
 		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
-			if r := contentOf[mailbox.DecisionRecord](p); r.Event == "decision" && r.By == by {
+			if r := contentOf[decisions.Record](p); r.Event == "decision" && r.By == by {
 				records[p.entry.MessageID] = r
 			}
 		}

@@ -19,7 +19,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent/harness/harnesstest"
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
 	"hubbub/protocol"
 )
 
@@ -198,7 +198,7 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	}
 	var states []string
 	for len(states) < 2 {
-		var r mailbox.DecisionRecord
+		var r decisions.Record
 		if d := records.Next(t); d.Decode(&r) == nil && r.Event == "decision" {
 			states = append(states, r.DecisionID+" "+string(r.State)+" "+r.By)
 		}

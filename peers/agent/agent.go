@@ -13,6 +13,9 @@ import (
 	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/agent/turns"
 	"hubbub/peers/attention"
@@ -79,7 +82,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a.mailbox = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
 		Broker: a.broker, Hooks: mailbox.Hooks{
-			Settled: mailbox.CloseEscalation, Delivered: mailbox.SetID, Undelivered: mailbox.CloseUndelivered, Unconfirmed: mailbox.SyncWithoutID,
+			Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered, Unconfirmed: obligations.SyncWithoutID,
 		}, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
 	})
 	kept := &files.Cache{Mailbox: a.mailbox, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
@@ -127,7 +130,7 @@ func (a *Agent) ToolsFor(chat string) harness.Tools { return a.tools.ForChat(pro
 // Run connects, serves and runs turns. It returns nil when ctx ends, or an error when the bus
 // refuses the agent or its harness fails permanently. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.mailbox.InTx(ctx, (*mailbox.Tx).RevokeSessionDecisions)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.mailbox.InTx(ctx, decisions.RevokeSession)); err != nil {
 		return fmt.Errorf("recovering the last run: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {

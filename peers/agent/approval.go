@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
 	"hubbub/peers/agent/turns"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -79,7 +80,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	var id string
 	err := p.agent.mailbox.InTx(stored, func(tx *mailbox.Tx) {
 		e := tx.Entry(p.turn.EventID)
-		id = tx.RequestDecision(p.turn, e, collab.ApprovalParams{
+		id = decisions.Request(tx, p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
 			Chat: string(p.turn.Scope()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
 		}).ID
@@ -147,7 +148,7 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 // look returns the current decision, from the broker or, without one, from the mailbox.
 func (p *approver) look(ctx context.Context, id string) (collab.Approval, error) {
 	v := p.agent.mailbox.View(ctx)
-	d := v.Decision(id)
+	d := decisions.Find(v, id)
 	if d == nil {
 		return collab.Approval{}, errors.Join(errors.New("the decision is no longer stored"), v.Err())
 	}
@@ -164,8 +165,8 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 				ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
 			}))
 		}
-		tx.ApplyDecision(newest)
-		if now := tx.Decision(id); now != nil {
+		decisions.Apply(tx, newest)
+		if now := decisions.Find(&tx.View, id); now != nil {
 			newest = now.Approval
 		}
 	})
@@ -174,7 +175,7 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 }
 
 // ask reports a verdict from the chat to the broker and returns the result.
-func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approval, error) {
+func (p *approver) ask(ctx context.Context, d *decisions.Decision) (collab.Approval, error) {
 	b := p.agent.broker
 	var got collab.ApprovalResult
 	var err error
@@ -196,7 +197,7 @@ func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approva
 // use records that a decision allows the call to run, or returns why it does not.
 func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) error {
 	may := false
-	err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { may = tx.UseDecision(a.ID, p.turn.EventID, digest) })
+	err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { may = decisions.Use(tx, a.ID, p.turn.EventID, digest) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("the decision could not be recorded: %w", err)
@@ -211,7 +212,7 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 // again after its restart.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
-		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
+		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { decisions.Cancel(tx, p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
 			p.agent.opts.Log.Error().Err(err).Str("decision", id).Msg("decision not cancelled; it expires")
 		}
 	}

@@ -11,6 +11,10 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/budget"
+	"hubbub/peers/agent/mailbox/decisions"
+	"hubbub/peers/agent/mailbox/intake"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -80,12 +84,12 @@ func (a *Agent) handleConfigure(ctx context.Context, d *peer.Delivery, c *protoc
 // handleHalt halts or resumes the turns of a chat or, if the agent itself is named, of all chats.
 // An operator may also reset the agent's budgets.
 func (a *Agent) handleHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
-	change := (*mailbox.Tx).Halt
+	change := budget.Halt
 	switch {
 	case c.Halt == "off":
-		change = (*mailbox.Tx).Resume
+		change = budget.Resume
 	case c.Halt == "anew" && c.TalkTo == a.id.Topic():
-		change = mailbox.ResetBudget
+		change = budget.Reset
 	case c.Halt != "on":
 		return peer.Reject("halt must be on or off or, for the agent itself, anew")
 	case protocol.CheckTopic(string(c.TalkTo)) != nil:
@@ -116,11 +120,11 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	}
 	unshown := false
 	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = tx.AwaitsDecisionMessage(e); !unshown && !tx.HandleDecisionReply(e, a.opts.AllowWords, a.opts.DenyWords) &&
-			!mailbox.HandleQuestionAnswer(tx, e) && !mailbox.HandleCloseCommand(tx, e) {
-			mailbox.HandleReaction(tx, e)
-			mailbox.HandleAskCommand(tx, e)
-			tx.StoreEvent(e)
+		if unshown = decisions.AwaitsMessage(&tx.View, e); !unshown && !decisions.HandleReply(tx, e, a.opts.AllowWords, a.opts.DenyWords) &&
+			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
+			obligations.HandleReaction(tx, e)
+			obligations.HandleAskCommand(tx, e)
+			intake.Store(tx, e)
 		}
 	})
 	switch {
@@ -145,7 +149,7 @@ func entryOf(d *peer.Delivery, c protocol.ChatMessage) *mailbox.Entry {
 
 // rejection turns a permanent error of the mailbox into a rejection.
 func rejection(err error) error {
-	if stranger, ok := errors.AsType[*mailbox.ForeignEventError](err); ok {
+	if stranger, ok := errors.AsType[*intake.ForeignEventError](err); ok {
 		return peer.Reject(stranger.Error())
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -70,11 +71,11 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.IsCleanName(r.TargetEventID+r.ReactionID):
 		return peer.Reject("a reaction needs a targetEventId, and its ids must be short and without invisible characters")
 	}
-	act := mailbox.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
+	act := obligations.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
 	if r.Recipient != nil {
 		act.Recipient = r.Recipient.ID
 	}
-	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.RecordAct(tx, act) })
+	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { obligations.RecordAct(tx, act) })
 	a.turns.Notify()
 	return err
 }
@@ -83,8 +84,8 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 // agent missed, and lack acts from the time without it.
 func (b *broker) syncObligations(ctx context.Context) {
 	v := b.agent.mailbox.View(ctx)
-	for _, o := range append(mailbox.OpenObligations(v, string(b.agent.id), ""), mailbox.OpenObligations(v, "", string(b.agent.id))...) {
-		if o.Sync != mailbox.Synced { // it is sent anyway, or nobody else knows it
+	for _, o := range append(obligations.ListOpen(v, string(b.agent.id), ""), obligations.ListOpen(v, "", string(b.agent.id))...) {
+		if o.Sync != obligations.Synced { // it is sent anyway, or nobody else knows it
 			continue
 		}
 		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
@@ -98,7 +99,7 @@ func (b *broker) syncObligations(ctx context.Context) {
 				continue
 			}
 		}
-		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
+		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { obligations.ApplyBroker(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
 			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("obligation of the broker not stored")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -313,8 +314,8 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	e := tx.Entry(t.EventID)
 	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // a Chorus callback reports the error
 		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.VisibleText(o.Report.Message))), maxError)
-		if !mailbox.Escalate(tx, e, failed, failed) {
-			tx.NotifyFailure(e, failed)
+		if !lifecycle.Escalate(tx, e, failed, failed) {
+			lifecycle.NotifyFailure(tx, e, failed)
 		}
 	}
 	if e == nil || e.FromBroker() {

@@ -12,7 +12,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/protocol"
 )
 
@@ -41,7 +41,7 @@ func (w *world) said() (texts []string) {
 }
 
 // reminders returns what chat.remind lists outside of a turn.
-func (w *world) reminders() (list []mailbox.Reminder) {
+func (w *world) reminders() (list []reminders.Reminder) {
 	w.t.Helper()
 	m, _ := call(w.tools(), "chat.remind", map[string]any{})
 	raw, err := json.Marshal(m["reminders"])
@@ -172,8 +172,8 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 		if n := len(w.reminders()); n != 20 {
 			t.Errorf("%d are left", n)
 		}
-		found, err := mailbox.RequestCancel(t.Context(), w.path, theirs[1].ID, "cli:will")
-		if kept, err2 := mailbox.ReadReminders(t.Context(), w.path); !found || err != nil || err2 != nil || len(kept) != 19 {
+		found, err := reminders.RequestCancel(t.Context(), w.path, theirs[1].ID, "cli:will")
+		if kept, err2 := reminders.Read(t.Context(), w.path); !found || err != nil || err2 != nil || len(kept) != 19 {
 			t.Errorf("%v, %v; %v, %d kept", found, err, err2, len(kept))
 		}
 		w.say(post("p", "@lead go away")) // from the chat of the others, in another place

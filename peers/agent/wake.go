@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
+	"hubbub/peers/agent/mailbox/intake"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -29,13 +33,13 @@ func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *p
 			return peer.Reject("the decision cannot be read: " + err.Error())
 		}
 		defer a.approvals.notifyAll()
-		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.ApplyDecision(decided) })
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { decisions.Apply(tx, decided) })
 	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
 		duty, err := collab.EventObligationChanged.Read(fact)
 		if err != nil {
 			return peer.Reject("the obligation cannot be read: " + err.Error())
 		}
-		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &duty) })
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { obligations.ApplyBroker(tx, &duty) })
 	case collab.EventQuestionUpdated.Name:
 		question, err := collab.EventQuestionUpdated.Read(fact)
 		if err != nil {
@@ -43,7 +47,7 @@ func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *p
 		}
 		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 			if question.State == collab.QuestionDeclined {
-				mailbox.HandleEscalationDecline(tx, question.ID)
+				lifecycle.HandleEscalationDecline(tx, question.ID)
 			}
 		})
 	case collab.EventClaimOffered.Name:
@@ -76,8 +80,8 @@ func (a *Agent) handleWake(ctx context.Context, d *peer.Delivery, fact *protocol
 		if answered != "" {
 			tx.ShowAnswered(answered, by)
 		}
-		if answered == "" || !mailbox.HandleEscalationAnswer(tx, answered, w.Question.Answer, by) {
-			tx.StoreEvent(e)
+		if answered == "" || !lifecycle.HandleEscalationAnswer(tx, answered, w.Question.Answer, by) {
+			intake.Store(tx, e)
 			if e.Origin.OnBehalfOf != "" {
 				mailbox.StartExchange(tx)
 			}

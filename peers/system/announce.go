@@ -93,7 +93,7 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 func (s *Spawner) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
-		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
+		s.opts.Log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
 			Err(cause).Msg("announcement not delivered")
 	}
 	if json.Unmarshal(item.Body, &a) == nil && a.Requester != "" {

@@ -192,7 +192,7 @@ func (s *Spawner) revokeLoop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := time.Hour
 		if err := s.revokeOld(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("old credentials not revoked; trying again")
+			s.opts.Log.Warn().Err(err).Msg("old credentials not revoked; trying again")
 			wait = 5 * time.Second
 		}
 		timer := time.NewTimer(wait)
@@ -227,7 +227,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		if err := s.change(ctx, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
 			return err
 		}
-		s.log.Info().Str("credential", name).Msg("credential revoked")
+		s.opts.Log.Info().Str("credential", name).Msg("credential revoked")
 	}
 	return nil
 }

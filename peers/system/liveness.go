@@ -81,6 +81,6 @@ func (s *Spawner) probeAll(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn().Err(err).Msg("agents not probed; they announce themselves within five minutes")
+		s.opts.Log.Warn().Err(err).Msg("agents not probed; they announce themselves within five minutes")
 	}
 }

@@ -76,7 +76,7 @@ func (s *Spawner) handleSpawnRequest(ctx context.Context, d *peer.Delivery) erro
 	}
 	// The requester is on the bus now, so its answers can be sent at once.
 	if err := s.outbox.RetryNow(ctx, string(r.requester)); err != nil {
-		s.log.Warn().Err(err).Msg("answers not sent at once; their backoff continues")
+		s.opts.Log.Warn().Err(err).Msg("answers not sent at once; their backoff continues")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 		return "", false
 	}
 	if refusal != nil {
-		s.log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("spawn request refused")
+		s.opts.Log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("spawn request refused")
 		s.answer(tx, r, "", refusal)
 		return "", false
 	}

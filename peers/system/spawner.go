@@ -17,7 +17,6 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 )
@@ -37,7 +36,6 @@ type Spawner struct {
 	command     string
 	folder      string // for token files
 	opts        Options
-	log         *zerolog.Logger
 	peer        *peer.Peer
 	outbox      *outbox.Outbox
 	rate        *rate.Limiter
@@ -56,7 +54,7 @@ type Spawner struct {
 func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
 	o := opts.withDefaults()
 	s := &Spawner{
-		db: db, launcher: launcher, command: command, folder: filepath.Clean(folder), opts: o, log: o.Log,
+		db: db, launcher: launcher, command: command, folder: filepath.Clean(folder), opts: o,
 		revocations: notify.New(),
 		rate:        rate.NewLimiter(rate.Limit(float64(o.SpawnRate)/60), o.SpawnRate),
 		supervisors: map[AgentName]*supervisor{},
@@ -85,7 +83,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 		s.connected.Store(time.Now().UnixMicro())
 		defer s.connected.Store(0)
 		if err := s.outbox.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("announcements not sent at once; their backoff continues")
+			s.opts.Log.Warn().Err(err).Msg("announcements not sent at once; their backoff continues")
 		}
 		ready.Do(func() {
 			if s.opts.OnReady != nil {

@@ -69,7 +69,7 @@ func (k *supervisor) superviseLoop(ctx context.Context) {
 			continue
 		case errors.Is(err, errNotReady):
 			hitches++
-			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("agent not started yet; trying again")
+			k.opts.Log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("agent not started yet; trying again")
 			retry.Sleep(ctx, k.pauses().After(hitches))
 			continue
 		case errors.Is(err, errTooOld):
@@ -85,13 +85,13 @@ func (k *supervisor) superviseLoop(ctx context.Context) {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
 			}
 			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
-			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
+			k.opts.Log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
 			return
 		}
 		// Nobody is told that the agent is available until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
-		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; restarting it")
+		k.opts.Log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; restarting it")
 		retry.Sleep(ctx, pause)
 	}
 }
@@ -140,7 +140,7 @@ func (k *supervisor) runInstance(ctx context.Context) error {
 
 // adopt takes over an instance that is already running.
 func (k *supervisor) adopt(ctx context.Context, a agentRow, inst Instance) error {
-	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent is already running")
+	k.opts.Log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent is already running")
 	if inst.Handle() == a.handle {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (k *supervisor) start(ctx context.Context, spec Spec) (Instance, error) {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
 	k.opts.failpoint("started")
-	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent started")
+	k.opts.Log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent started")
 	if err := k.change(ctx, toStarted, k.name, inst.Handle()); err != nil {
 		return nil, errors.Join(err, k.stop(ctx, inst))
 	}
@@ -243,7 +243,7 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 		a, err := k.agent(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			k.log.Error().Err(err).Msg("agents table not read; still watching")
+			k.opts.Log.Error().Err(err).Msg("agents table not read; still watching")
 		case err == nil && a.online:
 			silent.Stop()
 		case err == nil && k.mustRestart(ctx):
@@ -321,7 +321,7 @@ func (k *supervisor) persist(ctx context.Context, write func(ctx context.Context
 		if err == nil {
 			return
 		}
-		k.log.Error().Err(err).Msg("agents table not written; trying again")
+		k.opts.Log.Error().Err(err).Msg("agents table not written; trying again")
 		retry.Sleep(ctx, time.Second)
 	}
 }

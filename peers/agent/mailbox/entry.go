@@ -144,9 +144,9 @@ func scanEntry(into **Entry) []any {
 	e := new(Entry)
 	*into = e
 	return []any{
-		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, TimeColumn{&e.ReceivedAt},
-		JSONColumn{&e.Content}, JSONColumn{&e.Origin}, JSONColumn{&e.Decision},
-		&e.State, &e.Claimed, TimeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
+		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, timeColumn{&e.ReceivedAt},
+		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
+		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
 	}
 }
 
@@ -181,26 +181,26 @@ func InsertEvent(tx *Tx, e *Entry) {
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
-		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, TimeColumn{&e.ReceivedAt}, JSONColumn{c}, JSONColumn{&e.Origin},
+		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt}, jsonColumn{c}, jsonColumn{&e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 
 // Save stores the status of an event.
 func (tx *Tx) Save(e *Entry) {
 	tx.Exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
-		e.State, e.Claimed, TimeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
+		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
 // SaveContent replaces the content of an event.
 func SaveContent(tx *Tx, e *Entry) {
-	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, JSONColumn{&e.Content}, e.Deleted, e.Seq)
+	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
 }
 
 // Decide stores and records the decision about an event.
 func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
 	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
-		JSONColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
+		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
 	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
 		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
@@ -215,7 +215,8 @@ func RecordReceipt(tx *Tx, e *Entry) (fresh bool) {
 		sequence = string(e.Source.MessageID)
 	}
 	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
-		e.Content.Event, ReceiptKey(e), sequence, TimeColumn{&e.ReceivedAt})
+		e.Content.Event, ReceiptKey(e), sequence, timeColumn{&e.ReceivedAt})
 }
 
+// ReceiptKey returns the id under which the receipt of an event is stored.
 func ReceiptKey(e *Entry) string { return string(e.Chat) + " " + e.SourceID }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/budget"
+	"hubbub/peers/agent/mailbox/intake"
+	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 
@@ -50,7 +53,7 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 	e.Content.Chat.ID, e.Content.Chat.Kind = "C1", "channel"
 	e.Content.Author.ID, e.Content.Author.Kind = "agent:b", "agent"
 	e.Content.ReplyTo = &protocol.ReplyTo{SourceID: "own3"}
-	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) { tx.StoreEvent(e) }); err != nil {
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) { intake.Store(tx, e) }); err != nil {
 		t.Fatal(err)
 	}
 	v := box.View(t.Context())
@@ -62,12 +65,12 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 		tx.Compose([]*mailbox.Entry{e})
 		e = tx.Entry("new")
 		turn := tx.Turn(e.TurnID)
-		tx.CheckBudget(turn, e, attention.DefaultBudget)
+		budget.Check(tx, turn, e, attention.DefaultBudget)
 		turn.Attempt = 1
 		tx.MoveTurn(turn, mailbox.TurnRunning, "", mailbox.Cost{})
-		tx.Finish(turn, e, mailbox.Cost{})
-		tx.SettleDone(e)
-		tx.StopThread(e)
+		lifecycle.Finish(tx, turn, e, mailbox.Cost{})
+		lifecycle.SettleDone(tx, e)
+		lifecycle.StopThread(tx, e)
 		tx.Fail(errAgain)
 	}
 	took := map[string]time.Duration{}

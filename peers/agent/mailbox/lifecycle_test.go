@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/intake"
+	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 )
@@ -31,7 +33,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 	} {
 		box := newBox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-			tx.StoreEvent(chat("e1", "hello"))
+			intake.Store(tx, chat("e1", "hello"))
 			e := tx.Entry("e1")
 			e.Decision.Policy = c.policy
 			tx.Move(e, mailbox.Hold, "")
@@ -40,7 +42,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 			}
 			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: []string{"e1"}, Chat: e.Chat, Mode: c.mode, State: mailbox.TurnRunning, Times: mailbox.Times{StartedAt: time.Now()}}
 			tx.SaveTurn(turn)
-			tx.Finish(turn, e, mailbox.Cost{})
+			lifecycle.Finish(tx, turn, e, mailbox.Cost{})
 		}); err != nil {
 			t.Fatal(name, err)
 		}
@@ -73,19 +75,19 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 	} {
 		box := newBox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-			tx.StoreEvent(chat("e1", "hello"))
+			intake.Store(tx, chat("e1", "hello"))
 			e := tx.Entry("e1")
 			e.Decision.Policy = attention.PolicyMayRespond
 			tx.Move(e, mailbox.Hold, "")
 			if c.deferred {
-				tx.Defer(e, "5m", "later")
+				lifecycle.Defer(tx, e, "5m", "later")
 			}
 			if e.DeadlineAt = time.Now().Add(c.deadline); c.deadline == 0 {
 				e.DeadlineAt = time.Time{}
 			}
 			tx.Save(e)
-			tx.Expire("e1", "too late")
-			tx.Expire("nobody", "too late")
+			lifecycle.Expire(tx, "e1", "too late")
+			lifecycle.Expire(tx, "nobody", "too late")
 		}); err != nil {
 			t.Fatal(name, err)
 		}

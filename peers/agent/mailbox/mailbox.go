@@ -238,11 +238,17 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 	return reason, count, since, err
 }
 
-// A TimeColumn stores a time as microseconds since 1970, and the zero time as 0.
-type TimeColumn struct{ t *time.Time }
+// Time returns a column of SQL for a time: microseconds since 1970, or 0 for the zero time.
+func Time(t *time.Time) any { return timeColumn{t} }
+
+// JSON returns a column of SQL for a value that is stored as JSON.
+func JSON(v any) any { return jsonColumn{v} }
+
+// A timeColumn stores a time as microseconds since 1970, and the zero time as 0.
+type timeColumn struct{ t *time.Time }
 
 // Scan implements sql.Scanner.
-func (c TimeColumn) Scan(value any) error {
+func (c timeColumn) Scan(value any) error {
 	us, ok := value.(int64)
 	if !ok {
 		return fmt.Errorf("a time is stored as a %T", value)
@@ -254,20 +260,21 @@ func (c TimeColumn) Scan(value any) error {
 }
 
 // Value implements driver.Valuer.
-func (c TimeColumn) Value() (driver.Value, error) {
+func (c timeColumn) Value() (driver.Value, error) {
 	if c.t.IsZero() {
 		return int64(0), nil
 	}
 	return c.t.UnixMicro(), nil
 }
 
-func ScanTime(t *time.Time) []any { return []any{TimeColumn{t}} }
+// ScanTime returns the column of a query for a single time.
+func ScanTime(t *time.Time) []any { return []any{timeColumn{t}} }
 
-// A JSONColumn stores a value as JSON text.
-type JSONColumn struct{ v any }
+// A jsonColumn stores a value as JSON text.
+type jsonColumn struct{ v any }
 
 // Scan implements sql.Scanner.
-func (c JSONColumn) Scan(value any) error {
+func (c jsonColumn) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
 		return fmt.Errorf("JSON is stored as a %T", value)
@@ -276,7 +283,7 @@ func (c JSONColumn) Scan(value any) error {
 }
 
 // Value implements driver.Valuer.
-func (c JSONColumn) Value() (driver.Value, error) {
+func (c jsonColumn) Value() (driver.Value, error) {
 	raw, err := json.Marshal(c.v)
 	return string(raw), err
 }

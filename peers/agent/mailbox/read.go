@@ -22,7 +22,7 @@ import (
 type Reach []protocol.Topic
 
 // Value implements driver.Valuer. It returns a JSON list, or "null".
-func (r Reach) Value() (driver.Value, error) { return JSONColumn{[]protocol.Topic(r)}.Value() }
+func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
 
 // Reach returns the chats that the turns of a chat may read: the chat itself and, for a direct
 // chat of Telegram with a person, the other chats where that person writes. Only Telegram vouches
@@ -79,7 +79,7 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 		AND (?5 = '' OR policy = ?5) AND `+open+` AND state <> 'stored'
 		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
 			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+` LIMIT ?6`,
-		f.After, TimeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
+		f.After, timeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
 	if newest {
 		slices.Reverse(list)
 	}
@@ -150,7 +150,7 @@ func (v *View) Reactions(e *Entry) []*Entry {
 // since.
 func (v *View) InProgress(since time.Time) []*Entry {
 	return v.Events(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
-		TimeColumn{&since})
+		timeColumn{&since})
 }
 
 // An askedQuestion is a question that a turn asked through the broker.
@@ -196,7 +196,7 @@ func (v *View) AskedForEvent(e *Entry) string { return v.questionOf(e).event }
 
 // ExpiredEvents returns the events whose deadlines have passed.
 func (v *View) ExpiredEvents(now time.Time) []*Entry {
-	return v.Events(`WHERE deadline_at > 0 AND deadline_at <= ?`, TimeColumn{&now})
+	return v.Events(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
 }
 
 // NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/reminders"
 )
 
 // TestWhenAReminderIsDue: cron expressions go by the clock of their zone, also where it is set back.
@@ -25,7 +25,7 @@ func TestWhenAReminderIsDue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, due := mailbox.Reminder{Zone: c.zone}, ""
+		r, due := reminders.Reminder{Zone: c.zone}, ""
 		if err = r.Schedule(c.when, now); err == nil {
 			due = r.Due.UTC().Format(time.RFC3339)
 		}

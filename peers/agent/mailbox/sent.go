@@ -43,9 +43,10 @@ const sentNames = `message_id, event_id, conversation, thread, kind, text, sent_
 func scanSent(into **Sent) []any {
 	s := new(Sent)
 	*into = s
-	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, TimeColumn{&s.At}}
+	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At}}
 }
 
+// SentWhere returns the first message of a query, or nil. where follows SELECT ... FROM sent WHERE.
 func (v *View) SentWhere(where string, args ...any) *Sent {
 	return First(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
 }
@@ -208,6 +209,7 @@ func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 	})
 }
 
+// ReplyToCommand replies to a message that is not stored as an event.
 func (tx *Tx) ReplyToCommand(e *Entry, said string) {
 	key := DecidedPrefix + "said:" + e.SourceID
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}

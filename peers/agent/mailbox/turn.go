@@ -75,9 +75,9 @@ const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, st
 // columns returns pointers to the fields of the turn in the order of turnNames.
 func (t *Turn) columns() []any {
 	return []any{
-		&t.ID, &t.EventID, JSONColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
-		&t.Failures, &t.Outbound, &t.Body, TimeColumn{&t.NotBefore}, TimeColumn{&t.FirstAt}, TimeColumn{&t.StartedAt}, TimeColumn{&t.Deadline},
-		TimeColumn{&t.EndedAt},
+		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
+		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
+		timeColumn{&t.EndedAt},
 	}
 }
 
@@ -86,6 +86,7 @@ func scanTurn(into **Turn) []any {
 	return (*into).columns()
 }
 
+// Turns returns the turns of a query. where follows SELECT ... FROM turns.
 func (v *View) Turns(where string, args ...any) []*Turn {
 	return store.All(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns `+where, args...)
 }
@@ -102,7 +103,7 @@ func (v *View) TurnsIn(s TurnState) []*Turn {
 
 // OverdueTurns returns the accepted turns whose deadline has passed.
 func (v *View) OverdueTurns(now time.Time) []*Turn {
-	return v.Turns(`WHERE state = 'accepted' AND deadline_at <= ?`, TimeColumn{&now})
+	return v.Turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
 }
 
 // Recover requeues the turns that were withdrawn when the program last stopped, and returns those
@@ -114,7 +115,7 @@ func (tx *Tx) Recover() []*Turn {
 
 // Fragments returns the events of a turn, in order.
 func (v *View) Fragments(t *Turn) []*Entry {
-	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, JSONColumn{t.Merged})
+	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, jsonColumn{t.Merged})
 }
 
 // SaveTurn inserts or replaces a turn.
@@ -255,7 +256,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
 	list := tx.Turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
-		last.Chat, last.ThreadKey(), last.Content.Author.ID, TimeColumn{&since})
+		last.Chat, last.ThreadKey(), last.Content.Author.ID, timeColumn{&since})
 	if len(list) == 0 {
 		return false
 	}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/intake"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
@@ -36,7 +39,7 @@ func newBox(t *testing.T) *mailbox.Mailbox {
 }
 
 var hooks = mailbox.Hooks{
-	Settled: mailbox.CloseEscalation, Delivered: mailbox.SetID, Undelivered: mailbox.CloseUndelivered, Unconfirmed: mailbox.SyncWithoutID,
+	Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered, Unconfirmed: obligations.SyncWithoutID,
 }
 
 func boxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
@@ -57,14 +60,14 @@ func chat(id, text string) *mailbox.Entry {
 func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
 	box, broken := newBox(t), errors.New("broken")
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.StoreEvent(chat("e1", "hello"))
+		intake.Store(tx, chat("e1", "hello"))
 		tx.Record("k", nil, map[string]any{"event": "test"})
 		tx.Fail(broken)
 		tx.Fail(errors.New("a later one"))
 		if e := tx.Entry("e1"); e != nil {
 			t.Errorf("after an abort there is %+v", e)
 		}
-		tx.StoreEvent(chat("e2", "hello"))
+		intake.Store(tx, chat("e2", "hello"))
 	})
 	if !errors.Is(err, broken) {
 		t.Errorf("the transaction failed with %v", err)
@@ -92,7 +95,7 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.StoreEvent(chat("e1", "hello"))
+		intake.Store(tx, chat("e1", "hello"))
 		tx.SendText(tx.Entry("e1"), mailbox.SentText, "k", "hello")
 		tx.Record("k", nil, map[string]any{"event": "test"})
 	})
@@ -117,11 +120,11 @@ func TestAViewRemembersItsError(t *testing.T) {
 func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
 	box := newBox(t)
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.StoreEvent(chat("e1", "hello"))
+		intake.Store(tx, chat("e1", "hello"))
 		e := tx.Entry("e1")
 		tx.Move(e, mailbox.Hold, "")
-		tx.Defer(e, "5m", "later")
-		tx.Defer(e, "5m", "later")
+		lifecycle.Defer(tx, e, "5m", "later")
+		lifecycle.Defer(tx, e, "5m", "later")
 		tx.Move(e, mailbox.ClaimEvent, "")
 		for _, cause := range []mailbox.Cause{mailbox.Respond, mailbox.Ignore, mailbox.Fail, mailbox.ClaimEvent, mailbox.Join, mailbox.Reopen} {
 			tx.Move(e, cause, string(cause))

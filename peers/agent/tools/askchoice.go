@@ -9,6 +9,9 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -61,7 +64,7 @@ func (args *askChoiceArguments) check() string {
 			return fmt.Sprintf("choice %d has content that is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
 			return fmt.Sprintf("choice %d is a duplicate.", i+1)
-		case mailbox.IsDecisionValue(choice):
+		case decisions.IsValue(choice):
 			return fmt.Sprintf("choice %d looks like a decision about a tool. Use other words.", i+1)
 		}
 	}
@@ -102,11 +105,11 @@ func (args *askChoiceArguments) ask(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(mailbox.ReplyContext(&t.View, e, reply.Text), reply.Text) {
+	if t.permit(obligations.ReplyContext(&t.View, e, reply.Text), reply.Text) {
 		return result{}
 	}
 	reply.Visibility = e.Visibility()
 	id := t.Reply(e, mailbox.SentText, mailbox.ChoiceKey(e), reply)
-	t.FinishAccepted(t.turn, e)
+	lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	return result{MessageID: id, Status: "sent"}
 }

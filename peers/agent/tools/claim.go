@@ -8,6 +8,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -56,7 +57,7 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 
 // permitClaim checks that the event can be claimed, and reports whether it is refused.
 func permitClaim(t *attempt) (refused bool) {
-	standing := mailbox.ReplyContext(&t.View, t.event, "")
+	standing := obligations.ReplyContext(&t.View, t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
 		return t.refuse(attention.Refusal{})

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -74,7 +75,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 			known, problem = true, t.refusal.Advice
 			return
 		}
-		if known, problem = mailbox.Discharge(tx, args.EventID, args.Recipient); problem != "" && known {
+		if known, problem = obligations.Discharge(tx, args.EventID, args.Recipient); problem != "" && known {
 			tx.RecordRefusal(t.event, args.EventID, dischargeTool.Name, "not_discharged")
 		}
 	})
@@ -130,7 +131,7 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	if given == nil {
 		return ""
 	}
-	if !mailbox.HasObligations(&t.View) {
+	if !obligations.Enabled(&t.View) {
 		t.refuse(noObligations)
 		return ""
 	}
@@ -154,7 +155,7 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	reply.Obligation = &protocol.Obligation{Blocks: given.Blocks, DefaultAction: given.DefaultAction}
 	delegate := given.DischargeDelegate
 	if delegate == "" {
-		delegate = mailbox.Coordinator(&t.View)
+		delegate = obligations.Coordinator(&t.View)
 	}
 	if delegate = identity(delegate, t.event); delegate != "" && delegate != recipient {
 		reply.Obligation.DischargeDelegate = &protocol.Party{ID: delegate}

@@ -11,6 +11,8 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/budget"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/protocol/text"
@@ -113,10 +115,10 @@ func postDigest(parts ...string) string {
 // permitPost checks that the agent may post to a chat. A post from a turn of the same chat must
 // also be permitted as a reply to the turn's event.
 func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
-	f := t.FactsForPost(there)
+	f := budget.FactsForPost(&t.Tx.View, there)
 	s := attention.ReplyContext{Known: true, Policy: attention.PolicyMayRespond}
 	if t.event != nil && t.event.Chat == there.Chat {
-		s = mailbox.ReplyContext(&t.View, t.event, text)
+		s = obligations.ReplyContext(&t.View, t.event, text)
 		s.Replied, s.Disposition, s.LeaveEvent = false, "", false
 	}
 	s.Left = s.Left || f.Left

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -42,9 +43,9 @@ type remindArguments struct {
 
 // A remindResult is the result of chat.remind.
 type remindResult struct {
-	Status    string             `json:"status"` // set, cancelled, listed or refused
-	Reminders []mailbox.Reminder `json:"reminders,omitempty"`
-	Reason    string             `json:"reason,omitempty"`
+	Status    string               `json:"status"` // set, cancelled, listed or refused
+	Reminders []reminders.Reminder `json:"reminders,omitempty"`
+	Reason    string               `json:"reason,omitempty"`
 }
 
 func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Result {
@@ -87,12 +88,12 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	case args.Cancel != "" && set:
 		return invalid("Cancel one reminder or set one, not both in one call.")
 	case args.Cancel != "":
-		if !mailbox.CancelReminder(t.Tx, args.Cancel, chat, "the agent cancelled it") {
+		if !reminders.Cancel(t.Tx, args.Cancel, chat, "the agent cancelled it") {
 			return invalid("There is no such reminder here. Call chat.remind without arguments to list them.")
 		}
 		return remindResult{Status: "cancelled"}
 	case !set:
-		return remindResult{Status: "listed", Reminders: mailbox.Reminders(&t.View, chat)}
+		return remindResult{Status: "listed", Reminders: reminders.List(&t.View, chat)}
 	case strings.TrimSpace(args.Text) == "" || len(args.Text) > maxReminder:
 		return invalid("Give a text of at most 2000 bytes: you will be shown nothing else.")
 	}
@@ -110,7 +111,7 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 		t.refuse(otherChat)
 		return remindResult{}
 	}
-	r := mailbox.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
+	r := reminders.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
 	err := r.Schedule(args.When, time.Now())
 	call := b.turnID // a turn may repeat the call
 	if call == "" {
@@ -118,10 +119,10 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	}
 	r.ID = "r-" + postDigest(call, string(r.Chat), args.When, r.Zone, r.Text)[:10]
 	if err == nil {
-		r, err = mailbox.SetReminder(t.Tx, r)
+		r, err = reminders.Set(t.Tx, r)
 	}
-	if errors.Is(err, mailbox.ErrReminder) {
+	if errors.Is(err, reminders.ErrInvalid) {
 		return invalid(strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + ".")
 	}
-	return remindResult{Status: "set", Reminders: []mailbox.Reminder{r}}
+	return remindResult{Status: "set", Reminders: []reminders.Reminder{r}}
 }

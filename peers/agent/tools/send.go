@@ -10,6 +10,8 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -122,7 +124,7 @@ func (args *sendArguments) send(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(mailbox.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
 		return result{}
 	}
 	reply := protocol.ChatReply{
@@ -135,9 +137,9 @@ func (args *sendArguments) send(t *attempt) result {
 	}
 	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, reply)
 	if waited != "" {
-		mailbox.OpenOwnObligation(t.Tx, e, id, args.Text, waited, reply.Obligation)
+		obligations.OpenOwn(t.Tx, e, id, args.Text, waited, reply.Obligation)
 	}
-	t.FinishAccepted(t.turn, e)
+	lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	return result{MessageID: id, Status: "sent"}
 }
 
@@ -155,7 +157,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(mailbox.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
 		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
 		return result{}
 	}
@@ -253,7 +255,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	empty := o.Text == ""
 	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
 	o.Text = text
-	standing := mailbox.ReplyContext(&t.View, e, o.Text)
+	standing := obligations.ReplyContext(&t.View, e, o.Text)
 	if e != nil && t.HasReplied(e) {
 		continueAnswer(&standing)
 	}
@@ -271,7 +273,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	case !t.permit(standing, o.Text):
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
-		t.FinishAccepted(t.turn, e)
+		lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -64,7 +65,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}
 	return b.act(ctx, sendFileTool, args.InReplyTo, result{Status: "refused"}, func(t *attempt) result {
 		if t.event == nil {
-			t.permit(mailbox.ReplyContext(&t.View, nil, ""), args.Caption)
+			t.permit(obligations.ReplyContext(&t.View, nil, ""), args.Caption)
 			return result{}
 		}
 		if protocol.PeerID(t.event.Chat).Family() != "tg" && t.refuse(noFiles) {
@@ -75,7 +76,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 		switch {
-		case t.permit(mailbox.ReplyContext(&t.View, t.event, args.Caption), file.Name):
+		case t.permit(obligations.ReplyContext(&t.View, t.event, args.Caption), file.Name):
 			return result{}
 		case t.FilesFor(t.event) >= maxFilesSent:
 			t.refusal = tooManyFiles

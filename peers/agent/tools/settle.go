@@ -8,6 +8,8 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -67,14 +69,14 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 // signal queues a signal and settles the event accordingly, or refuses to.
 func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
-	if t.refuse(attention.PermitReaction(mailbox.ReplyContext(&t.View, e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
+	if t.refuse(attention.PermitReaction(obligations.ReplyContext(&t.View, e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
-	mailbox.RecordSignal(t.Tx, e, row.Signal)
+	obligations.RecordSignal(t.Tx, e, row.Signal)
 	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // repeating a signal has no effect
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)
-		t.FinishAccepted(t.turn, e)
+		lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	}
 }
 
@@ -96,7 +98,7 @@ func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) 
 		reason += ", " + eta
 	}
 	if d == attention.DispositionDeferred {
-		t.Defer(e, eta, reason)
+		lifecycle.Defer(t.Tx, e, eta, reason)
 	} else {
 		t.Move(e, mailbox.Cause(d), reason)
 	}
@@ -123,7 +125,7 @@ func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness
 		if args.ETA != "" {
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
-		t.Defer(t.event, args.ETA, reason)
+		lifecycle.Defer(t.Tx, t.event, args.ETA, reason)
 	})
 }
 
@@ -143,7 +145,7 @@ func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArg
 		if t.refusal.Refused() {
 			return result{}
 		}
-		t.FinishAccepted(t.turn, t.event)
+		lifecycle.FinishAccepted(t.Tx, t.turn, t.event)
 		return result{Disposition: t.event.Disposition()}
 	})
 }
@@ -164,7 +166,7 @@ func permitDeferral(e *mailbox.Entry) (refusal attention.Refusal) {
 	switch {
 	case e.State == mailbox.Answered:
 		refusal = attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to defer."}
-	case e.Deferrals >= mailbox.MaxDeferrals && e.State != mailbox.Deferred:
+	case e.Deferrals >= lifecycle.MaxDeferrals && e.State != mailbox.Deferred:
 		advice := fmt.Sprintf("This event was deferred %d times. Answer it now, or say plainly that you cannot, and why.", e.Deferrals)
 		refusal = attention.Refusal{Reason: "deferred_too_often", Advice: advice}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 )
 
@@ -23,11 +25,11 @@ func (r *iteration) decideStored() (more bool) {
 
 // decide decides on an event, records the decision, and assigns the event accordingly.
 func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
-	e.Decision = attention.Decide(e.Event(), r.opts.Self, mailbox.Facts(&tx.View, e), r.config())
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, obligations.Facts(&tx.View, e), r.config())
 	r.limitExchange(tx, e)
 	applyAction(tx, e)
 	tx.Decide(e)
-	mailbox.OpenObligation(tx, e)
+	obligations.Open(tx, e)
 	r.assign(tx, e)
 }
 
@@ -41,9 +43,9 @@ func applyAction(tx *mailbox.Tx, e *mailbox.Entry) {
 		tx.SetParticipation(e, mailbox.Returned)
 		return
 	case attention.ActionCancel:
-		tx.StopThread(e)
+		lifecycle.StopThread(tx, e)
 	case attention.ActionSettle:
-		tx.SettleDone(e)
+		lifecycle.SettleDone(tx, e)
 	}
 	if e.Decision.Directedness == attention.DirectedToMe && e.Decision.Policy == attention.PolicyMustRespond {
 		tx.SetParticipation(e, mailbox.Joined)

@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -201,7 +202,7 @@ func contextNotes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 		}
 	}
 	if e.Deferrals > 0 {
-		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, mailbox.MaxDeferrals))
+		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, lifecycle.MaxDeferrals))
 	}
 	for _, other := range tx.OtherDeferred(e) {
 		lines = append(lines, "deferred_by_you: "+other.EventID)

@@ -8,6 +8,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/budget"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
@@ -218,7 +219,7 @@ func (r *iteration) startTurn(id string) {
 		if j.delivery == nil {
 			return
 		}
-		if bound, ok := tx.CheckBudget(t, carrier, r.opts.Budget); !ok {
+		if bound, ok := budget.Check(tx, t, carrier, r.opts.Budget); !ok {
 			j.delivery = nil
 			if bound != "" { // an operator can reset the budget
 				tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, bound) })

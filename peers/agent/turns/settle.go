@@ -10,6 +10,10 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/decisions"
+	"hubbub/peers/agent/mailbox/lifecycle"
+	"hubbub/peers/agent/mailbox/obligations"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -31,7 +35,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
 		if !errors.Is(failure, ErrStopping) {
-			tx.CancelDecisions(id, ReasonTurnEnded)
+			decisions.Cancel(tx, id, ReasonTurnEnded)
 		}
 		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program accepted it
 			r.harness.Cancel(id, errWithdrawn.Error())
@@ -56,7 +60,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	e := tx.Entry(t.EventID)
 	if e == nil || e.Settled() || e.Decision.Policy == attention.PolicyMustNotRespond {
-		tx.Finish(t, e, mailbox.Cost{})
+		lifecycle.Finish(tx, t, e, mailbox.Cost{})
 	} else {
 		tx.MoveTurn(t, mailbox.TurnAccepted, "", mailbox.Cost{})
 	}
@@ -90,7 +94,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
 	u := outcome.Usage
-	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
+	lifecycle.Finish(tx, t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
 	tx.OnCommit(func() {
 		if owes && e.State == mailbox.Failed {
 			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
@@ -103,7 +107,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 // sendFinalText answers an event with a final text, if the policy permits it. A text that is too
 // long is cut, with a note.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
-	if standing := mailbox.ReplyContext(&tx.View, e, answer); attention.PermitMessage(standing).Refused() {
+	if standing := obligations.ReplyContext(&tx.View, e, answer); attention.PermitMessage(standing).Refused() {
 		reason := attention.PermitMessage(standing).Reason
 		tx.RecordRefusal(e, e.EventID, "final_text", reason)
 		if standing.Repeats { // the agent repeats itself; do not notify the other agent
@@ -131,7 +135,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	stopped := errors.Is(failure, ErrStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
 	switch {
 	case !acted && errors.Is(failure, harness.ErrModeUnsupported):
-		tx.DecideAgain(t, e, harness.ErrModeUnsupported.Error())
+		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error())
 		return
 	case !acted && stopped:
 		t.Deadline = time.Time{}
@@ -150,9 +154,9 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	switch {
 	case settled:
 	case stopped:
-		tx.GiveUp(e, "the agent stopped after the turn had acted")
+		lifecycle.GiveUp(tx, e, "the agent stopped after the turn had acted")
 	default:
-		tx.GiveUpWithNotice(e, reason, r.failureNotice(failure))
+		lifecycle.GiveUpWithNotice(tx, e, reason, r.failureNotice(failure))
 	}
 }
 
@@ -169,7 +173,7 @@ func (r *Runner) failureNotice(failure error) string {
 	case errors.Is(failure, harness.ErrPermanent):
 		return "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 	default:
-		return mailbox.NotAnswered
+		return lifecycle.NotAnswered
 	}
 }
 
@@ -232,17 +236,17 @@ func (r *iteration) handleDeadlines() {
 		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
 	}
 	for _, e := range r.ExpiredEvents(now) {
-		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) })
+		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { lifecycle.Expire(tx, e.EventID, errDeadline.Error()) })
 	}
-	for _, id := range mailbox.DueReminders(r.View, now) {
-		r.inTx("firing the reminder "+id, func(tx *mailbox.Tx) { mailbox.FireReminder(tx, id) })
+	for _, id := range reminders.Due(r.View, now) {
+		r.inTx("firing the reminder "+id, func(tx *mailbox.Tx) { reminders.Fire(tx, id) })
 		r.opts.Failpoint("reminded")
 	}
-	if mailbox.ObligationsDue(r.View, now) {
-		r.inTx("processing obligations", mailbox.RunObligations)
+	if obligations.Due(r.View, now) {
+		r.inTx("processing obligations", obligations.Run)
 	}
-	if mailbox.NeedsSync(r.View) {
-		r.inTx("sending obligations to the broker", mailbox.SyncObligations)
+	if obligations.NeedsSync(r.View) {
+		r.inTx("sending obligations to the broker", obligations.Sync)
 	}
 	r.schedule(r.NextDeadline())
 }
@@ -251,7 +255,7 @@ func (r *iteration) handleDeadlines() {
 // program did not run does not count against turns.
 func (r *Runner) Recover(ctx context.Context) error {
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		mailbox.RecheckObligations(tx)
+		obligations.Recheck(tx)
 		for _, t := range tx.Recover() {
 			r.fail(tx, t, ErrStopping)
 		}
@@ -293,5 +297,5 @@ func (r *iteration) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.State == mailbox.Stored {
 		r.decide(tx, e)
 	}
-	tx.GiveUp(e, r.notReady.Error())
+	lifecycle.GiveUp(tx, e, r.notReady.Error())
 }

@@ -16,7 +16,7 @@ import (
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/budget"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
@@ -88,7 +88,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if len(agents) == 0 {
 		return errors.New("no agent is connected")
 	}
-	received := &haltRecords{byMessage: map[protocol.MessageID]chan mailbox.HaltRecord{}}
+	received := &haltRecords{byMessage: map[protocol.MessageID]chan budget.HaltRecord{}}
 	id := busclient.NewID("halt")
 	s, err := busclient.OpenWithHandler(cmd.Context(), env, id, received.receive)
 	if err != nil {
@@ -99,7 +99,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if err := s.Call(cmd.Context(), protocol.MethodSubscribe, watch, nil); err != nil {
 		return fmt.Errorf("subscribing to the records of agents: %w", err)
 	}
-	records, failures := make([]mailbox.HaltRecord, len(agents)), make([]error, len(agents))
+	records, failures := make([]budget.HaltRecord, len(agents)), make([]error, len(agents))
 	var wg sync.WaitGroup
 	for i, agent := range agents { // concurrently, so that a slow agent does not delay the others
 		wg.Go(func() {
@@ -125,7 +125,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 }
 
 // describeHalt describes what an agent did.
-func describeHalt(r *mailbox.HaltRecord) string {
+func describeHalt(r *budget.HaltRecord) string {
 	if r.State == protocol.HaltBudgetReset {
 		return term.Printable(string(r.Agent)) + " has reset its budgets"
 	}
@@ -164,7 +164,7 @@ func sendHalt(
 	id, agent protocol.PeerID,
 	scope protocol.Topic,
 	halt string,
-) (r mailbox.HaltRecord, err error) {
+) (r budget.HaltRecord, err error) {
 	by := string(id)
 	if u, err := user.Current(); err == nil {
 		by = u.Username
@@ -186,7 +186,7 @@ func sendHalt(
 	select {
 	case r = <-said:
 	case <-time.After(recordTimeout): // the agent has the message; its record is still on the way
-		r = mailbox.HaltRecord{
+		r = budget.HaltRecord{
 			Event: "halt",
 			Agent: agent,
 			State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt],
@@ -202,13 +202,13 @@ func sendHalt(
 // haltRecords receives the records of agents, keyed by the message that caused each.
 type haltRecords struct {
 	mu        sync.Mutex // guards byMessage
-	byMessage map[protocol.MessageID]chan mailbox.HaltRecord
+	byMessage map[protocol.MessageID]chan budget.HaltRecord
 }
 
-func (h *haltRecords) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
+func (h *haltRecords) expect(id protocol.MessageID) <-chan budget.HaltRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	said := make(chan mailbox.HaltRecord, 1)
+	said := make(chan budget.HaltRecord, 1)
 	h.byMessage[id] = said
 	return said
 }
@@ -219,7 +219,7 @@ func (h *haltRecords) receive(c *jsonrpc.Conn, m jsonrpc.Message) {
 	var params struct {
 		Payload struct {
 			InReplyTo protocol.MessageID `json:"inReplyTo"`
-			Content   mailbox.HaltRecord `json:"content"`
+			Content   budget.HaltRecord  `json:"content"`
 		} `json:"payload"`
 	}
 	if json.Unmarshal(m.Params, &params) != nil || params.Payload.Content.Event != "halt" {

@@ -13,7 +13,7 @@ import (
 	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
-	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
@@ -22,7 +22,7 @@ import (
 // An agentReminder is a reminder with the agent that set it.
 type agentReminder struct {
 	Agent string `json:"agent"` // the name of the program, such as agent-lead
-	mailbox.Reminder
+	reminders.Reminder
 
 	database string
 }
@@ -67,7 +67,7 @@ func NewReminders() *cobra.Command {
 
 func readReminders(cmd *cobra.Command) (list []agentReminder, err error) {
 	for _, a := range deadletter.Folder(program.From(cmd).Data).Agents() {
-		kept, failed := mailbox.ReadReminders(cmd.Context(), a.Database)
+		kept, failed := reminders.Read(cmd.Context(), a.Database)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
 		}
@@ -83,7 +83,7 @@ func cancelReminder(ctx context.Context, list []agentReminder, id string) (agent
 		if r.ID != id {
 			continue
 		}
-		found, err := mailbox.RequestCancel(ctx, r.database, id, string(busclient.NewID("reminders")))
+		found, err := reminders.RequestCancel(ctx, r.database, id, string(busclient.NewID("reminders")))
 		if err != nil || found {
 			return r.Agent, err
 		}

@@ -1,4 +1,4 @@
-package mailbox
+package obligations
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -17,9 +18,9 @@ import (
 // HandleReaction stores what a reaction in a chat says about an obligation. A reaction to the
 // agent's answer applies to the event that it answers. A reaction to an escalation that the agent
 // showed applies to the escalation.
-func HandleReaction(tx *Tx, e *Entry) {
+func HandleReaction(tx *mailbox.Tx, e *mailbox.Entry) {
 	c := &e.Content
-	if !HasObligations(&tx.View) || c.Event != protocol.EventReaction {
+	if !Enabled(&tx.View) || c.Event != protocol.EventReaction {
 		return
 	}
 	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
@@ -29,10 +30,10 @@ func HandleReaction(tx *Tx, e *Entry) {
 		return
 	}
 	if c.Actor != nil {
-		a.Actor = PartyIdentity(*c.Actor, e.Chat)
+		a.Actor = mailbox.PartyIdentity(*c.Actor, e.Chat)
 	}
 	if c.Recipient != nil {
-		a.Recipient = PartyIdentity(*c.Recipient, e.Chat)
+		a.Recipient = mailbox.PartyIdentity(*c.Recipient, e.Chat)
 	}
 	if a.Target == "" && c.ReplyTo != nil {
 		a.Target = c.ReplyTo.SourceID
@@ -50,7 +51,7 @@ func HandleReaction(tx *Tx, e *Entry) {
 
 // obligationOfSent returns the obligation that one of the agent's messages is about, as an answer
 // to it or as the display of an escalation.
-func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
+func obligationOfSent(v *mailbox.View, chat protocol.Topic, source string) *Obligation {
 	if source == "" {
 		return nil
 	}
@@ -59,14 +60,14 @@ func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
 	if !found {
 		return nil
 	}
-	if id, shown := strings.CutPrefix(said.key, ObligationPrefix); shown {
+	if id, shown := strings.CutPrefix(said.key, mailbox.ObligationPrefix); shown {
 		id, _, _ = strings.Cut(id, ":")
-		for _, o := range obligationsWhere(v, `id = ? AND author = ?`, id, v.Self()) {
+		for _, o := range List(v, `id = ? AND author = ?`, id, v.Self()) {
 			return o
 		}
 	}
 	if e := v.Entry(said.event); e != nil {
-		return obligationOf(v, e)
+		return Of(v, e)
 	}
 	return nil
 }
@@ -78,35 +79,35 @@ const (
 )
 
 // parseCommand returns the text after a command, and reports whether the message starts with it.
-func parseCommand(v *View, e *Entry, want string) (rest string, ok bool) {
+func parseCommand(v *mailbox.View, e *mailbox.Entry, want string) (rest string, ok bool) {
 	c := &e.Content
 	word, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(c.Text), "\n", " ", 1), " ")
 	word, _, _ = strings.Cut(word, "@")
-	return strings.TrimSpace(rest), HasObligations(v) && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
+	return strings.TrimSpace(rest), Enabled(v) && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
 		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
 }
 
 // HandleAskCommand turns a message that starts with the ask command into an obligating one.
-func HandleAskCommand(tx *Tx, e *Entry) {
+func HandleAskCommand(tx *mailbox.Tx, e *mailbox.Entry) {
 	if asked, ok := parseCommand(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
 		e.Content.Obligation = &protocol.Obligation{Blocks: string(attention.BlocksDegraded)}
 	}
 }
 
-// HandleCloseCommand handles the command that closes an obligation, in place of StoreEvent. It
+// HandleCloseCommand handles the command that closes an obligation, in place of intake.Store. It
 // reports whether e was that command. The obligation is the one of the message replied to, the
 // one named by id, or the only open one.
-func HandleCloseCommand(tx *Tx, e *Entry) bool {
+func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
 	named, ok := parseCommand(&tx.View, e, closeWord)
 	if !ok {
 		return false
 	}
-	if !RecordReceipt(tx, e) {
+	if !mailbox.RecordReceipt(tx, e) {
 		return true
 	}
 	who, self := e.AuthorIdentity(), string(tx.Self())
-	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
+	list := List(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
 		about = c.ReplyTo.SourceID
@@ -118,7 +119,7 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 		there := tx.Entry(o.EventID)
 		return there == nil || o.Level == "" && there.Chat != e.Chat || about != "" && o.ID != about
 	})
-	known := obligationsWhere(&tx.View, `id = ? AND id <> ''`, about)
+	known := List(&tx.View, `id = ? AND id <> ''`, about)
 	switch {
 	case len(list) == 1:
 		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
@@ -141,9 +142,9 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 
 // Discharge closes an obligation that the agent waits for. If it may not, refused says why. known
 // reports whether the agent has the obligation.
-func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
+func Discharge(tx *mailbox.Tx, id, recipient string) (known bool, refused string) {
 	self := string(tx.Self())
-	list := obligationsWhere(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
+	list := List(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
 	if len(list) == 0 {
 		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " for " + attention.HeaderValue(id) + ". blocking lists what you wait for."
 	}
@@ -169,11 +170,11 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	return true, ""
 }
 
-// OpenOwnObligation stores that the agent waits for the recipient of a message it just sent. The
+// OpenOwn stores that the agent waits for the recipient of a message it just sent. The
 // obligation has the message's own id until the chat has assigned one.
-func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
+func OpenOwn(tx *mailbox.Tx, e *mailbox.Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
-		ID: string(id), EventID: e.EventID, Blocks: ParseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		ID: string(id), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
 		ObligationRecord: attention.ObligationRecord{Author: string(tx.Self()), Recipient: recipient, CreatedAt: time.Now()},
 	}
@@ -181,19 +182,19 @@ func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, rec
 		o.Sync = AwaitingID
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = PartyIdentity(*given.DischargeDelegate, e.Chat)
+		o.Delegate = mailbox.PartyIdentity(*given.DischargeDelegate, e.Chat)
 	}
-	saveObligation(tx, o)
-	recordObligation(tx, o, "opened", "said", nil)
+	save(tx, o)
+	record(tx, o, "opened", "said", nil)
 }
 
 // SetID replaces the message id of an obligation by the id that the chat assigned. The
 // broker's entry under the old id is removed.
-func SetID(tx *Tx, id protocol.MessageID, source string) {
+func SetID(tx *mailbox.Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return
 	}
-	for _, o := range obligationsWhere(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.Self()) {
+	for _, o := range List(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.Self()) {
 		if o.Sync == Synced {
 			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.Self(), collab.ActParams{
 				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.Self(), Recipient: protocol.PeerID(o.Recipient),
@@ -207,23 +208,23 @@ func SetID(tx *Tx, id protocol.MessageID, source string) {
 
 // SyncWithoutID lets the broker list an obligation under its message id because the delivery of
 // the message is uncertain.
-func SyncWithoutID(tx *Tx, id protocol.MessageID) {
+func SyncWithoutID(tx *mailbox.Tx, id protocol.MessageID) {
 	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.Self(), AwaitingID) > 0 {
 		tx.OnCommit(tx.Options().OnChange)
 	}
 }
 
-// ApplyBrokerObligation applies the broker's record of an obligation. Its log is authoritative
+// ApplyBroker applies the broker's record of an obligation. Its log is authoritative
 // for acts by others.
-func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
+func ApplyBroker(tx *mailbox.Tx, d *collab.EventObligation) {
 	self := string(tx.Self())
-	if !HasObligations(&tx.View) || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
+	if !Enabled(&tx.View) || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
 	}
-	o := findObligation(&tx.View, d.EventID, string(d.Recipient))
+	o := find(&tx.View, d.EventID, string(d.Recipient))
 	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation has more members
-		o.Members, o.Title, o.Blocks = d.Members, d.Title, ParseBlocks(d.Blocks)
-		saveObligation(tx, o)
+		o.Members, o.Title, o.Blocks = d.Members, d.Title, mailbox.ParseBlocks(d.Blocks)
+		save(tx, o)
 	}
 	for _, a := range d.Acts {
 		RecordAct(tx, Act{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
@@ -234,15 +235,15 @@ func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 }
 
 // NeedsSync reports whether the broker lacks some of the agent's obligations or acts.
-func NeedsSync(v *View) bool {
-	return HasObligations(v) && v.Options().Broker.Known() && store.Value[bool](v.Tx,
+func NeedsSync(v *mailbox.View) bool {
+	return Enabled(v) && v.Options().Broker.Known() && store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE synced = 0) OR EXISTS (SELECT 1 FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations))`)
 }
 
-// SyncObligations queues what the broker lacks.
-func SyncObligations(tx *Tx) {
-	for _, o := range obligationsWhere(&tx.View, `synced = 0 LIMIT 100`) {
-		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
+// Sync queues what the broker lacks.
+func Sync(tx *mailbox.Tx) {
+	for _, o := range List(&tx.View, `synced = 0 LIMIT 100`) {
+		key := mailbox.UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
 		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.Self(), o.Params()))
 		tx.Exec(`UPDATE obligations SET synced = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
 	}
@@ -258,7 +259,7 @@ func SyncObligations(tx *Tx) {
 		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // others report their own acts
 			continue
 		}
-		for _, o := range obligationsWhere(&tx.View, `id = ?`, a.Target) {
+		for _, o := range List(&tx.View, `id = ?`, a.Target) {
 			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it concerns nobody, and the broker must not learn a name from it
 				continue
 			}

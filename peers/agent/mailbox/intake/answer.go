@@ -1,9 +1,11 @@
-package mailbox
+package intake
 
 import (
 	"cmp"
 	"strings"
 
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/protocol/text"
 
 	"hubbub/peers/attention"
@@ -12,34 +14,34 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// HandleQuestionAnswer handles a person's answer to a question in a chat, in place of StoreEvent.
+// HandleAnswer handles a person's answer to a question in a chat, in place of Store.
 // It reports whether e was one. The broker then delivers the answer to the agent.
-func HandleQuestionAnswer(tx *Tx, e *Entry) bool {
+func HandleAnswer(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" || strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
 		return false
 	}
-	id := tx.questionAnswered(e)
-	if id == "" || !RecordReceipt(tx, e) {
+	id := questionAnswered(&tx.View, e)
+	if id == "" || !mailbox.RecordReceipt(tx, e) {
 		return id != ""
 	}
 	tx.ShowAnswered(id, e.PersonIdentity())
-	if HandleEscalationAnswer(tx, id, c.Text, e.PersonIdentity()) {
+	if lifecycle.HandleEscalationAnswer(tx, id, c.Text, e.PersonIdentity()) {
 		return true
 	}
 	answer := collab.AnswerParams{ID: id, Answer: c.Text, By: protocol.PeerID(e.PersonIdentity())}
-	tx.Enqueue(protocol.TopicBroker, QuestionPrefix+id, collab.QuestionAnswer.Message(tx.Self(), answer))
+	tx.Enqueue(protocol.TopicBroker, mailbox.QuestionPrefix+id, collab.QuestionAnswer.Message(tx.Self(), answer))
 	return true
 }
 
 // questionAnswered returns the open question that an event answers, or "". Only the person who
 // was asked can answer.
-func (v *View) questionAnswered(e *Entry) string {
+func questionAnswered(v *mailbox.View, e *mailbox.Entry) string {
 	source := ""
 	if e.Content.ReplyTo != nil {
 		source = e.Content.ReplyTo.SourceID
 	}
-	if source == "" && SupportsReplies(e.Chat) {
+	if source == "" && mailbox.SupportsReplies(e.Chat) {
 		return ""
 	}
 	return store.Value[string](v.Tx, `SELECT substr(s.key, length('question:') + 1) FROM sent s JOIN events e ON e.event_id = s.event_id
@@ -50,7 +52,7 @@ func (v *View) questionAnswered(e *Entry) string {
 
 // handleChoice handles a person's choice in reply to a question with choices and shows the choice
 // in place of the question. It reports whether the event counts: only the first choice does.
-func (tx *Tx) handleChoice(e *Entry) bool {
+func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" || c.Author.Kind != string(attention.AuthorHuman) {
 		return true
@@ -62,16 +64,16 @@ func (tx *Tx) handleChoice(e *Entry) bool {
 	end := max(0, strings.LastIndexByte(asked.Text, '\n'))
 	question, offered := asked.Text[:end], asked.Text[end:]
 	about := tx.Entry(asked.EventID)
-	switch key := ChosenPrefix + asked.EventID; {
+	switch key := mailbox.ChosenPrefix + asked.EventID; {
 	case about == nil || !strings.Contains(offered, "["+c.Text+"]"):
 	case tx.SentAs(key) != nil:
 		tx.RecordRefusal(e, asked.EventID, "choice", "chosen_before")
 		return false
 	default:
 		by := cmp.Or(c.Author.DisplayName, c.Author.Username, c.Author.ID)
-		tx.Reply(about, SentNotice, key, protocol.ChatReply{
+		tx.Reply(about, mailbox.SentNotice, key, protocol.ChatReply{
 			Text:  question + "\n\nChosen: " + c.Text + " (`" + text.Clip(strings.ReplaceAll(attention.HeaderValue(by), "`", "'"), 60) + "`)",
-			Edits: ChoiceKey(about), Visibility: about.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Edits: mailbox.ChoiceKey(about), Visibility: about.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 	return true

@@ -1,4 +1,4 @@
-package mailbox
+package obligations
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -61,59 +62,62 @@ type Act struct {
 	attention.Act
 }
 
-const obligationNames = `id, recipient, author, delegate, blocks, default_action, mode, title, level, members, created_at, event_id,
+const columnNames = `id, recipient, author, delegate, blocks, default_action, mode, title, level, members, created_at, event_id,
 	slot, missed, escalated, check_at, open, state, synced`
 
 func (o *Obligation) columns() []any {
 	return []any{
-		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, JSONColumn{&o.Members},
-		TimeColumn{&o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, TimeColumn{&o.CheckAt}, &o.Open, &o.State, &o.Sync,
+		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, mailbox.JSON(&o.Members),
+		mailbox.Time(&o.CreatedAt), &o.EventID, &o.Slot, &o.Missed, &o.Escalated, mailbox.Time(&o.CheckAt), &o.Open, &o.State, &o.Sync,
 	}
 }
 
-func scanObligation(into **Obligation) []any {
+func scan(into **Obligation) []any {
 	*into = &Obligation{}
 	return (*into).columns()
 }
 
-func obligationsWhere(v *View, where string, args ...any) []*Obligation {
-	list := store.All(v.Tx, scanObligation, `SELECT `+obligationNames+` FROM obligations WHERE `+where, args...)
+// List returns the obligations of a query. where follows SELECT ... FROM obligations WHERE.
+func List(v *mailbox.View, where string, args ...any) []*Obligation {
+	list := store.All(v.Tx, scan, `SELECT `+columnNames+` FROM obligations WHERE `+where, args...)
 	for _, o := range list {
 		o.Escalation = o.Level != ""
 	}
 	return list
 }
 
-// findObligation returns the obligation of a recipient for an event, or nil.
-func findObligation(v *View, id, recipient string) *Obligation {
-	if list := obligationsWhere(v, `id = ? AND recipient = ?`, id, recipient); len(list) > 0 {
+// find returns the obligation of a recipient for an event, or nil.
+func find(v *mailbox.View, id, recipient string) *Obligation {
+	if list := List(v, `id = ? AND recipient = ?`, id, recipient); len(list) > 0 {
 		return list[0]
 	}
 	return nil
 }
 
-// saveObligation stores an obligation. The broker is notified of changes.
-func saveObligation(tx *Tx, o *Obligation) {
+// save stores an obligation. The broker is notified of changes.
+func save(tx *mailbox.Tx, o *Obligation) {
 	if o.Members == nil {
 		o.Members = []string{}
 	}
-	tx.Exec(`INSERT OR REPLACE INTO obligations (`+obligationNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, o.columns()...)
+	tx.Exec(`INSERT OR REPLACE INTO obligations (`+columnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, o.columns()...)
 }
 
 // actsOn returns the acts about an event, oldest first.
-func actsOn(v *View, target string) (list []attention.Act) {
+func actsOn(v *mailbox.View, target string) (list []attention.Act) {
 	return store.All(v.Tx, func(a *attention.Act) []any {
-		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, TimeColumn{&a.At}}
+		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, mailbox.Time(&a.At)}
 	}, `SELECT kind, actor, signal, recipient, at FROM acts WHERE target = ? ORDER BY n`, target)
 }
 
-// HasObligations reports whether the agent uses a draft with obligations.
-func HasObligations(v *View) bool { return v.Options().Attention.Version == attention.Version0811 }
+// Enabled reports whether the agent uses a draft with obligations.
+func Enabled(v *mailbox.View) bool {
+	return v.Options().Attention.Version == attention.Version0811
+}
 
 // Facts returns the recorded facts that a decision about an event needs.
-func Facts(v *View, e *Entry) attention.Facts {
+func Facts(v *mailbox.View, e *mailbox.Entry) attention.Facts {
 	facts := v.Facts(e)
-	if o := ObligationOfReturn(v, e); o != nil {
+	if o := OfReturn(v, e); o != nil {
 		facts.Waited = time.Since(o.CreatedAt)
 	}
 	return facts
@@ -121,29 +125,29 @@ func Facts(v *View, e *Entry) attention.Facts {
 
 // ReplyContext returns the recorded facts that decide whether the agent may reply to an event now. text is
 // the intended reply. e may be nil.
-func ReplyContext(v *View, e *Entry, text string) attention.ReplyContext {
+func ReplyContext(v *mailbox.View, e *mailbox.Entry, text string) attention.ReplyContext {
 	s := v.ReplyContext(e, text)
 	if e == nil {
 		return s
 	}
-	if o := obligationOf(v, e); o != nil && o.Open { // an open obligation may always be answered
+	if o := Of(v, e); o != nil && o.Open { // an open obligation may always be answered
 		s.Exchange, s.Left = attention.ExchangeAllow, false
 	}
 	return s
 }
 
 // Coordinator returns the default delegate of the agent's obligations: its lead.
-func Coordinator(v *View) string { return v.Options().Escalation.Target(attention.LevelLead) }
+func Coordinator(v *mailbox.View) string { return v.Options().Escalation.Target(attention.LevelLead) }
 
-// OpenObligation stores that the author of an event waits for this agent. It resumes paused
+// Open stores that the author of an event waits for this agent. It resumes paused
 // obligations of the same author in the same thread.
-func OpenObligation(tx *Tx, e *Entry) {
+func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 	given := e.Content.Obligation
 	if !e.Decision.Obliges || given == nil {
 		return
 	}
 	o := &Obligation{
-		ID: e.ObligationID(), EventID: e.EventID, Blocks: ParseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
+		ID: e.ObligationID(), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
 		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // wakes have this prefix
 		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.Self()), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
@@ -152,14 +156,14 @@ func OpenObligation(tx *Tx, e *Entry) {
 		o.Escalation = true
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = PartyIdentity(*given.DischargeDelegate, e.Chat)
+		o.Delegate = mailbox.PartyIdentity(*given.DischargeDelegate, e.Chat)
 	}
-	if findObligation(&tx.View, o.ID, o.Recipient) != nil { // an edit, or the same event again
+	if find(&tx.View, o.ID, o.Recipient) != nil { // an edit, or the same event again
 		return
 	}
-	saveObligation(tx, o)
-	recordObligation(tx, o, "opened", "", nil)
-	for _, before := range obligationsWhere(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`, o.Author, o.Recipient, o.ID) {
+	save(tx, o)
+	record(tx, o, "opened", "", nil)
+	for _, before := range List(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`, o.Author, o.Recipient, o.ID) {
 		if there := tx.Entry(before.EventID); there != nil && there.ThreadKey() == e.ThreadKey() {
 			RecordAct(tx, Act{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID, Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
 		}
@@ -168,7 +172,7 @@ func OpenObligation(tx *Tx, e *Entry) {
 }
 
 // isEscalation reports whether an event is an escalation from another agent.
-func isEscalation(e *Entry) bool { return IsEscalation(e.Origin.QuestionID) }
+func isEscalation(e *mailbox.Entry) bool { return IsEscalation(e.Origin.QuestionID) }
 
 func titleOf(said string) string {
 	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
@@ -176,7 +180,7 @@ func titleOf(said string) string {
 
 // creationTime returns when an event was created according to its chat, but not later than its
 // receipt.
-func creationTime(e *Entry) time.Time {
+func creationTime(e *mailbox.Entry) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, e.Content.CreatedAt)
 	if err != nil || at.After(e.ReceivedAt) {
 		return e.ReceivedAt
@@ -186,11 +190,11 @@ func creationTime(e *Entry) time.Time {
 
 // RecordAct stores an act once and applies it. An act about an unknown event is kept until the
 // event arrives.
-func RecordAct(tx *Tx, a Act) {
-	if !HasObligations(&tx.View) || a.Target == "" || a.Actor == "" {
+func RecordAct(tx *mailbox.Tx, a Act) {
+	if !Enabled(&tx.View) || a.Target == "" || a.Actor == "" {
 		return
 	}
-	known := obligationsWhere(&tx.View, `id = ?`, a.Target)
+	known := List(&tx.View, `id = ?`, a.Target)
 	if len(known) == 0 && store.Value[int](tx.Tx, `SELECT count(*) FROM acts WHERE target NOT IN (SELECT id FROM obligations)`) >= maxEarlyActs {
 		tx.Exec(`DELETE FROM acts WHERE n = (SELECT min(n) FROM acts WHERE target NOT IN (SELECT id FROM obligations))`)
 	}
@@ -199,7 +203,7 @@ func RecordAct(tx *Tx, a Act) {
 		a.At = time.Now()
 	}
 	if tx.ExecCount(`INSERT OR IGNORE INTO acts (id, target, kind, actor, signal, recipient, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, TimeColumn{&a.At}) == 0 {
+		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, mailbox.Time(&a.At)) == 0 {
 		return
 	}
 	for _, o := range known {
@@ -215,26 +219,26 @@ func actID(a Act) string {
 
 // applyActs updates an obligation after a new act. newest is nil for a new obligation whose acts
 // arrived earlier.
-func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
+func applyActs(tx *mailbox.Tx, o *Obligation, newest *attention.Act) {
 	s := o.Status(actsOn(&tx.View, o.ID))
 	if newest != nil {
 		if effect, reason := o.Effect(*newest); effect == attention.EffectExtend || reason == "evidence" {
-			recordObligation(tx, o, string(effect), reason, map[string]any{"by": newest.Actor, "signal": newest.Signal})
+			record(tx, o, string(effect), reason, map[string]any{"by": newest.Actor, "signal": newest.Signal})
 		}
 	}
 	before := o.State
 	o.State, o.CheckAt = s.State, time.Now()
 	if before != s.State {
-		recordObligation(tx, o, string(s.State), s.Reason, map[string]any{"by": s.By})
+		record(tx, o, string(s.State), s.Reason, map[string]any{"by": s.By})
 	}
 	if o.Open = s.State != attention.ObligationDischarged; !o.Open {
 		o.CheckAt = time.Time{}
 	}
-	saveObligation(tx, o)
+	save(tx, o)
 	switch {
 	case before == s.State:
 	case !o.Open:
-		endObligation(tx, o)
+		end(tx, o)
 	case s.State == attention.ObligationPaused && o.Recipient == string(tx.Self()):
 		requestClarification(tx, o)
 	case before == attention.ObligationPaused:
@@ -243,19 +247,19 @@ func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	tx.OnCommit(tx.Options().OnChange)
 }
 
-// endObligation cleans up after a discharged obligation: its returns, its clarification
+// end cleans up after a discharged obligation: its returns, its clarification
 // questions, and the escalations that list no other open obligation.
-func endObligation(tx *Tx, o *Obligation) {
-	for _, e := range tx.Events(`WHERE kind = 'return' AND `+OpenCondition+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
-		if t := tx.Turn(e.TurnID); t != nil && t.State == TurnQueued {
+func end(tx *mailbox.Tx, o *Obligation) {
+	for _, e := range tx.Events(`WHERE kind = 'return' AND `+mailbox.OpenCondition+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
+		if t := tx.Turn(e.TurnID); t != nil && t.State == mailbox.TurnQueued {
 			tx.CancelTurn(t, "the obligation is discharged")
 		}
-		tx.Move(e, Supersede, "the obligation is discharged")
+		tx.Move(e, mailbox.Supersede, "the obligation is discharged")
 	}
 	closeOwn(tx, clarifyKey(o)+"%", "discharged")
-	for _, r := range obligationsWhere(&tx.View, `author = ? AND level <> '' AND open = 1`, tx.Self()) {
+	for _, r := range List(&tx.View, `author = ? AND level <> '' AND open = 1`, tx.Self()) {
 		if slices.Contains(r.Members, o.ID) && !slices.ContainsFunc(r.Members, func(id string) bool {
-			return len(obligationsWhere(&tx.View, `id = ? AND open = 1 AND recipient = ?`, id, tx.Self())) > 0
+			return len(List(&tx.View, `id = ? AND open = 1 AND recipient = ?`, id, tx.Self())) > 0
 		}) {
 			closeOwn(tx, r.ID, "all that it lists is discharged")
 		}
@@ -266,18 +270,20 @@ func endObligation(tx *Tx, o *Obligation) {
 }
 
 // CloseUndelivered closes the obligation in a message that will never be delivered.
-func CloseUndelivered(tx *Tx, id protocol.MessageID) { closeOwn(tx, string(id), "not_delivered") }
+func CloseUndelivered(tx *mailbox.Tx, id protocol.MessageID) {
+	closeOwn(tx, string(id), "not_delivered")
+}
 
 // closeOwn discharges the agent's own obligations whose ids match a LIKE pattern.
-func closeOwn(tx *Tx, id, why string) {
-	for _, o := range obligationsWhere(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.Self()) {
+func closeOwn(tx *mailbox.Tx, id, why string) {
+	for _, o := range List(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.Self()) {
 		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
-		recordObligation(tx, o, "withdrawn", why, nil)
+		record(tx, o, "withdrawn", why, nil)
 	}
 }
 
-// recordObligation records a change of an obligation.
-func recordObligation(tx *Tx, o *Obligation, state, reason string, more map[string]any) {
+// record records a change of an obligation.
+func record(tx *mailbox.Tx, o *Obligation, state, reason string, more map[string]any) {
 	record := map[string]any{
 		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.Self(), "obligationId": o.ID, "state": state, "author": o.Author, "recipient": o.Recipient,
 		"blocks": o.Blocks, "age": o.Age(time.Now()),
@@ -288,13 +294,13 @@ func recordObligation(tx *Tx, o *Obligation, state, reason string, more map[stri
 	for k, v := range more {
 		record[k] = v
 	}
-	tx.Record(UniqueKey("obligation:"+state, o.CreatedAt.Unix()), tx.Entry(o.EventID), record)
+	tx.Record(mailbox.UniqueKey("obligation:"+state, o.CreatedAt.Unix()), tx.Entry(o.EventID), record)
 }
 
-// OpenObligations returns the open obligations of a recipient, or of an author or delegate, most
+// ListOpen returns the open obligations of a recipient, or of an author or delegate, most
 // urgent first. An empty argument matches all.
-func OpenObligations(v *View, recipient, author string) []*Obligation {
-	list := obligationsWhere(v, `open = 1 AND (recipient = ?1 OR ?1 = '') AND (author = ?2 OR delegate = ?2 OR ?2 = '')`, recipient, author)
+func ListOpen(v *mailbox.View, recipient, author string) []*Obligation {
+	list := List(v, `open = 1 AND (recipient = ?1 OR ?1 = '') AND (author = ?2 OR delegate = ?2 OR ?2 = '')`, recipient, author)
 	slices.SortStableFunc(list, func(a, b *Obligation) int {
 		return cmp.Or(cmp.Compare(slices.Index(attention.AllBlocks, a.Blocks), slices.Index(attention.AllBlocks, b.Blocks)), a.CreatedAt.Compare(b.CreatedAt))
 	})

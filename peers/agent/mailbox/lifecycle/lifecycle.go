@@ -1,9 +1,11 @@
-package mailbox
+package lifecycle
 
 import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -18,147 +20,149 @@ const notAnsweredAgent = "I could not answer this message. Ask somebody else, or
 
 // GiveUp ends an event without an answer, unless it can be escalated. An author who waits for an
 // answer is notified once.
-func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpWithNotice(e, reason, NotAnswered) }
+func GiveUp(tx *mailbox.Tx, e *mailbox.Entry, reason string) {
+	GiveUpWithNotice(tx, e, reason, NotAnswered)
+}
 
 // GiveUpWithNotice is like GiveUp, with the text of the notice.
-func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
+func GiveUpWithNotice(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond {
-		tx.Move(e, Ignore, reason)
+		tx.Move(e, mailbox.Ignore, reason)
 		return
 	}
-	if ObligationOfReturn(&tx.View, e) != nil { // the obligation stays open and escalates separately
-		tx.Move(e, Ignore, reason)
+	if obligations.OfReturn(&tx.View, e) != nil { // the obligation stays open and escalates separately
+		tx.Move(e, mailbox.Ignore, reason)
 		return
 	}
-	if o := obligationOf(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked for a clarification
-		tx.Move(e, Acknowledge, reason)
+	if o := obligations.Of(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked for a clarification
+		tx.Move(e, mailbox.Acknowledge, reason)
 		return
 	}
 	if !e.Open() || !e.Decision.Obliges && Escalate(tx, e, reason, notice) {
 		return
 	}
-	tx.Move(e, Fail, reason)
+	tx.Move(e, mailbox.Fail, reason)
 	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the agent that asked escalates further
-		tx.NotifyFailure(e, notice+unansweredNotice(tx, e))
+		NotifyFailure(tx, e, notice+unansweredNotice(tx, e))
 	}
 }
 
 // NotifyFailure notifies an author who waits for an answer of its failure, once.
-func (tx *Tx) NotifyFailure(e *Entry, notice string) {
-	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.mayNotify(e) {
+func NotifyFailure(tx *mailbox.Tx, e *mailbox.Entry, notice string) {
+	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !mayNotify(&tx.View, e) {
 		return
 	}
 	if after, ok := strings.CutPrefix(notice, NotAnswered); ok && e.FromAgent() {
 		notice = notAnsweredAgent + after
 	}
-	tx.SendNotice(e, NoticeFailed, notice)
+	tx.SendNotice(e, mailbox.NoticeFailed, notice)
 }
 
 // mayNotify reports whether the agent that wrote an event may be notified of its failure. It may
 // not after a person was called into the exchange, or if it only repeats itself: two programs
 // could notify each other forever.
-func (v *View) mayNotify(e *Entry) bool {
+func mayNotify(v *mailbox.View, e *mailbox.Entry) bool {
 	x := v.Exchange(e)
 	return x.Next(time.Now()) == attention.ExchangeAllow && (len(x.Received) < 2 || !attention.IsRepeat(x.Received[0], x.Received[1:]))
 }
 
 // Finish ends a turn successfully and settles its event. e may be nil.
-func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
+func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost mailbox.Cost) {
 	cost.DurationMS = time.Since(t.StartedAt).Milliseconds()
-	tx.MoveTurn(t, TurnFinished, "", cost)
+	tx.MoveTurn(t, mailbox.TurnFinished, "", cost)
 	switch {
 	case e == nil || e.Settled():
 	case !e.DeadlineAt.IsZero(): // another agent has claimed it; it may be offered again
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
-		tx.Move(e, Ignore, "claimed, and not answered")
+		tx.Move(e, mailbox.Ignore, "claimed, and not answered")
 	case e.Claimed:
-		if len(tx.Turns(`WHERE event_id = ? AND `+LiveCondition, e.EventID)) == 0 { // a claimed event must end some time
+		if len(tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID)) == 0 { // a claimed event must end some time
 			startDeadline(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
-		tx.GiveUp(e, "the turn ended without an answer")
+		GiveUp(tx, e, "the turn ended without an answer")
 	case e.Decision.Policy == attention.PolicyAckOnly:
-		tx.Move(e, Acknowledge, "seen")
+		tx.Move(e, mailbox.Acknowledge, "seen")
 	default:
-		tx.Move(e, Ignore, "no answer was needed")
+		tx.Move(e, mailbox.Ignore, "no answer was needed")
 	}
 }
 
 // FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
 // is settled.
-func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
-	if t != nil && t.State == TurnAccepted && e.Settled() {
-		tx.Finish(t, e, Cost{})
+func FinishAccepted(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry) {
+	if t != nil && t.State == mailbox.TurnAccepted && e.Settled() {
+		Finish(tx, t, e, mailbox.Cost{})
 	}
 }
 
 // startDeadline sets the deadline of an event that is in no turn.
-func startDeadline(tx *Tx, e *Entry) {
+func startDeadline(tx *mailbox.Tx, e *mailbox.Entry) {
 	e.DeadlineAt = time.Now().Add(tx.Options().Attention.Deadline)
 	tx.Save(e)
 }
 
 // Expire handles the deadline of an event: a deferred event is redelivered, any other ends.
-func (tx *Tx) Expire(id, reason string) {
+func Expire(tx *mailbox.Tx, id, reason string) {
 	e := tx.Entry(id)
 	if e == nil || e.DeadlineAt.IsZero() || e.DeadlineAt.After(time.Now()) {
 		return
 	}
 	e.DeadlineAt = time.Time{}
-	if e.State == Deferred {
+	if e.State == mailbox.Deferred {
 		redeliver(tx, e)
 	} else {
-		tx.GiveUp(e, reason)
+		GiveUp(tx, e, reason)
 	}
 }
 
 // DecideAgain returns an event for a new decision because the harness no longer supports its
 // mode. e may be nil.
-func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
-	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
+func DecideAgain(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason string) {
+	tx.MoveTurn(t, mailbox.TurnCancelled, reason, mailbox.Cost{})
 	if e != nil {
 		e.TurnID = ""
-		tx.Move(e, Reopen, reason)
+		tx.Move(e, mailbox.Reopen, reason)
 	}
 }
 
 // StopThread stops the turns in the thread of a stop word and supersedes their events and the
 // deferred ones. A stop word from an agent only affects that agent's events. Events in the
 // compose window are shown together with the stop word.
-func (tx *Tx) StopThread(stop *Entry) {
+func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
-	for _, t := range tx.Turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+LiveCondition,
+	for _, t := range tx.Turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+mailbox.LiveCondition,
 		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
 		tx.CancelTurn(t, reason)
-		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // a queued answer counts
-			tx.Move(e, Supersede, reason)
+		if e := tx.Entry(t.EventID); e != nil && e.State != mailbox.Answered { // a queued answer counts
+			tx.Move(e, mailbox.Supersede, reason)
 		}
 	}
 	for _, e := range tx.Events(`WHERE +conversation = ? AND +thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
 		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind) {
-		tx.Move(e, Supersede, reason)
+		tx.Move(e, mailbox.Supersede, reason)
 	}
 }
 
 // SettleDone settles the open events of a message that a person marked as done or stopped, or of
 // the message that the agent's marked answer is for. A queued answer counts.
-func (tx *Tx) SettleDone(reaction *Entry) {
+func SettleDone(tx *mailbox.Tx, reaction *mailbox.Entry) {
 	c := &reaction.Content
 	if c.ReplyTo == nil || c.ReplyTo.SourceID == "" {
 		return
 	}
-	says, settle := "already done, according to ", Acknowledge
+	says, settle := "already done, according to ", mailbox.Acknowledge
 	if c.Signal == protocol.SignalStop {
-		says, settle = "stopped by ", Supersede
+		says, settle = "stopped by ", mailbox.Supersede
 	}
 	reason := says + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
-	for _, e := range tx.Events(`WHERE chat = ?1 AND event_id <> ?3 AND `+OpenCondition+` AND (source_id = ?2
+	for _, e := range tx.Events(`WHERE chat = ?1 AND event_id <> ?3 AND `+mailbox.OpenCondition+` AND (source_id = ?2
 		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> ''))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
-		for _, t := range tx.Turns(`WHERE event_id = ? AND `+LiveCondition, e.EventID) {
+		for _, t := range tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID) {
 			tx.CancelTurn(t, reason)
 		}
-		if settle != Supersede || e.State != Answered {
+		if settle != mailbox.Supersede || e.State != mailbox.Answered {
 			tx.Move(e, settle, reason)
 		}
 	}
@@ -185,8 +189,8 @@ func deferDuration(eta string, deferrals int, first time.Duration, now time.Time
 }
 
 // Defer defers an event. An event that is deferred already does not change.
-func (tx *Tx) Defer(e *Entry, eta, reason string) {
-	if _, ok := Next(e.State, Defer); !ok {
+func Defer(tx *mailbox.Tx, e *mailbox.Entry, eta, reason string) {
+	if _, ok := mailbox.Next(e.State, mailbox.Defer); !ok {
 		return
 	}
 	now := time.Now()
@@ -195,18 +199,18 @@ func (tx *Tx) Defer(e *Entry, eta, reason string) {
 		rest = max(rest, asyncDeferFactor*tx.Options().DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals = now.Add(rest), e.Deferrals+1
-	tx.Move(e, Defer, reason)
+	tx.Move(e, mailbox.Defer, reason)
 }
 
 // redeliver queues a deferred event for the model again, with its edits. An event that a program
 // deferred and never settled ends.
-func redeliver(tx *Tx, e *Entry) {
+func redeliver(tx *mailbox.Tx, e *mailbox.Entry) {
 	switch {
 	case tx.HasLeft(e):
-		tx.Move(e, Ignore, "asked to leave after it was deferred")
+		tx.Move(e, mailbox.Ignore, "asked to leave after it was deferred")
 	case escalateFurther(tx, e):
 	case tx.Options().Async:
-		tx.GiveUp(e, "deferred and never settled")
+		GiveUp(tx, e, "deferred and never settled")
 	default:
 		tx.Requeue(e)
 	}

@@ -1,4 +1,4 @@
-package mailbox
+package obligations
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -27,25 +28,25 @@ func IsEscalation(questionID string) bool {
 	return collab.IsEscalationQuestion(questionID) && strings.Contains(questionID, escalationID)
 }
 
-// RecheckObligations schedules all open obligations for a check, because the settings may have
+// Recheck schedules all open obligations for a check, because the settings may have
 // changed since the last start.
-func RecheckObligations(tx *Tx) {
+func Recheck(tx *mailbox.Tx) {
 	tx.Exec(`UPDATE obligations SET check_at = 1 WHERE open = 1 AND recipient = ?`, tx.Self())
 }
 
-// RunObligations handles all obligations that are due, in one transaction: it sends returns and
+// Run handles all obligations that are due, in one transaction: it sends returns and
 // escalates.
-func RunObligations(tx *Tx) {
+func Run(tx *mailbox.Tx) {
 	now := time.Now()
 	var up []*Obligation
-	for _, o := range obligationsWhere(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, TimeColumn{&now}) {
+	for _, o := range List(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, mailbox.Time(&now)) {
 		due := attention.Due{}
-		if o.Recipient == string(tx.Self()) && HasObligations(&tx.View) {
+		if o.Recipient == string(tx.Self()) && Enabled(&tx.View) {
 			o.Since = tx.Mailbox().StartedAt()
 			due = o.Next(actsOn(&tx.View, o.ID), o.ReturnState, tx.Options().Returns, now)
 		}
 		if due.Missed && !o.Missed {
-			recordObligation(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
+			record(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
 		}
 		if due.Return {
 			remind(tx, o, due)
@@ -56,27 +57,27 @@ func RunObligations(tx *Tx) {
 		}
 		o.Slot, o.Missed, o.CheckAt = max(o.Slot, due.Slot), due.Missed, due.At
 		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, check_at = ? WHERE id = ? AND recipient = ?`,
-			o.Slot, o.Missed, o.Escalated, TimeColumn{&o.CheckAt}, o.ID, o.Recipient)
+			o.Slot, o.Missed, o.Escalated, mailbox.Time(&o.CheckAt), o.ID, o.Recipient)
 	}
-	escalateObligations(tx, up)
+	escalateAll(tx, up)
 }
 
-// ObligationsDue reports whether RunObligations has work.
-func ObligationsDue(v *View, now time.Time) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, TimeColumn{&now})
+// Due reports whether Run has work.
+func Due(v *mailbox.View, now time.Time) bool {
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, mailbox.Time(&now))
 }
 
 // remind stores a return of an obligation, unless the previous return still waits for its turn.
-func remind(tx *Tx, o *Obligation, due attention.Due) {
+func remind(tx *mailbox.Tx, o *Obligation, due attention.Due) {
 	of := tx.Entry(o.EventID)
 	if of == nil {
 		return
 	}
 	if waits := tx.Events(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
-		recordObligation(tx, o, "waits", "the previous return is still waiting for its turn", map[string]any{"returnId": waits[0].EventID})
+		record(tx, o, "waits", "the previous return is still waiting for its turn", map[string]any{"returnId": waits[0].EventID})
 		return
 	}
-	e := &Entry{EventID: fmt.Sprint(ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
+	e := &mailbox.Entry{EventID: fmt.Sprint(mailbox.ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
 	place, author := *of.Content.Chat, *of.Content.Author
 	author.DisplayName, author.Username = "", ""
 	e.Content = protocol.ChatMessage{
@@ -93,31 +94,31 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 	if tx.Entry(e.EventID) != nil {
 		return
 	}
-	InsertEvent(tx, e)
-	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
+	mailbox.InsertEvent(tx, e)
+	record(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
 	tx.OnCommit(func() { tx.Options().Failpoint("reminded of an obligation") })
 }
 
-// ObligationOfReturn returns the obligation that an event is a return of, or nil.
-func ObligationOfReturn(v *View, e *Entry) *Obligation {
+// OfReturn returns the obligation that an event is a return of, or nil.
+func OfReturn(v *mailbox.View, e *mailbox.Entry) *Obligation {
 	if e.Content.Event != string(attention.KindReturn) {
 		return nil
 	}
-	return findObligation(v, e.Content.TargetEventID, string(v.Self()))
+	return find(v, e.Content.TargetEventID, string(v.Self()))
 }
 
-// obligationOf returns this agent's obligation for an event, for an edit of it, or for a return,
+// Of returns this agent's obligation for an event, for an edit of it, or for a return,
 // or nil.
-func obligationOf(v *View, e *Entry) *Obligation {
-	if o := ObligationOfReturn(v, e); o != nil {
+func Of(v *mailbox.View, e *mailbox.Entry) *Obligation {
+	if o := OfReturn(v, e); o != nil {
 		return o
 	}
-	return findObligation(v, e.ObligationID(), string(v.Self()))
+	return find(v, e.ObligationID(), string(v.Self()))
 }
 
 // RecordSignal records the agent's signal about an event whose author waits for it.
-func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
-	o := obligationOf(&tx.View, e)
+func RecordSignal(tx *mailbox.Tx, e *mailbox.Entry, signal attention.Signal) {
+	o := Of(&tx.View, e)
 	if o == nil {
 		return
 	}
@@ -128,7 +129,7 @@ func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 }
 
 // countClarifications returns how often the author has clarified an obligation.
-func countClarifications(v *View, o *Obligation) (n int) {
+func countClarifications(v *mailbox.View, o *Obligation) (n int) {
 	for _, a := range actsOn(v, o.ID) {
 		if effect, _ := o.Effect(a); effect == attention.EffectResume {
 			n++
@@ -137,14 +138,14 @@ func countClarifications(v *View, o *Obligation) (n int) {
 	return n
 }
 
-// escalateObligations escalates obligations to their next levels. Those with the same level and
+// escalateAll escalates obligations to their next levels. Those with the same level and
 // recipient are combined.
-func escalateObligations(tx *Tx, list []*Obligation) {
+func escalateAll(tx *mailbox.Tx, list []*Obligation) {
 	type group struct {
 		step  attention.EscalationStep
 		chat  protocol.Topic
 		owed  []*Obligation
-		first *Entry
+		first *mailbox.Entry
 	}
 	var groups []*group
 	for _, o := range list {
@@ -153,10 +154,10 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 			continue
 		}
 		step := nextLevel(tx, o, e)
-		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
+		record(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
 		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
-				tx.SendNotice(e, NoticeNobody, tx.Self().Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
+				tx.SendNotice(e, mailbox.NoticeNobody, tx.Self().Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
 			}
 			continue
 		}
@@ -172,7 +173,7 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 }
 
 // nextLevel returns who is asked about an obligation that this agent has not answered.
-func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
+func nextLevel(tx *mailbox.Tx, o *Obligation, e *mailbox.Entry) attention.EscalationStep {
 	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleIn(&tx.View, e.Chat) {
 		if tx.FindPerson(who, e.Chat) != nil {
@@ -190,14 +191,14 @@ func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
 
 // peopleIn returns the people of a chat: first those of its configuration, then the others in the
 // order of their first messages.
-func peopleIn(v *View, chat protocol.Topic) []string {
+func peopleIn(v *mailbox.View, chat protocol.Topic) []string {
 	var told []string
-	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{JSONColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
+	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{mailbox.JSON(l)} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}
 	wrote := store.All(v.Tx, store.Scalar[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
 	for _, id := range wrote {
-		if who := PersonIdentity(chat, id); !slices.Contains(told, who) {
+		if who := mailbox.PersonIdentity(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
 		}
 	}
@@ -206,10 +207,10 @@ func peopleIn(v *View, chat protocol.Topic) []string {
 
 // escalateTo escalates obligations to one recipient: as a new obligation, or as further members
 // of one that is open.
-func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligation) {
+func escalateTo(tx *mailbox.Tx, step attention.EscalationStep, e *mailbox.Entry, owed []*Obligation) {
 	self := string(tx.Self())
 	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " gets no further reminders."}, false
-	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
+	if open := List(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
 		r, known = open[0], true
 	}
 	for _, o := range owed {
@@ -234,15 +235,15 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 			r.Delegate = "" // with several authors, no one may close it for the others
 		}
 	}
-	saveObligation(tx, r)
+	save(tx, r)
 	showEscalation(tx, r, e, known)
 	tx.OnCommit(func() { tx.Options().Failpoint("escalated") })
 }
 
 // openMembers returns the open obligations that an escalation lists.
-func openMembers(v *View, r *Obligation) (list []*Obligation) {
+func openMembers(v *mailbox.View, r *Obligation) (list []*Obligation) {
 	for _, id := range r.Members {
-		if o := findObligation(v, id, string(v.Self())); o != nil && o.Open {
+		if o := find(v, id, string(v.Self())); o != nil && o.Open {
 			list = append(list, o)
 		}
 	}
@@ -250,7 +251,7 @@ func openMembers(v *View, r *Obligation) (list []*Obligation) {
 }
 
 // escalationText returns the text of an escalation.
-func escalationText(tx *Tx, r *Obligation) string {
+func escalationText(tx *mailbox.Tx, r *Obligation) string {
 	lines := []string{r.Title + ", despite reminders:"}
 	for _, o := range openMembers(&tx.View, r) {
 		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks, attention.HeaderValue(o.Title))
@@ -264,12 +265,12 @@ func escalationText(tx *Tx, r *Obligation) string {
 
 // showEscalation shows an escalation to its recipient: to a person in their chat, to anybody else
 // as a question of the broker. An update replaces the message in the chat.
-func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
+func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool) {
 	object := &protocol.Obligation{Blocks: string(r.Blocks), DefaultAction: r.DefaultAction}
 	if r.Delegate != "" {
 		object.DischargeDelegate = &protocol.Party{ID: r.Delegate}
 	}
-	said, key := escalationText(tx, r), ObligationPrefix+r.ID
+	said, key := escalationText(tx, r), mailbox.ObligationPrefix+r.ID
 	there := tx.FindPerson(r.Recipient, e.Chat)
 	switch {
 	case there != nil:
@@ -281,7 +282,7 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 			reply.Edits, key = key, fmt.Sprint(key, ":", len(r.Members))
 		}
 		if tx.SentAs(key) == nil {
-			tx.Reply(there, SentNotice, key, reply)
+			tx.Reply(there, mailbox.SentNotice, key, reply)
 		}
 	case !known:
 		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient, Obligation: object}))
@@ -290,12 +291,12 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 
 // showClosed replaces the message of an escalation after its end, or closes the broker's
 // question.
-func showClosed(tx *Tx, o *Obligation) {
-	switch shown := tx.SentAs(ObligationPrefix + o.ID); {
+func showClosed(tx *mailbox.Tx, o *Obligation) {
+	switch shown := tx.SentAs(mailbox.ObligationPrefix + o.ID); {
 	case shown != nil:
 		if e := tx.Entry(shown.EventID); e != nil {
-			tx.Reply(e, SentNotice, ObligationPrefix+o.ID+":over", protocol.ChatReply{
-				Text: o.Title + ": closed.", Edits: ObligationPrefix + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+o.ID+":over", protocol.ChatReply{
+				Text: o.Title + ": closed.", Edits: mailbox.ObligationPrefix + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 			})
 		}
 	case collab.IsEscalationQuestion(o.ID):
@@ -311,7 +312,7 @@ func clarifyKey(o *Obligation) string {
 
 // requestClarification asks the author of an unclear obligation to clarify it: an agent through
 // the broker, a person in the chat. The author then owes an answer.
-func requestClarification(tx *Tx, o *Obligation) {
+func requestClarification(tx *mailbox.Tx, o *Obligation) {
 	e := tx.Entry(o.EventID)
 	if e == nil {
 		return
@@ -321,10 +322,10 @@ func requestClarification(tx *Tx, o *Obligation) {
 		DefaultAction: "It waits until then.", Title: "clarification of: " + o.Title,
 		ObligationRecord: attention.ObligationRecord{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
 	}
-	if findObligation(&tx.View, back.ID, back.Recipient) != nil {
+	if find(&tx.View, back.ID, back.Recipient) != nil {
 		return
 	}
-	saveObligation(tx, back)
+	save(tx, back)
 	object := &protocol.Obligation{Blocks: string(back.Blocks), DefaultAction: back.DefaultAction}
 	said := "I do not understand this. Please clarify: edit the message, or write a new one."
 	if strings.HasPrefix(o.Author, "agent:") && tx.Options().Broker.Known() {
@@ -336,9 +337,9 @@ func requestClarification(tx *Tx, o *Obligation) {
 		if e.FromAgent() {
 			kind = string(attention.AuthorAgent)
 		}
-		tx.Reply(e, SentNotice, ObligationPrefix+back.ID, protocol.ChatReply{
+		tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+back.ID, protocol.ChatReply{
 			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
 		})
 	}
-	recordObligation(tx, back, "opened", "unclear", nil)
+	record(tx, back, "opened", "unclear", nil)
 }

@@ -1,4 +1,4 @@
-package mailbox
+package lifecycle
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -40,15 +41,15 @@ func scanEscalation(r *escalation) []any {
 }
 
 // escalations returns escalations, oldest first.
-func escalations(v *View, where string, args ...any) []escalation {
+func escalations(v *mailbox.View, where string, args ...any) []escalation {
 	return store.All(v.Tx, scanEscalation, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
 }
 
 // Escalate asks the next level to answer an event that the agent cannot answer, and reports
 // whether it did. notice is sent to the author if nobody answers. An escalation question from
 // another agent is not escalated further: that agent asks its own next level.
-func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
-	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.mayNotify(e) {
+func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
+	if _, ok := mailbox.Next(e.State, mailbox.Defer); !ok && e.State != mailbox.Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !mayNotify(&tx.View, e) {
 		return false
 	}
 	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
@@ -74,22 +75,22 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	}
 	askLevel(tx, e, step, reason, notice)
 	e.DeadlineAt = time.Now().Add(ladder.Timeout)
-	if e.State == Deferred {
+	if e.State == mailbox.Deferred {
 		tx.Save(e)
 	} else {
-		tx.Move(e, Defer, reason)
+		tx.Move(e, mailbox.Defer, reason)
 	}
 	return true
 }
 
 // recordEscalation records a step of an escalation.
-func recordEscalation(tx *Tx, e *Entry, more map[string]any) {
+func recordEscalation(tx *mailbox.Tx, e *mailbox.Entry, more map[string]any) {
 	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.Self()
-	tx.Record(UniqueKey("escalation", e.Seq), e, more)
+	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, more)
 }
 
 // askLevel asks a question: a person in their chat, anybody else through the broker.
-func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice string) {
+func askLevel(tx *mailbox.Tx, e *mailbox.Entry, step attention.EscalationStep, reason, notice string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.Self()), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
 	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
@@ -103,7 +104,7 @@ func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice st
 
 // escalationQuestion returns the question, with the original messages, their author, and why the
 // agent does not answer.
-func escalationQuestion(tx *Tx, e *Entry, reason string) string {
+func escalationQuestion(tx *mailbox.Tx, e *mailbox.Entry, reason string) string {
 	said, author := []string{}, e.Content.Author
 	for _, f := range append(fragmentsBefore(tx, e), e) {
 		said = append(said, f.Content.Text)
@@ -115,7 +116,7 @@ func escalationQuestion(tx *Tx, e *Entry, reason string) string {
 }
 
 // fragmentsBefore returns the events that were merged into an event's turn before it.
-func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
+func fragmentsBefore(tx *mailbox.Tx, e *mailbox.Entry) (list []*mailbox.Entry) {
 	if t := tx.Turn(e.TurnID); t != nil && t.EventID == e.EventID {
 		for _, f := range tx.Fragments(t) {
 			if f.EventID != e.EventID {
@@ -128,46 +129,46 @@ func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
 
 // escalateFurther asks the next level after the time for an answer has passed. It reports whether
 // the event was escalated before.
-func escalateFurther(tx *Tx, e *Entry) bool {
+func escalateFurther(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	before := escalations(&tx.View, `event_id = ?`, e.EventID)
 	if len(before) == 0 {
 		return false
 	}
-	tx.GiveUpWithNotice(e, before[0].reason, before[0].notice)
+	GiveUpWithNotice(tx, e, before[0].reason, before[0].notice)
 	return true
 }
 
 // HandleEscalationAnswer handles the answer to an escalation question, and reports whether id
 // names one. The first answer is passed on as the answer to the event.
-func HandleEscalationAnswer(tx *Tx, id, answer, by string) bool {
+func HandleEscalationAnswer(tx *mailbox.Tx, id, answer, by string) bool {
 	list := escalations(&tx.View, `question_id = ?`, id)
 	if len(list) == 0 {
 		return false
 	}
-	if e := tx.Entry(list[0].event); e != nil && e.State == Deferred && tx.SentAs(ReplyKey(e)) == nil {
+	if e := tx.Entry(list[0].event); e != nil && e.State == mailbox.Deferred && tx.SentAs(mailbox.ReplyKey(e)) == nil {
 		recordEscalation(tx, e, map[string]any{"rung": list[0].level, "to": list[0].who, "state": "answered", "by": by})
-		tx.SendText(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxEscalationAnswer))
+		tx.SendText(e, mailbox.SentText, mailbox.ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxEscalationAnswer))
 	}
 	return true
 }
 
 // HandleEscalationDecline asks the next level at once if the newest escalation of an event was
 // declined.
-func HandleEscalationDecline(tx *Tx, id string) {
+func HandleEscalationDecline(tx *mailbox.Tx, id string) {
 	for _, r := range escalations(&tx.View, `question_id = ? AND open = 1`, id) {
 		all := escalations(&tx.View, `event_id = ?`, r.event)
-		if e := tx.Entry(r.event); e != nil && e.State == Deferred && all[len(all)-1].id == id {
+		if e := tx.Entry(r.event); e != nil && e.State == mailbox.Deferred && all[len(all)-1].id == id {
 			escalateFurther(tx, e)
 		}
 	}
 }
 
 // CloseEscalation closes the open questions about an event that no longer needs an answer.
-func CloseEscalation(tx *Tx, e *Entry) {
+func CloseEscalation(tx *mailbox.Tx, e *mailbox.Entry) {
 	for _, r := range escalations(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
 		tx.Exec(`UPDATE escalations SET open = 0 WHERE question_id = ?`, r.id)
-		if tx.SentAs(QuestionPrefix+r.id) != nil {
-			ReplaceQuestion(tx, r.id, "It no longer needs an answer.")
+		if tx.SentAs(mailbox.QuestionPrefix+r.id) != nil {
+			mailbox.ReplaceQuestion(tx, r.id, "It no longer needs an answer.")
 		} else {
 			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: r.id}))
 		}
@@ -175,7 +176,7 @@ func CloseEscalation(tx *Tx, e *Entry) {
 }
 
 // unansweredNotice tells the author of an event who was asked and did not answer.
-func unansweredNotice(tx *Tx, e *Entry) string {
+func unansweredNotice(tx *mailbox.Tx, e *mailbox.Entry) string {
 	var names []string
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
 		names = append(names, attention.HeaderValue(protocol.PeerID(r.who).Name()))

@@ -1,8 +1,9 @@
-package mailbox
+package budget
 
 import (
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 )
@@ -16,9 +17,9 @@ type PostContext struct {
 }
 
 // FactsForPost returns the facts about a chat from AssignedChat.
-func (v *View) FactsForPost(there *Entry) (f PostContext) {
-	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
+func FactsForPost(v *mailbox.View, there *mailbox.Entry) (f PostContext) {
+	_, f.Halted = halted(v, &mailbox.Turn{Chat: there.Chat})
 	f.Left, f.Exchange = v.HasLeft(there), v.Exchange(there).Next(time.Now())
-	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, budgetSince(v.Tx))
+	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, periodStart(v.Tx))
 	return f
 }
