@@ -194,7 +194,7 @@ func TestBadObligationsAreSentences(t *testing.T) {
 		}
 		forged := protocol.Reaction{Event: "reaction", ReactionID: "r", TargetEventID: "e1", Signal: "done", Actor: protocol.Party{ID: "agent:boss"}}
 		other := w.bus.Join(t, "agent:other")
-		if r := other.SendAs(t, "agent:other", "agent:lead", protocol.TypeAgentEvent, forged); len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, "agent:other reacts for itself, and not for agent:boss") {
+		if r := other.SendAs(t, "agent:other", "agent:lead", protocol.TypeAgentEvent, forged); len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, "agent:other may react for itself only, not for agent:boss") {
 			t.Errorf("forged: %+v", r)
 		}
 	})
