@@ -79,14 +79,14 @@ func Mkdir(path string) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// MkdirAll makes a folder, and those above it, for their owner alone. What is there is
-// left as it is.
+// MkdirAll creates a folder and its parents for their owner only. It leaves existing folders
+// unchanged.
 func MkdirAll(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // who made it may have been killed before
+		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // a program that was killed may have created it without syncing
 			return err
 		}
-		return nil // who may not look at the folder around it has not made it
+		return nil // a process that may not open the parent has not created the folder
 	}
 	if above := filepath.Dir(path); above != path {
 		if err := MkdirAll(above); err != nil {
@@ -102,10 +102,9 @@ func MkdirAll(path string) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// Lock opens the file at path, which is made if it is not there, and locks it against
-// other processes until it is closed. If another has locked it, Lock waits, or returns
-// an error that is syscall.EWOULDBLOCK if wait is false. A link that somebody has put at
-// path is refused, not followed.
+// Lock opens the file at path, creates it if necessary, and locks it against other processes
+// until it is closed. If another process holds the lock, Lock waits, or returns
+// syscall.EWOULDBLOCK if wait is false. Lock refuses a link.
 func Lock(path string, wait bool) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -121,8 +120,7 @@ func Lock(path string, wait bool) (*os.File, error) {
 	return f, nil
 }
 
-// syncFolder makes what was renamed or created in a folder survive a crash of the
-// machine, where the file system can. Tests replace it.
+// syncFolder implements SyncFolder. Tests replace it.
 var syncFolder = func(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"github.com/coder/websocket"
 )
 
-// MaxFrameHeader is the header in the answer to an upgrade that gives the largest
-// frame that the server reads, in bytes.
+// MaxFrameHeader is the response header of an upgrade that gives the largest frame that the
+// server reads, in bytes.
 const MaxFrameHeader = "Hubbub-Max-Frame"
 
-// Accept upgrades a request to a stream. The caller must have checked the Origin. A
-// subprotocol that is not empty is echoed. If Accept returns an error, it has written
-// the response.
+// Accept upgrades a request to a stream. The caller must have checked the Origin. A subprotocol
+// that is not empty is echoed. If Accept returns an error, it has written the response.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
 	o = o.withDefaults()
 	h := &hijacker{ResponseWriter: w, options: o}
@@ -46,9 +45,9 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	return s, nil
 }
 
-// A hijacker gives the library a connection that gathers writes, and buffers as small as
-// an idle connection should have. It holds the answer to the upgrade back: a client that
-// has read nothing of earlier answers makes that write wait.
+// A hijacker gives the library a connection that coalesces writes, and buffers as small as an
+// idle connection should have. It defers the answer to the upgrade, because writing blocks if the
+// client has not read earlier answers.
 type hijacker struct {
 	http.ResponseWriter
 	options *Options
@@ -57,8 +56,8 @@ type hijacker struct {
 }
 
 const (
-	readBuffer  = 64  // for frames that are not taken from the input directly
-	writeBuffer = 128 // holds any control frame, so that the gathering connection gets it whole
+	readBuffer  = 64  // for frames that are not read from the input directly
+	writeBuffer = 128 // fits any control frame, so the connection receives it in one write
 )
 
 // WriteHeader implements http.ResponseWriter.

@@ -11,52 +11,51 @@ import (
 	"time"
 )
 
-// errSlowConsumer ends a stream whose other side has taken nothing for too long.
+// errSlowConsumer ends a stream whose peer has read nothing for too long.
 var errSlowConsumer = errors.New("slow consumer: the other side took nothing for the write timeout")
 
-// A coalescingConn is a net.Conn that gathers what is written to it. Until start is called it
-// passes everything through, as the handshake requires.
+// A coalescingConn is a net.Conn that collects writes and sends them together. Until start is
+// called, it writes immediately, as the handshake requires.
 //
-// Written bytes wait in pending, which always holds whole frames. flush takes them and
-// tries one write that does not block; the drain goroutine writes the rest. Only one of
-// flush and drain writes at a time (busy), so the bytes keep their order.
+// Written bytes wait in pending, which always holds whole frames. flush takes them and tries one
+// write that does not block; the drain goroutine writes the rest. Only one of flush and drain
+// writes at a time (busy), so the bytes keep their order.
 type coalescingConn struct {
 	net.Conn
-	raw          syscall.RawConn // nil if a write cannot be tried without blocking
+	raw          syscall.RawConn // nil if writes cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
 	backlog      *Backlog
-	client       bool          // frames are masked, so no close frame can be made here
+	client       bool          // frames must be masked, so no close frame can be made here
 	beforeWait   func()        // called before each read from the network
-	closing      atomic.Bool   // Close has begun and reads itself
-	released     chan struct{} // closed by Close: no other goroutine reads any more
+	closing      atomic.Bool   // Close has started and reads the input
+	released     chan struct{} // closed by Close: no other goroutine reads from now on
 	input
 	output
 }
 
-// An output is what was written to a coalescingConn and the network has not taken.
+// An output holds bytes that were written and not sent.
 type output struct {
-	mu       sync.Mutex // guards the fields below
-	drained  *sync.Cond // pending shrank, or err was set
-	started  bool
-	ending   bool    // a close frame was written: no message may follow
-	pending  *[]byte // written and not yet taken; from outputs; nil if there is nothing
-	closed   bool    // Close was called
-	farewell bool    // the drain writes the last words and then closes the connection
-	inFlight int     // bytes taken from pending that the network has not taken yet
-	busy     bool    // a flush or the drain is writing
-	again    bool    // a flush came while busy
-	behind   bool    // the drain writes: the other side is slow
-	counted  int     // bytes that the backlog has of this stream, while it is behind
-	err      error
-	draining sync.WaitGroup
+	mu           sync.Mutex // guards the fields below
+	drained      *sync.Cond // pending shrank, or err was set
+	started      bool
+	ending       bool    // a close frame was written; no message may follow
+	pending      *[]byte // written and not sent; from outputs; nil if empty
+	closed       bool    // Close was called
+	sendingClose bool    // the drain sends the close frame and then closes the connection
+	inFlight     int     // bytes taken from pending that have not been sent
+	busy         bool    // a flush or the drain is writing
+	again        bool    // flush was called while busy
+	slow         bool    // the drain is writing: the peer is slow
+	counted      int     // bytes of this stream in the backlog
+	err          error
+	draining     sync.WaitGroup
 }
 
-// outputs pools the buffers that are not in use. A stream has one only while it has
-// something to send.
+// outputs pools unused buffers. A stream has one only while it has something to send.
 var outputs = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxPooledOutput is the largest buffer that is put back into outputs, in bytes.
+// maxPooledOutput is the size of the largest buffer that is returned to outputs, in bytes.
 const maxPooledOutput = 64 << 10
 
 func newCoalescingConn(conn net.Conn, o *Options) *coalescingConn {
@@ -68,19 +67,19 @@ func newCoalescingConn(conn net.Conn, o *Options) *coalescingConn {
 	return g
 }
 
-// start ends the passing through: from now on g gathers what is written.
+// start makes g collect writes from now on.
 func (g *coalescingConn) start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.started = true
 }
 
-// waitBelow waits until no more than limit bytes wait to be sent, and none where those of
-// all slow sides are too many and this is one of them.
+// waitBelow waits until at most limit bytes wait to be sent. If the backlog is full and this
+// stream is slow, it waits until none do.
 func (g *coalescingConn) waitBelow(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.err == nil && (g.bufferedLocked() > limit || g.behind && g.backlog.Full(0)) {
+	for g.err == nil && (g.bufferedLocked() > limit || g.slow && g.backlog.Full(0)) {
 		g.drained.Wait()
 	}
 	if errors.Is(g.err, errSlowConsumer) {
@@ -89,8 +88,8 @@ func (g *coalescingConn) waitBelow(limit int) error {
 	return nil
 }
 
-// Write is called by the library: during the handshake, and then with whole control
-// frames, which it sends at once.
+// Write is called by the library: during the handshake, and later with whole control frames,
+// which it sends immediately.
 func (g *coalescingConn) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.started {
@@ -110,7 +109,7 @@ func (g *coalescingConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeMessage gathers a message as one frame.
+// writeMessage adds a message to pending as one frame.
 func (g *coalescingConn) writeMessage(first byte, payload []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,24 +132,24 @@ func (g *coalescingConn) pendingLocked() *[]byte {
 	return g.pending
 }
 
-// countLocked has the backlog count what waits here while the other side is slow.
+// countLocked updates the backlog while the peer is slow.
 func (g *coalescingConn) countLocked() {
-	if !g.behind && g.counted == 0 {
+	if !g.slow && g.counted == 0 {
 		return
 	}
 	n := 0
-	if g.behind {
+	if g.slow {
 		n = g.bufferedLocked()
 	}
 	g.backlog.Add(n - g.counted)
 	g.counted = n
 }
 
-// isSlow reports whether bytes wait that the network did not take at once.
+// isSlow reports whether bytes wait that the network did not accept immediately.
 func (g *coalescingConn) isSlow() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.behind
+	return g.slow
 }
 
 func (g *coalescingConn) buffered() int {
@@ -166,7 +165,7 @@ func (g *coalescingConn) bufferedLocked() int {
 	return len(*g.pending) + g.inFlight
 }
 
-// flush sends what is pending, without waiting.
+// flush sends pending without waiting.
 func (g *coalescingConn) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,7 +180,7 @@ func (g *coalescingConn) flush() {
 		n, err := g.tryWrite(*chunk)
 		g.mu.Lock()
 		if g.err != nil {
-			break // closed meanwhile: Close would not wait for a drain that begins now
+			break // Close would not wait for a drain that starts now
 		}
 		g.inFlight -= n
 		if err != nil {
@@ -189,7 +188,7 @@ func (g *coalescingConn) flush() {
 			break
 		}
 		if n < len(*chunk) {
-			g.behind = true
+			g.slow = true
 			g.countLocked()
 			g.draining.Go(func() { g.drain(chunk, n) })
 			return // still busy: the drain writes the rest
@@ -209,7 +208,7 @@ func (g *coalescingConn) takeLocked() (chunk *[]byte) {
 	return chunk
 }
 
-// putOutput puts a buffer that was sent back into outputs.
+// putOutput returns a sent buffer to outputs.
 func putOutput(chunk *[]byte) {
 	if cap(*chunk) <= maxPooledOutput {
 		*chunk = (*chunk)[:0]
@@ -218,12 +217,12 @@ func putOutput(chunk *[]byte) {
 }
 
 func (g *coalescingConn) doneLocked() {
-	g.busy, g.again, g.behind = false, false, false
+	g.busy, g.again, g.slow = false, false, false
 	g.countLocked()
 	g.drained.Broadcast()
 }
 
-// breakLocked ends the stream after a failed write, and with it a pending Read.
+// breakLocked ends the stream and a pending Read after a failed write.
 func (g *coalescingConn) breakLocked(err error) {
 	g.failLocked(err)
 	g.Conn.Close() //nolint:errcheck // it ends either way
@@ -235,18 +234,18 @@ func (g *coalescingConn) failLocked(err error) {
 	}
 	g.pending, g.inFlight = nil, 0
 	g.countLocked()
-	g.drained.Broadcast() // wakes a reader that waits for room
+	g.drained.Broadcast() // wakes a reader in waitBelow
 }
 
-// tryWrite writes once, without blocking, and returns how many bytes the network took.
-// Without a raw connection it writes nothing, and the drain does the work.
+// tryWrite writes once without blocking and returns the number of bytes written. Without a raw
+// connection it writes nothing, and the drain writes everything.
 func (g *coalescingConn) tryWrite(chunk []byte) (n int, err error) {
 	if g.raw == nil {
 		return 0, nil
 	}
 	rawErr := g.raw.Write(func(fd uintptr) bool {
 		n, err = syscall.Write(int(fd), chunk)
-		return true // never wait here
+		return true // never wait
 	})
 	if rawErr != nil {
 		return 0, rawErr
@@ -260,8 +259,8 @@ func (g *coalescingConn) tryWrite(chunk []byte) (n int, err error) {
 	return n, err
 }
 
-// drain writes what try left over and what was written meanwhile, until nothing is left
-// or the other side takes nothing for the write timeout.
+// drain writes what tryWrite left and what is written meanwhile, until nothing is left or the
+// peer reads nothing for the write timeout.
 func (g *coalescingConn) drain(chunk *[]byte, sent int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -272,7 +271,7 @@ func (g *coalescingConn) drain(chunk *[]byte, sent int) {
 		g.mu.Lock()
 		if errors.Is(err, errSlowConsumer) {
 			words := closeFrameIn(*chunk, sent+n)
-			*chunk = nil // they alone stay in memory while the other side does not read
+			*chunk = nil // release the memory while the peer does not read
 			g.sendCloseFrameLocked(words)
 			return
 		}
@@ -292,13 +291,12 @@ func (g *coalescingConn) drain(chunk *[]byte, sent int) {
 
 const (
 	drainChunk = 64 << 10 // bytes in one write to the kernel
-	drainLooks = 8        // how often progress is checked in one write timeout
+	drainLooks = 8        // progress checks in one write timeout
 )
 
-// writeAll writes b and returns how many bytes the network took. The other side is slow
-// if it takes nothing for the write timeout. It may read less than the kernel requires
-// to be free before accepting more; then the kernel's queue shrinks, which counts as
-// progress.
+// writeAll writes b and returns the number of bytes that were sent. The peer is slow if it reads
+// nothing for the write timeout. It may read less than the kernel needs to accept more bytes; the
+// kernel's queue then shrinks, which counts as progress.
 func (g *coalescingConn) writeAll(b []byte) (taken int, err error) {
 	if g.raw == nil {
 		return g.writeAllWatched(b)
@@ -323,10 +321,10 @@ func (g *coalescingConn) writeAll(b []byte) (taken int, err error) {
 			return taken, errSlowConsumer
 		}
 	}
-	return taken, g.SetWriteDeadline(time.Time{}) // otherwise it would pass later and make the next try fail
+	return taken, g.SetWriteDeadline(time.Time{}) // otherwise it would expire later and fail the next write
 }
 
-// countWritten notes that the network has taken n bytes of the drain.
+// countWritten records that the drain has sent n bytes.
 func (g *coalescingConn) countWritten(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -335,8 +333,8 @@ func (g *coalescingConn) countWritten(n int) {
 	g.drained.Broadcast()
 }
 
-// closeFrameIn returns what a slow side gets if it reads again: the rest of the frame that
-// it has a part of, and a close frame with 1008.
+// closeFrameIn returns the bytes for a slow peer that reads again: the rest of a frame that was
+// sent in part, and a close frame with 1008.
 func closeFrameIn(frames []byte, sent int) []byte {
 	end := 0
 	for end < sent {
@@ -349,18 +347,18 @@ func closeFrameIn(frames []byte, sent int) []byte {
 	return append(words, reason...)
 }
 
-// minCloseTimeout is the least time that a slow side has to read the last words.
+// minCloseTimeout is the minimum time that a slow peer has to read the close frame.
 const minCloseTimeout = time.Minute
 
 func (g *coalescingConn) closeTimeout() time.Duration { return max(g.writeTimeout, minCloseTimeout) }
 
-// sendCloseFrameLocked ends the stream for its owner at once, and then tries for a while to
-// send the last words. It releases the lock meanwhile.
+// sendCloseFrameLocked ends the stream for its owner, and then tries for a while to send the
+// close frame. It releases the lock meanwhile.
 func (g *coalescingConn) sendCloseFrameLocked(words []byte) {
-	if !g.farewell {
+	if !g.sendingClose {
 		g.detachLocked()
 	}
-	stays := g.farewell
+	stays := g.sendingClose
 	g.mu.Unlock()
 	if stays {
 		if _, err := g.Conn.Write(words); err == nil {
@@ -371,9 +369,8 @@ func (g *coalescingConn) sendCloseFrameLocked(words []byte) {
 	g.mu.Lock()
 }
 
-// closeAfter keeps the connection open until the other side has closed it. If it were closed
-// here while the other side still sends, the kernel would throw away those last words
-// that it has not delivered yet.
+// closeAfter keeps the connection open until the peer has closed it. If it were closed while the
+// peer still sends, the kernel would discard the undelivered close frame.
 func (g *coalescingConn) closeAfter(patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -386,11 +383,11 @@ func (g *coalescingConn) closeAfter(patience time.Duration) {
 	io.Copy(io.Discard, g.Conn)                 //nolint:errcheck // it ends either way
 }
 
-// Close closes the connection and wakes a Read that waits for the drain. If a farewell is
-// under way, the farewell closes the connection.
+// Close closes the connection and wakes a Read that waits for the drain. While a close frame is
+// being sent, the connection closes after it.
 func (g *coalescingConn) Close() error {
 	g.mu.Lock()
-	farewell := g.farewell
+	sending := g.sendingClose
 	if !g.closed {
 		g.closed = true
 		close(g.released)
@@ -398,11 +395,11 @@ func (g *coalescingConn) Close() error {
 	g.failLocked(net.ErrClosed)
 	g.drained.Broadcast()
 	g.mu.Unlock()
-	if farewell {
+	if sending {
 		return nil
 	}
 	return g.Conn.Close()
 }
 
-// closeConn ends the connection at once, even during a farewell.
+// closeConn closes the connection immediately, even while a close frame is being sent.
 func (g *coalescingConn) closeConn() { g.Conn.Close() } //nolint:errcheck // it ends either way

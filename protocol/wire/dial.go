@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A StatusError is a bus's refusal before the upgrade.
+// A StatusError means that the bus refused the upgrade.
 type StatusError struct {
 	Code int // HTTP status
 	URL  string
@@ -40,13 +40,13 @@ type DialOptions struct {
 }
 
 const (
-	// clientMaxFrame is the largest frame that a client reads by default: larger than
-	// any that a bus with its default limit sends, the envelope included.
+	// clientMaxFrame is the default for the largest frame that a client reads. It exceeds every
+	// frame of a bus with the default limit, including the envelope.
 	clientMaxFrame = 16 << 20
 
 	dialTimeout = 10 * time.Second
 
-	envelopeRoom = 64 << 10 // by how much a frame from the bus may exceed the one that it read
+	envelopeRoom = 64 << 10 // how much larger a frame from the bus may be than the frame that it read
 )
 
 // Dial opens a stream to a bus at a ws:// or wss:// URL.
@@ -80,7 +80,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
-		transport.CloseIdleConnections() // the server may keep it open, and a peer tries for days
+		transport.CloseIdleConnections() // the server may keep the connection open, and a peer retries for days
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			return nil, &StatusError{Code: resp.StatusCode, URL: url}
 		}
@@ -100,8 +100,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	return s, nil
 }
 
-// cause returns the error of the network without those of the layers above it, which
-// only repeat the address.
+// cause returns the network error without the layers above it, which only repeat the address.
 func cause(err error) error {
 	var layers *neturl.Error
 	if errors.As(err, &layers) {

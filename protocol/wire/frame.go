@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// Frames as defined in RFC 6455, section 5.2. This file writes messages as single
-// frames, and reads those frames that are complete in the input. The library does all
-// else: the handshake, control frames, fragments, broken frames.
+// Frames are defined in RFC 6455, section 5.2. This file writes messages as single frames, and
+// reads frames that are complete in the input. The library does the rest: the handshake, control
+// frames, fragments, and invalid frames.
 
 const (
 	wholeText   = 0x81 // the first byte of a text message in one frame
@@ -47,8 +47,8 @@ func appendFrame(dst []byte, first byte, payload []byte, masked bool) []byte {
 	return dst
 }
 
-// frameSize returns the size of the frame at the beginning of b, which must be written by
-// a server.
+// frameSize returns the size of the frame at the beginning of b, which a server must have
+// written.
 func frameSize(b []byte) int {
 	switch n := int(b[1]); n {
 	case length16:
@@ -80,17 +80,17 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 	return b[head+4 : size], binary.LittleEndian.Uint32(b[head:]), size
 }
 
-// A frameParser follows the frames of a connection through what is read of it, so that a
-// message larger than max is known by the header that announces it.
+// A frameParser follows the frames in the input of a connection, to detect a message larger than
+// max by its header.
 type frameParser struct {
-	max      int    // bytes of a message; 0 to follow nothing
-	head     []byte // the part of a header that was read
-	payload  uint64 // bytes of the frame that were not read yet
+	max      int    // limit of a message in bytes; 0 for none
+	head     []byte // the part of a header that has been read
+	payload  uint64 // bytes of the frame that are still to be read
 	message  uint64 // bytes of the message's frames so far
-	exceeded bool   // a header announced too much
+	exceeded bool   // a header announced more than max
 }
 
-// follow takes what was read and returns how much of it may be passed on: all, or all up
+// follow parses input and returns how much of it may be passed on: everything, or everything up
 // to the end of a header that announces too much.
 func (f *frameParser) follow(b []byte) (pass int) {
 	for pass < len(b) && f.max > 0 && !f.exceeded {
@@ -126,7 +126,7 @@ func (f *frameParser) begin(opcode byte, size uint64) {
 	f.exceeded = f.message > uint64(f.max)
 }
 
-// payloadSize returns the size that a header announces, once all of the header is there.
+// payloadSize returns the size that a header announces, once the header is complete.
 func payloadSize(head []byte) (size uint64, ok bool) {
 	if len(head) < 2 {
 		return 0, false

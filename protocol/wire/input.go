@@ -10,30 +10,29 @@ import (
 
 const (
 	inputSize    = 32 << 10 // bytes read from a socket at once
-	inputSizeTLS = 4 << 10  // bytes of the buffer that a stream over TLS keeps
+	inputSizeTLS = 4 << 10  // size of the read buffer of a stream over TLS
 )
 
-// inputs pools the buffers that are not in use. A stream on a socket has one only while
-// there is something in it, so an idle stream has none.
+// inputs pools unused buffers. A stream on a socket has one only while it contains input, so an
+// idle stream has none.
 var inputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
 
-// An input is what a coalescingConn has read from the network and not returned yet.
+// An input holds bytes that were read from the network and not returned.
 type input struct {
 	reading sync.Mutex       // held while reading from the network, and by Read
-	in      []byte           // read and not returned yet
-	lies    *[inputSize]byte // the buffer of in; nil if that is not from inputs
-	own     []byte           // the buffer of in without a socket
+	in      []byte           // read and not returned
+	lies    *[inputSize]byte // the buffer of in; nil if it is not from inputs
+	own     []byte           // the buffer of in, if there is no socket
 	failed  error            // of the last read from the socket
 	frames  frameParser      // of what Read returned
 	tryRead func(fd uintptr) bool
 }
 
-// errTooLarge ends a stream whose other side announced a message that is too large.
+// errTooLarge ends a stream whose peer announced a message that is too large.
 var errTooLarge = errors.New("the frame is too large")
 
-// Read returns what was read before, or reads from the network. It returns nothing of a
-// message that is too large but the header that says so; Close reads on, to find the
-// other side's close frame.
+// Read returns buffered bytes, or reads from the network. Of a message that is too large it
+// returns only the header. Close reads on to find the peer's close frame.
 func (g *coalescingConn) Read(p []byte) (int, error) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
@@ -51,8 +50,8 @@ func (g *coalescingConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads from the network if everything that was read has been returned. What was
-// returned before is no longer valid then.
+// fill reads from the network if everything read before has been returned. Bytes returned before
+// are no longer valid then.
 func (g *coalescingConn) fill() error {
 	g.reading.Lock()
 	defer g.reading.Unlock()
@@ -67,7 +66,7 @@ func (g *coalescingConn) fillLocked() error {
 		return err
 	}
 	if g.closing.Load() {
-		g.lies, g.own = nil, nil // the reader of the stream may still use a frame in it
+		g.lies, g.own = nil, nil // the stream's reader may still use a frame in it
 	}
 	if g.lies != nil {
 		inputs.Put(g.lies)
@@ -90,7 +89,7 @@ func (g *coalescingConn) fillLocked() error {
 	return err
 }
 
-// prepareWait calls beforeWait, and waits while too much is buffered for the other side.
+// prepareWait calls beforeWait, and waits while too many bytes wait to be sent.
 func (g *coalescingConn) prepareWait() error {
 	g.mu.Lock()
 	started := g.started
@@ -106,8 +105,8 @@ func (g *coalescingConn) prepareWait() error {
 	return g.waitBelow(g.maxBuffered)
 }
 
-// read reads from the socket. It returns false if there is nothing to read; RawConn.Read
-// then calls it again when there may be something.
+// read reads from the socket. It returns false if there is no input; RawConn.Read then calls it
+// again when there may be some.
 func (i *input) read(fd uintptr) bool {
 	buffer := inputs.Get().(*[inputSize]byte)
 	n, err := syscall.Read(int(fd), buffer[:])

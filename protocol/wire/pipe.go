@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// Pipe returns the two ends of an in-memory stream. A frame can be read as soon as it is
-// written; Flush does nothing. Frames that were written before Close can still be read,
-// and then Read returns the CloseError.
+// Pipe returns the two ends of an in-memory stream. A frame can be read as soon as it is written;
+// Flush does nothing. Frames written before Close can still be read; after them, Read returns the
+// CloseError.
 func Pipe(o *Options) (a, b jsonrpc.Stream) {
 	there, back := newLane(o), newLane(o)
 	return &end{in: back, out: there}, &end{in: there, out: back}
@@ -27,7 +27,7 @@ type lane struct {
 	err    error
 }
 
-// pipeBound is how many bytes a lane holds before its reader counts as slow.
+// pipeBound is the number of bytes in a lane above which its reader counts as slow.
 const pipeBound = 256 << 20
 
 func newLane(o *Options) *lane {

@@ -20,7 +20,7 @@ func rawOf(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// socketUnder returns access to the socket below TLS, for queries only.
+// socketUnder returns access to the socket below TLS. It is only for queries.
 func socketUnder(conn net.Conn) syscall.RawConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		return rawOf(t.NetConn())
@@ -28,7 +28,7 @@ func socketUnder(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// writeAllWatched is writeAll for connections on which every write may block.
+// writeAllWatched is writeAll for connections whose writes may block.
 func (g *coalescingConn) writeAllWatched(b []byte) (taken int, err error) {
 	for taken < len(b) {
 		n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
@@ -44,9 +44,9 @@ func (g *coalescingConn) writeAllWatched(b []byte) (taken int, err error) {
 	return taken, nil
 }
 
-// A stallWatch observes one write to TLS, which cannot be continued after a deadline. If the
-// other side takes nothing while the write waits, the watch ends the stream for its
-// owner but lets the write finish, so that the last words can follow it.
+// A stallWatch observes one write to TLS, which cannot continue after a deadline. If the peer
+// reads nothing while the write waits, the watch ends the stream for its owner but lets the write
+// finish, so the close frame can follow it.
 type stallWatch struct {
 	conn     *coalescingConn
 	socket   syscall.RawConn
@@ -57,8 +57,8 @@ type stallWatch struct {
 	slow     bool
 }
 
-// writeWatched writes b and returns how many bytes were written. slow is true if the
-// other side took nothing for the write timeout meanwhile.
+// writeWatched writes b and returns the number of bytes written. slow is true if the peer read
+// nothing for the write timeout meanwhile.
 func (g *coalescingConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	w := &stallWatch{conn: g, socket: socketUnder(g.Conn), progress: time.Now()}
 	w.queued = unsentBytes(w.socket)
@@ -73,7 +73,7 @@ func (g *coalescingConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	return n, w.slow, err
 }
 
-// check checks the progress of a write that is still under way.
+// check checks the progress of a write that has not finished.
 func (w *stallWatch) check() {
 	g := w.conn
 	g.mu.Lock()
@@ -94,7 +94,7 @@ func (w *stallWatch) check() {
 	g.detachLocked()
 }
 
-// detachLocked ends the stream for its owner. The connection stays open for the last words,
+// detachLocked ends the stream for its owner. The connection stays open for the close frame,
 // except at a client, which sends none, and after Close.
 func (g *coalescingConn) detachLocked() {
 	stays := g.err == nil && !g.client
@@ -103,7 +103,7 @@ func (g *coalescingConn) detachLocked() {
 		g.Conn.Close() //nolint:errcheck // it ends either way
 		return
 	}
-	g.farewell = true
+	g.sendingClose = true
 	g.SetReadDeadline(time.Now())                        //nolint:errcheck // wakes the reader
 	g.SetWriteDeadline(time.Now().Add(g.closeTimeout())) //nolint:errcheck // the write fails then
 }

@@ -6,16 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsentBytes returns how many written bytes in the kernel's queue the other side's machine
-// has not acknowledged yet, or 0 if that is unknown.
+// unsentBytes returns how many bytes in the kernel's queue the peer's machine has not
+// acknowledged, or 0 if that is unknown.
 func unsentBytes(raw syscall.RawConn) int { return queue(raw, unix.SIOCOUTQ) }
 
-// unreadBytes returns how many bytes in the kernel's queue this program has not read yet, or
-// 0 if that is unknown.
+// unreadBytes returns how many bytes in the kernel's queue this program has not read, or 0 if
+// that is unknown.
 func unreadBytes(raw syscall.RawConn) int { return queue(raw, unix.SIOCINQ) }
 
-// hungUp reports whether the other side has closed its direction, even if input waits that
-// was not read yet.
+// hungUp reports whether the peer has closed its direction, even if input is still unread.
 func hungUp(raw syscall.RawConn) (gone bool) {
 	if raw == nil {
 		return false

@@ -4,12 +4,12 @@ package wire
 
 import "syscall"
 
-// unsentBytes is unknown here, so a side that reads very slowly may count as one that does
-// not read.
+// unsentBytes is unknown here, so a peer that reads very slowly may count as one that does not
+// read.
 func unsentBytes(syscall.RawConn) int { return 0 }
 
-// unreadBytes is unknown here, so a side whose pong waits behind much other input may count
-// as one that sends none.
+// unreadBytes is unknown here, so a peer whose pong waits behind other input may count as one
+// that sends none.
 func unreadBytes(syscall.RawConn) int { return 0 }
 
 // hungUp reports false: it is unknown.

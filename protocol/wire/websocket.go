@@ -20,18 +20,19 @@ import (
 // Options are the settings of a stream. Nil is valid.
 type Options struct {
 	MaxFrame     int           // largest frame to read, in bytes; default 1 MiB
-	WriteTimeout time.Duration // a side that takes nothing for this long is slow; default 10 s
-	MaxBuffered  int           // reading stops while more bytes than this wait to be sent; default 8 MiB
+	WriteTimeout time.Duration // a peer that reads nothing for this long is slow; default 10 s
+	MaxBuffered  int           // reading stops while more bytes wait to be sent; default 8 MiB
 
-	// Upgrades holds a place for each upgrade that uses the processor, if it is not nil.
-	// Those that wait for the network have none.
+	// Upgrades limits the upgrades that use the processor at once, if it is not nil: each holds a
+	// place in it, except while it waits for the network.
 	Upgrades chan struct{}
 
-	// Backlog counts what waits for slow sides, over all streams that share it; it may be nil.
+	// Backlog counts the bytes that wait for slow peers, over all streams that share it. It may
+	// be nil.
 	Backlog *Backlog
 
-	// Cut is closed when streams must end at once: a slow side then gets no last
-	// words. It may be nil.
+	// Cut is closed when streams must end immediately; a slow peer then gets no close frame. It
+	// may be nil.
 	Cut <-chan struct{}
 }
 
@@ -43,8 +44,8 @@ func (o *Options) withDefaults() *Options {
 	return &d
 }
 
-// A CloseError is the end of a stream by a close frame: by that of the other side, or, if
-// the other side broke a rule, by the one that it must be sent.
+// A CloseError is the end of a stream by a close frame: that of the peer or, if the peer broke a
+// rule, the one to send to it.
 type CloseError struct {
 	Code   int
 	Reason string
@@ -82,15 +83,15 @@ const (
 type WebSocket struct {
 	conn     *websocket.Conn
 	net      *coalescingConn
-	in       *bufio.Reader // the library's read buffer; nil if it is not accessible
+	in       *bufio.Reader // the library's read buffer; nil if inaccessible
 	max      int           // largest frame to read
-	maxWrite int           // largest frame that the other side reads; 0 if unknown
+	maxWrite int           // largest frame that the peer reads; 0 if unknown
 	cut      <-chan struct{}
 
-	frame []byte // buffer for frames that the library reads; nil while all frames are taken whole
-	whole []byte // the last frame that was taken whole; a span of the input
+	frame []byte // buffer for frames that the library reads; nil while all frames are read whole
+	whole []byte // the last frame that was read whole; a span of the input
 
-	onPing func() // for a ping of the other side; nil is nothing
+	onPing func() // called for each ping of the peer; may be nil
 
 	readMu    sync.Mutex // held to use in and the input directly, and to begin closing
 	closeOnce sync.Once
@@ -105,8 +106,8 @@ func (s *WebSocket) open(conn *websocket.Conn, g *coalescingConn, in *bufio.Read
 	s.conn, s.net, s.in, s.max, s.cut = conn, g, in, o.MaxFrame, o.Cut
 }
 
-// OnPing sets what Read calls for each ping of the other side before it answers it. It is for
-// streams that Accept made.
+// OnPing sets the function that Read calls for each ping of the peer before it answers. It is for
+// streams of Accept.
 func (s *WebSocket) OnPing(f func()) { s.onPing = f }
 
 func (s *WebSocket) pinged(context.Context, []byte) bool {
@@ -154,9 +155,9 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
-// readWhole takes a message that is complete in the input, which avoids the five locks
-// of the library. It returns false if there is none, or if Close, which reads the input
-// itself, has begun.
+// readWhole reads a message that is complete in the input, which avoids five locks of the
+// library. It returns false if there is none, or if Close has started, which reads the input
+// itself.
 func (s *WebSocket) readWhole() bool {
 	if s.in == nil {
 		return false
@@ -176,9 +177,8 @@ func (s *WebSocket) readWhole() bool {
 	return true
 }
 
-// waitForInput waits until there is input, if all of it was taken. The library would wait
-// as well, but in deeper calls, where the goroutine of an idle stream needs twice the
-// stack.
+// waitForInput waits for input if all input has been returned. The library would wait in deeper
+// calls, where the goroutine of an idle stream needs twice the stack.
 func (s *WebSocket) waitForInput() bool {
 	return s.allSent() && s.net.fill() == nil // the library finds the same error again
 }
@@ -217,14 +217,14 @@ func (s *WebSocket) Write(frame []byte) error { return s.net.writeMessage(wholeT
 // Flush starts sending what was written.
 func (s *WebSocket) Flush() { s.net.flush() }
 
-// MaxWrite returns the largest frame that the other side reads, or 0 if that is unknown.
-// A larger one would end the stream.
+// MaxWrite returns the largest frame that the peer reads, or 0 if that is unknown. A larger frame
+// would end the stream.
 func (s *WebSocket) MaxWrite() int { return s.maxWrite }
 
-// Buffered returns the bytes that the network has not taken yet.
+// Buffered returns the number of bytes that have not been sent.
 func (s *WebSocket) Buffered() int { return s.net.buffered() }
 
-// Slow reports whether bytes wait that the network did not take at once.
+// Slow reports whether bytes wait that the network did not accept immediately.
 func (s *WebSocket) Slow() bool { return s.net.isSlow() }
 
 // Ping sends a ping and waits for its pong. Another goroutine must be in Read.
