@@ -260,12 +260,12 @@ func TestFindChat(t *testing.T) {
 	alone(t, Options{AllowUsers: []int64{5}}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		ev := &adapter{b.out}
 		for _, user := range []int64{5, 6} {
-			b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
+			b.ensureChat(autocommit(t, b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
 		}
 		for topic, want := range map[protocol.Topic][2]string{
 			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" is not a Telegram chat; the address of a chat is tg:<chat id>`},
 		} {
-			if id, refusal := ev.FindChat(store.On(t.Context(), b.db), topic); string(id) != want[0] || refusal != want[1] {
+			if id, refusal := ev.FindChat(autocommit(t, b.db), topic); string(id) != want[0] || refusal != want[1] {
 				t.Errorf("%s: %q, %q; want %q", topic, id, refusal, want)
 			}
 		}
@@ -302,11 +302,11 @@ func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 		if !began(0) || began(1) {
 			t.Errorf("begun in its attempt: %v, in another: %v", began(0), began(1))
 		}
-		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		b.ensureChat(autocommit(t, b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		if _, err := b.db.Exec(`UPDATE sends SET body = 'no JSON', message = 0 WHERE reply = 2`); err != nil {
 			t.Fatal(err)
 		}
-		o, err := b.out.outgoing(store.On(t.Context(), b.db), &outbox.Item{Body: []byte(`{"reply":2,"part":0}`)})
+		o, err := b.out.outgoing(autocommit(t, b.db), &outbox.Item{Body: []byte(`{"reply":2,"part":0}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 
 func TestAnswerCallback_ClipsText(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		tx := store.On(t.Context(), b.db)
+		tx := autocommit(t, b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		for i, told := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
 			b.ingest.answerCallback(tx, c, &parsedUpdate{callback: fmt.Sprint(i)}, told)

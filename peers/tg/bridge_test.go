@@ -2,6 +2,7 @@ package tg
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 
@@ -267,3 +269,12 @@ func TestIdentify_FailsWithoutBot(t *testing.T) {
 type answers func(*http.Request) (*http.Response, error)
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// autocommit returns a Tx outside any transaction.
+func autocommit(t *testing.T, db *sql.DB) (tx *store.Tx) {
+	t.Helper()
+	if err := store.Autocommit(t.Context(), db, func(outside *store.Tx) { tx = outside }); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}

@@ -25,7 +25,7 @@ func TestQueries_UseIndexes(t *testing.T) {
 			id, parent, unused int
 			detail             string
 		}
-		tx := store.On(t.Context(), db)
+		tx := autocommit(t, db)
 		plan := store.All(tx, func(s *step) []any { return []any{&s.id, &s.parent, &s.unused, &s.detail} }, "EXPLAIN QUERY PLAN "+query, args...)
 		if tx.Err() != nil || len(plan) == 0 || !strings.Contains(plan[0].detail, "USING INDEX "+index) && !strings.Contains(plan[0].detail, "USING COVERING INDEX "+index) {
 			t.Errorf("%s is answered by %+v, %v", query, plan, tx.Err())

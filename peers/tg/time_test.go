@@ -30,7 +30,7 @@ import (
 // TestCall_TimesOut also checks that a poll waits longer.
 func TestCall_TimesOut(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		b.ensureChat(autocommit(t, b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		api.Fail(tgtest.Fault{Hold: make(chan struct{}), Times: -1})
 		took := func(what string, want time.Duration, call func() error) {
 			t.Helper()
@@ -146,7 +146,7 @@ func TestReasons_AreClipped(t *testing.T) {
 		}
 	}
 	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		tx := store.On(t.Context(), b.db)
+		tx := autocommit(t, b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", sendItem: sendItem{Reply: 1}}
 		for _, again := range []bool{false, true} { // only the first attempt is reported
