@@ -68,7 +68,8 @@ func (c *replyCheck) refusal() string {
 	case c.newest.State == collab.ClaimAnswered:
 		return "this message was answered by " + claimHolder(&c.newest)
 	case owned && c.newest.State != collab.ClaimOffered:
-		return "the claim on this message is held by " + claimHolder(&c.newest) + "; present the claim's token to answer"
+		return "the claim on this message is held by " + claimHolder(&c.newest) +
+			"; present the claim's token to answer"
 	default:
 		return "several agents could answer this message, so it needs a claim"
 	}

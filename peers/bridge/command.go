@@ -90,7 +90,8 @@ func (r *Router) NamesOutsider(tx *store.Tx, chat protocol.PeerID, text string, 
 	if name == "" || isMember(name) || r.opts.Commands.Person(tx, name) != "" {
 		return false
 	}
-	return !slices.ContainsFunc(r.Agents(tx, chat), func(a Assignment) bool { return strings.EqualFold(a.Agent.Name(), name) })
+	return !slices.ContainsFunc(r.Agents(tx, chat),
+		func(a Assignment) bool { return strings.EqualFold(a.Agent.Name(), name) })
 }
 
 // maxCommandAge is how long a command is retried while the broker does not answer.

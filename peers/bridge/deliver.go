@@ -275,7 +275,8 @@ var errUnreported = errors.New("the delivery report of the message that this is 
 // isAboutMessageOf reports whether a message from a chat is about a message of an agent.
 func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 	var content protocol.ChatMessage
-	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil && content.ReplyTo.Author == string(agent)
+	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil &&
+		content.ReplyTo.Author == string(agent)
 }
 
 // InFlight returns the event of a chat that is being delivered to an agent, or 0. An event
@@ -288,7 +289,8 @@ func (r *Router) InFlight(id protocol.PeerID) int64 {
 
 // configure sends an agent the configure message, which names its chat.
 func (r *Router) configure(tx *store.Tx, e *Event) error {
-	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: r.opts.People})
+	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat,
+		protocol.Configure{TalkTo: e.Chat.Topic(), People: r.opts.People})
 	if err := r.peer.Deliver(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
 	}
@@ -387,9 +389,11 @@ func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 			WHERE bridge = ? AND chat = ? AND at > ? AND at <= ?`,
 			r.opts.Name, e.Chat, r.opts.Now().Add(-time.Minute).UnixMicro(), r.now())
 		_, refusal := r.adapter.FindChat(tx, e.Chat.Topic())
-		if requests < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.table.load(tx, e.Chat), triggerAgentLost) {
+		if requests < maxRequestsPerMinute && refusal == "" &&
+			r.transition(tx, r.table.load(tx, e.Chat), triggerAgentLost) {
 			tx.OnCommit(func() {
-				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("agent of chat absent; requesting it again")
+				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).
+					Msg("agent of chat absent; requesting it again")
 			})
 		}
 	})
@@ -402,7 +406,8 @@ func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbo
 		return
 	}
 	if outcome == outbox.StateDead {
-		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message not delivered to agent")
+		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).
+			Msg("message not delivered to agent")
 	}
 	r.adapter.OnSettled(tx, &e, outcome, cause)
 }
@@ -410,7 +415,8 @@ func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbo
 // Expire gives up the events that have waited for an agent since before a time.
 func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		for _, e := range store.All(tx, eventColumns, `DELETE FROM bridge_events WHERE bridge = ? AND agents = '' AND at < ?
+		for _, e := range store.All(tx, eventColumns,
+			`DELETE FROM bridge_events WHERE bridge = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, r.opts.Name, before.UnixMicro()) {
 			r.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
 		}

@@ -134,7 +134,8 @@ func (a *commandAttempt) listWork() (string, error) {
 		if page.Next == nil || len(lines) >= maxListed {
 			break
 		}
-		page, err = contract.WorkList.Ask(a.ctx, a.broker, contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
+		page, err = contract.WorkList.Ask(a.ctx, a.broker,
+			contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
 	}
 	if err != nil {
 		return "", err

@@ -21,7 +21,8 @@ func ParseHookMessage(d *peer.Delivery) (content protocol.ChatMessage, err error
 	if err := d.Decode(&content); err != nil {
 		return content, peer.Reject("the content of this chat_message cannot be read: " + err.Error())
 	}
-	fromHook := IsFromHook(content.SourceID) && content.Author != nil && strings.HasPrefix(content.SourceID, content.Author.ID+":")
+	fromHook := IsFromHook(content.SourceID) && content.Author != nil &&
+		strings.HasPrefix(content.SourceID, content.Author.ID+":")
 	if !fromHook || content.Text == "" {
 		return content, peer.Reject("a chat accepts a chat_message only from a hook: " +
 			"it needs a text, a sourceId such as hook:NAME:ID, and the author hook:NAME")

@@ -55,7 +55,8 @@ func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) 
 	case contract.EventQuestionUpdated.Name:
 		q, err := contract.EventQuestionUpdated.Read(event)
 		if q.State == contract.QuestionDeclined {
-			words = fmt.Sprintf("%s declined to answer “%s”.", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+			words = fmt.Sprintf("%s declined to answer “%s”.", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity),
+				text.Clip(q.Title, 100))
 		}
 		return words, q.ConversationID, err
 	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
@@ -76,7 +77,8 @@ func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEve
 		w, err := contract.EventWakeDecided.Read(event)
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
-				words = fmt.Sprintf("Reminder: %s is waiting for %s, who %s.", withTitle(w.RecordID, w.Title), r.displayName(tx, c.AgentID, c.Identity), c.Reason)
+				words = fmt.Sprintf("Reminder: %s is waiting for %s, who %s.", withTitle(w.RecordID, w.Title),
+					r.displayName(tx, c.AgentID, c.Identity), c.Reason)
 				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
 					words += " " + answerHint(w.RecordID)
 				}
@@ -86,9 +88,11 @@ func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEve
 	case contract.EventDeliveryChanged.Name:
 		d, err := contract.EventDeliveryChanged.Read(event)
 		if d.EndpointID != "" && d.Wake == contract.WakeWoken {
-			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, forRecord(&d), d.EndpointID), d.ConversationID, err
+			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, forRecord(&d), d.EndpointID),
+				d.ConversationID, err
 		}
-		return fmt.Sprintf("@%s could not be reached%s. It is woken when it's back.", d.TargetAgentID, forRecord(&d)), d.ConversationID, err
+		return fmt.Sprintf("@%s could not be reached%s. It is woken when it's back.", d.TargetAgentID, forRecord(&d)),
+			d.ConversationID, err
 	case contract.EventWoken.Name:
 		w, err := contract.EventWoken.Read(event)
 		if w.Conversation != nil {
@@ -128,7 +132,8 @@ func (r commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID
 
 // describeAnswer describes the answer to a question.
 func (r commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
-	return fmt.Sprintf("%s answered “%s”: %s", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
+	return fmt.Sprintf("%s answered “%s”: %s", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity),
+		text.Clip(q.Title, 100), q.Answer)
 }
 
 // answerHint says how people answer a question in a chat.

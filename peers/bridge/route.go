@@ -45,7 +45,8 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 		r.steps.RetryNow(ctx, string(id)),
 	)
 	if retried != nil {
-		r.log.Warn().Err(retried).Str("topic", string(id)).Msg("queue of an agent not retried at once; it waits for its backoff")
+		r.log.Warn().Err(retried).Str("topic", string(id)).
+			Msg("queue of an agent not retried at once; it waits for its backoff")
 	}
 	return nil
 }
@@ -64,7 +65,8 @@ func (r *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteA
 	tx.Fail(r.enqueue(tx, id, route.Agent, fmt.Sprintf("configure:%d", r.now()), agentItem{}))
 	r.dispatch(tx, id)
 	tx.OnCommit(func() {
-		r.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("agent assigned to chat")
+		r.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).
+			Msg("agent assigned to chat")
 	})
 }
 
@@ -103,7 +105,8 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 		r.deliveries.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
 		r.deliveries.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
 		tx.OnCommit(func() {
-			r.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("agent of chat replaced")
+			r.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).
+				Msg("agent of chat replaced")
 		})
 	}
 }

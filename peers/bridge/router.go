@@ -220,7 +220,8 @@ func (r *Router) Run(ctx context.Context) error {
 
 // OnConnected retries everything that waited for the bus.
 func (r *Router) OnConnected(ctx context.Context) {
-	err := errors.Join(r.steps.RetryNow(ctx, ""), r.deliveries.RetryNow(ctx, ""), r.reports.RetryNow(ctx, ""), r.commands.RetryNow(ctx, ""))
+	err := errors.Join(r.steps.RetryNow(ctx, ""), r.deliveries.RetryNow(ctx, ""), r.reports.RetryNow(ctx, ""),
+		r.commands.RetryNow(ctx, ""))
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn().Err(err).Msg("queues not retried after a reconnect; they wait for their backoff")
 	}
@@ -229,7 +230,8 @@ func (r *Router) OnConnected(ctx context.Context) {
 // Prune deletes what was settled before a time.
 func (r *Router) Prune(ctx context.Context, before time.Time) error {
 	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
-		tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
+		tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name,
+			before.UnixMicro())
 		tx.Exec(`DELETE FROM bridge_requests WHERE bridge = ?1 AND at < ?2
 			AND request NOT IN (SELECT request FROM bridge_chats WHERE bridge = ?1)
 			AND chat NOT IN (SELECT chat FROM bridge_agents WHERE bridge = ?1)`, r.opts.Name, before.UnixMicro())

@@ -67,7 +67,8 @@ func (r *Router) restoreSteps(tx *store.Tx) {
 func (r *Router) requestAgent(ctx context.Context, c *chatState, attempt int) error {
 	sending, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id, protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
+	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id,
+		protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
 	result, err := r.peer.Send(sending, protocol.TopicSpawn, m)
 	err = peer.ClassifyAny(protocol.TopicSpawn, result, err)
 	r.opts.Crash("asked")

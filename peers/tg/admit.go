@@ -130,7 +130,8 @@ func (in *ingester) pair(tx *store.Tx, c *chat, u *parsedUpdate) {
 		in.log.Warn().Int64("user", u.user).Msg("user sent too many wrong pairing codes; no answer is sent")
 		return // an answer would help to guess on
 	}
-	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(u.arguments))
+	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`,
+		nowMicros(), codeHash(u.arguments))
 	says := "This code isn't valid. It may have been used already, have expired, or be mistyped."
 	if used == 0 {
 		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, u.user, nowMicros())
@@ -140,8 +141,10 @@ func (in *ingester) pair(tx *store.Tx, c *chat, u *parsedUpdate) {
 		if u.chat.Type == models.ChatTypePrivate {
 			kind, who, says = "user", u.user, "You now have access. Write a message, and an agent will answer."
 		}
-		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", u.user).Msg("user or chat admitted by a one-time code")
-		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, u.user, nowMicros())
+		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", u.user).
+			Msg("user or chat admitted by a one-time code")
+		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who,
+			u.user, nowMicros())
 	}
 	in.notice(tx, c, u.thread, fmt.Sprintf("pair:%d", u.message), says)
 }
@@ -172,5 +175,8 @@ func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 // Revoke removes the admission of a user or chat by code, and reports whether there was one. It
 // does not affect what the bridge's flags admit.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
-	return store.Read(ctx, db, func(tx *store.Tx) bool { return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`, who) > 0 })
+	return store.Read(ctx, db, func(tx *store.Tx) bool {
+		return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`,
+			who) > 0
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"hubbub/peers/outbox"
-	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"

@@ -45,7 +45,8 @@ func (b *Bridge) setBot(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
-		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience,
+		Crash: b.crash, Log: b.log,
 	})
 	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
 }

@@ -87,7 +87,8 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an interrupted attempt has made the edit
 		return &models.Message{ID: message}, nil
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
-		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; sending the new text as a message")
+		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).
+			Msg("message not edited; sending the new text as a message")
 		stored := store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 			tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
 		})
@@ -116,7 +117,8 @@ func (in *ingester) findPressed(tx *store.Tx, c *chat, u *parsedUpdate) (q butto
 		WHERE r.bot = ?1 AND r.chat = ?2 AND s.kind = 'text' AND s.begun_at > 0 AND s.message IN (?3, 0) AND b.value ->> '$.value' = ?4
 		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, u.message, u.data.Content.Text)
 	if q.unconfirmed {
-		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, u.message, u.chat.ID, q.reply, q.part)
+		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, u.message, u.chat.ID,
+			q.reply, q.part)
 	}
 	if found {
 		tx.Fail(json.Unmarshal([]byte(q.raw), &q.content))
@@ -136,7 +138,8 @@ func checkPress(q *buttonReply, who, now string, name func(who string) string) (
 		for i, one := range may {
 			names[i] = name(one)
 		}
-		return "This isn't for you to decide; only " + strings.Join(names, ", ") + " can.", "a button that is for somebody else"
+		return "This isn't for you to decide; only " + strings.Join(names, ", ") + " can.",
+			"a button that is for somebody else"
 	}
 	return "", ""
 }
@@ -160,14 +163,16 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
 			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
 		told, skip = checkPress(&q, "tg:"+id(u.user), now, func(who string) string {
-			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, in.bot, who); name != "" {
+			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`,
+				in.bot, who); name != "" {
 				return "@" + name
 			}
 			return who
 		})
 	}
 	if skip != "" {
-		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).Msg("press rejected: " + skip)
+		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).
+			Msg("press rejected: " + skip)
 	}
 	in.answerCallback(tx, c, u, told)
 	return skip
@@ -175,5 +180,6 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 
 // answerCallback answers a press, with a text unless it is empty.
 func (in *ingester) answerCallback(tx *store.Tx, c *chat, u *parsedUpdate, told string) {
-	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + u.callback, callback: u.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
+	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + u.callback, callback: u.callback,
+		content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
 }

@@ -66,7 +66,8 @@ const maxIdempotentAttempts = 3
 // retryUnanswered makes the error of an unanswered call one that is retried. It is for idempotent
 // calls: setting a reaction, editing, answering a press.
 func (o *outgoing) retryUnanswered(err error) error {
-	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left && o.item.Attempt < maxIdempotentAttempts {
+	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left &&
+		o.item.Attempt < maxIdempotentAttempts {
 		return errors.New(transport.Error())
 	}
 	return err
@@ -75,7 +76,8 @@ func (o *outgoing) retryUnanswered(err error) error {
 // markRemoved records that the bot may no longer write to a chat, if the refusal says so. Other
 // refusals concern a single topic.
 func (out *outbound) markRemoved(ctx context.Context, c *chat, refused *botapi.Error) {
-	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"}, refused.Says) {
+	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted",
+		"can't initiate"}, refused.Says) {
 		return
 	}
 	if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.setPresent(tx, c, false) }); err != nil {
@@ -90,17 +92,20 @@ func (out *outbound) applyRetryAfter(ctx context.Context, telegramChat int64, re
 	wait := cmp.Or(max(refused.RetryAfter, 0), defaultPause)
 	err := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 		scopes := []string{"chat:" + id(telegramChat)}
-		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`, out.bot, scopes[0], nowMicros()) {
+		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`,
+			out.bot, scopes[0], nowMicros()) {
 			scopes = append(scopes, "bot")
 		}
 		for _, scope := range scopes {
 			tx.Exec(`INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
-				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, out.bot, scope, time.Now().Add(wait).UnixMicro())
+				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, out.bot, scope,
+				time.Now().Add(wait).UnixMicro())
 		}
 	})
 	if err != nil {
 		out.log.Error().Err(err).Msg("storing Telegram's retry_after failed")
 	}
-	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).Msg("Telegram demands a pause; sends to the chat are suspended")
+	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).
+		Msg("Telegram demands a pause; sends to the chat are suspended")
 	return wait
 }

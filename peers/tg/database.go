@@ -114,7 +114,8 @@ func (a *account) ensureChat(tx *store.Tx, from *models.Chat) *chat {
 		c = &chat{key: from.ID, telegram: from.ID, present: true}
 	}
 	if !known || from.ID == c.telegram && from.Type != "" {
-		c.kind, c.title, c.forum = string(from.Type), cmp.Or(from.Title, fullName(from.FirstName, from.LastName)), from.IsForum
+		c.kind, c.title, c.forum = string(from.Type), cmp.Or(from.Title, fullName(from.FirstName, from.LastName)),
+			from.IsForum
 		tx.Exec(`INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 			ON CONFLICT (bot, chat) DO UPDATE SET kind = ?4, title = ?5, forum = ?6 WHERE (kind, title, forum) <> (?4, ?5, ?6)`,
 			a.bot, c.key, c.telegram, c.kind, c.title, c.forum)

@@ -96,11 +96,13 @@ func describe(m *models.Message) string {
 	case m.Giveaway != nil:
 		return fmt.Sprintf("[giveaway with %d winners: %s]", m.Giveaway.WinnerCount, m.Giveaway.PrizeDescription)
 	case m.Invoice != nil:
-		return fmt.Sprintf("[invoice: %s, %s, %s]", m.Invoice.Title, m.Invoice.Description, amount(m.Invoice.TotalAmount, m.Invoice.Currency))
+		return fmt.Sprintf("[invoice: %s, %s, %s]", m.Invoice.Title, m.Invoice.Description,
+			amount(m.Invoice.TotalAmount, m.Invoice.Currency))
 	case m.SuccessfulPayment != nil:
 		return "[payment of " + amount(m.SuccessfulPayment.TotalAmount, m.SuccessfulPayment.Currency) + "]"
 	case m.Gift != nil:
-		return fmt.Sprintf("[gift worth %d stars: %s]", m.Gift.Gift.StarCount, cmp.Or(m.Gift.Text, m.Gift.Gift.Sticker.Emoji))
+		return fmt.Sprintf("[gift worth %d stars: %s]", m.Gift.Gift.StarCount,
+			cmp.Or(m.Gift.Text, m.Gift.Gift.Sticker.Emoji))
 	case m.WebAppData != nil:
 		return fmt.Sprintf("[%s: %s]", m.WebAppData.ButtonText, m.WebAppData.Data)
 	case m.NewChatTitle != "":
@@ -129,12 +131,18 @@ func fileWords(m *models.Message) string {
 
 // envelopeFields are the members of a message that do not identify its kind of content.
 var envelopeFields = []string{
-	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot", "author_signature",
-	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id", "business_connection_id",
-	"forward_origin", "is_automatic_forward", "reply_to_message", "external_reply", "quote", "reply_to_story", "reply_to_checklist_task_id",
-	"reply_to_poll_option_id", "via_bot", "edit_date", "has_protected_content", "is_from_offline", "is_paid_post", "paid_star_count",
-	"media_group_id", "effect_id", "text", "entities", "caption", "caption_entities", "show_caption_above_media", "has_media_spoiler",
-	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user", "guest_bot_caller_chat",
+	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot",
+	"author_signature",
+	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id",
+	"business_connection_id",
+	"forward_origin", "is_automatic_forward", "reply_to_message", "external_reply", "quote", "reply_to_story",
+	"reply_to_checklist_task_id",
+	"reply_to_poll_option_id", "via_bot", "edit_date", "has_protected_content", "is_from_offline", "is_paid_post",
+	"paid_star_count",
+	"media_group_id", "effect_id", "text", "entities", "caption", "caption_entities", "show_caption_above_media",
+	"has_media_spoiler",
+	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user",
+	"guest_bot_caller_chat",
 }
 
 // reportedElsewhere are the members of service messages that other updates report.
@@ -146,7 +154,8 @@ var reportedElsewhere = []string{
 // contentFields are the kinds of content that people send. Other messages without text and files
 // are service messages.
 var contentFields = []string{
-	"sticker", "venue", "location", "contact", "poll", "checklist", "dice", "story", "game", "paid_media", "giveaway", "giveaway_winners",
+	"sticker", "venue", "location", "contact", "poll", "checklist", "dice", "story", "game", "paid_media", "giveaway",
+	"giveaway_winners",
 	"invoice", "web_app_data", "rich_message", "users_shared", "chat_shared", "passport_data",
 }
 
@@ -177,8 +186,10 @@ func describeKind(raw json.RawMessage, direct bool) (words string, says bool) {
 // isServiceField reports whether a member belongs to a service message in Telegram's
 // documentation.
 func isServiceField(member string) bool {
-	for _, part := range []string{"pinned_", "new_chat_", "delete_chat_", "chat_", "forum_topic_", "message_auto_delete_", "boost_added", "video_chat_",
-		"write_access_", "connected_website", "proximity_", "checklist_tasks_", "gift_", "giveaway_", "general_forum_", "suggested_post_", "_price_changed"} {
+	for _, part := range []string{"pinned_", "new_chat_", "delete_chat_", "chat_", "forum_topic_",
+		"message_auto_delete_", "boost_added", "video_chat_",
+		"write_access_", "connected_website", "proximity_", "checklist_tasks_", "gift_", "giveaway_",
+		"general_forum_", "suggested_post_", "_price_changed"} {
 		if strings.Contains(member, part) {
 			return true
 		}
@@ -236,7 +247,8 @@ func expandLinks(text string, entities []models.MessageEntity) string {
 		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
 			continue
 		}
-		if end := markdown.Prefix(text, e.Offset+e.Length); e.Offset >= 0 && e.Length > 0 && markdown.Units(text[:end]) == e.Offset+e.Length {
+		if end := markdown.Prefix(text, e.Offset+e.Length); e.Offset >= 0 && e.Length > 0 &&
+			markdown.Units(text[:end]) == e.Offset+e.Length {
 			text = text[:end] + " (" + e.URL + ")" + text[end:]
 		}
 	}

@@ -56,7 +56,8 @@ const clockTolerance = 30 * time.Second
 // poll fails with a conflict and it polls again.
 func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge BridgeState) []Finding {
 	if botapi.CheckToken(token, opts) != nil {
-		return []Finding{{"bot token", LevelProblem, "TELEGRAM_BOT_TOKEN does not contain a bot token. A token looks like 110201543:AAE...",
+		return []Finding{{"bot token", LevelProblem,
+			"TELEGRAM_BOT_TOKEN does not contain a bot token. A token looks like 110201543:AAE...",
 			"Set it to the token from @BotFather, without quotes or spaces."}}
 	}
 	api := botapi.New(token, opts)
@@ -75,12 +76,14 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 			"Check the network, a proxy in HTTPS_PROXY, and --api-url."}}
 	}
 	out := []Finding{
-		{Check: "bot token", Level: LevelOK, Message: fmt.Sprintf("Telegram accepts it: the bot is @%s, ID %d.", me.Username, me.ID)},
+		{Check: "bot token", Level: LevelOK,
+			Message: fmt.Sprintf("Telegram accepts it: the bot is @%s, ID %d.", me.Username, me.ID)},
 		checkPrivacy(&me), checkClock(date, before, time.Now()),
 	}
 	var hook models.WebhookInfo
 	if err := api.Call(ctx, "getWebhookInfo", nil, &hook); err != nil {
-		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Message: "Telegram did not answer: " + err.Error()})
+		return append(out, Finding{Check: "webhook", Level: LevelSkipped,
+			Message: "Telegram did not answer: " + err.Error()})
 	}
 	hook.LastErrorMessage = api.Redact(hook.LastErrorMessage)
 	out = append(out, checkWebhook(&hook, bridge, time.Now()))
@@ -93,7 +96,8 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 // checkPrivacy reports what privacy mode hides.
 func checkPrivacy(me *models.User) Finding {
 	if me.CanReadAllGroupMessages {
-		return Finding{Check: "privacy mode", Level: LevelOK, Message: "It is off: in groups the bot sees every message."}
+		return Finding{Check: "privacy mode", Level: LevelOK,
+			Message: "It is off: in groups the bot sees every message."}
 	}
 	return Finding{"privacy mode", LevelWarning,
 		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and replies to its own messages. "+
@@ -135,7 +139,8 @@ func hostOf(address, none string) string {
 // checkWebhook distinguishes the bridge's own webhook from a stale one.
 func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) Finding {
 	if info.URL == "" {
-		return Finding{Check: "webhook", Level: LevelOK, Message: fmt.Sprintf("None is set; %d updates are waiting to be polled.", info.PendingUpdateCount)}
+		return Finding{Check: "webhook", Level: LevelOK,
+			Message: fmt.Sprintf("None is set; %d updates are waiting to be polled.", info.PendingUpdateCount)}
 	}
 	host := hostOf(info.URL, "an address that cannot be read")
 	failure, ago := "", now.Sub(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second)
@@ -145,16 +150,21 @@ func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) F
 	waiting := fmt.Sprintf(" %d updates are waiting.", info.PendingUpdateCount)
 	switch {
 	case info.URL != bridge.Webhook:
-		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", so the bot cannot be polled." + waiting + failure,
+		return Finding{"webhook", LevelProblem,
+			"Telegram delivers this bot's updates to " + host + ", so the bot cannot be polled." + waiting + failure,
 			"If none of your programs listens there, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it belongs to a hubbub-tg with --webhook-url, run doctor with the --data of that program."}
 	case !bridge.Runs:
-		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", the address of this data folder's bridge, which is not online." + waiting + failure,
+		return Finding{"webhook", LevelProblem,
+			"Telegram delivers this bot's updates to " + host +
+				", the address of this data folder's bridge, which is not online." + waiting + failure,
 			"Start hubbub-tg; without --webhook-url it removes the webhook and polls."}
 	case failure != "" && info.PendingUpdateCount > 0 && ago < recentFailure:
-		return Finding{"webhook", LevelProblem, "Telegram cannot deliver to this bridge at " + host + "." + waiting + failure,
+		return Finding{"webhook", LevelProblem,
+			"Telegram cannot deliver to this bridge at " + host + "." + waiting + failure,
 			"Check that --webhook-url, its certificate and any proxy lead to --webhook-listen."}
 	}
-	return Finding{Check: "webhook", Level: LevelOK, Message: "Telegram delivers to this bridge at " + host + "." + waiting}
+	return Finding{Check: "webhook", Level: LevelOK,
+		Message: "Telegram delivers to this bridge at " + host + "." + waiting}
 }
 
 // checkPoller detects another poller. Telegram answers one of two concurrent polls with a
@@ -162,14 +172,16 @@ func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) F
 func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding {
 	const look = 7 * time.Second // another poller repeats its poll some seconds after a conflict
 	if running {
-		return Finding{Check: "second poller", Level: LevelSkipped, Message: "The bridge of this data folder is polling; it reports a second poller in its log."}
+		return Finding{Check: "second poller", Level: LevelSkipped,
+			Message: "The bridge of this data folder is polling; it reports a second poller in its log."}
 	}
 	err := api.Call(ctx, "getUpdates", map[string]any{"limit": 1, "timeout": int(look / time.Second)}, nil)
 	switch {
 	case err == nil:
 		return Finding{Check: "second poller", Level: LevelOK, Message: "No other program polls this bot."}
 	case botapi.Code(err) == http.StatusConflict:
-		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram sends each update to only one of them.",
+		return Finding{"second poller", LevelProblem,
+			"Another program polls this bot, and Telegram sends each update to only one of them.",
 			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}
 	default:
 		return Finding{"second poller", LevelSkipped, "It could not be checked: " + err.Error(), ""}

@@ -70,7 +70,8 @@ func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 // DisplayName implements [bridge.CommandAdapter]: it returns the username of a person, or the
 // name of the direct chat.
 func (out *outbound) DisplayName(tx *store.Tx, person protocol.PeerID) string {
-	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot, person); name != "" {
+	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot,
+		person); name != "" {
 		return "@" + name
 	}
 	n, err := chatOf(person.Topic())

@@ -30,8 +30,10 @@ const filesPath = "/telegram-files/"
 func (a *account) addRefs(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
 	for _, file := range list {
 		if a.opts.FilesListen != NoFiles || a.opts.FilesURL != "" {
-			file.Ref = a.filesAddress(tx) + filesPath + store.Value[string](tx, `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID, file.Name, file.MimeType, nowMicros())
+			file.Ref = a.filesAddress(tx) + filesPath + store.Value[string](tx,
+				`INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
+				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID,
+				file.Name, file.MimeType, nowMicros())
 		}
 		out = append(out, file.Attachment)
 	}
@@ -119,7 +121,8 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	defer resp.Body.Close()
 	h := w.Header()
-	h.Set("Content-Type", cmp.Or(known.kind, mime.TypeByExtension(filepath.Ext(file.FilePath)), "application/octet-stream"))
+	h.Set("Content-Type", cmp.Or(known.kind, mime.TypeByExtension(filepath.Ext(file.FilePath)),
+		"application/octet-stream"))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": known.name}))
 	for _, copied := range []string{"Content-Length", "Content-Range", "Accept-Ranges"} {
@@ -156,7 +159,8 @@ func checkFile(content *protocol.ChatReply) error {
 	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
 		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
 	case markdown.Units(content.Text) > protocol.MaxCaption:
-		return fmt.Errorf("the text with a file may have at most %d characters; send the rest as a message", protocol.MaxCaption)
+		return fmt.Errorf("the text with a file may have at most %d characters; send the rest as a message",
+			protocol.MaxCaption)
 	case len(content.Buttons) > 0 || content.Edits != "":
 		return errors.New("a reply with a file cannot have buttons or edit a message")
 	}
@@ -201,7 +205,8 @@ func (out *outbound) callWithText(ctx context.Context, method string, params map
 	}
 	err := out.call(ctx, strings.Replace(method, "sendMessage", "sendRichMessage", 1), params, made)
 	refused, ok := errors.AsType[*botapi.Error](err)
-	if !ok || refused.Code != http.StatusNotFound && refused.Code != http.StatusBadRequest || refused.MigrateTo != 0 || refused.Says("not modified") {
+	if !ok || refused.Code != http.StatusNotFound && refused.Code != http.StatusBadRequest ||
+		refused.MigrateTo != 0 || refused.Says("not modified") {
 		return err
 	}
 	out.log.Info().Err(err).Msg("rich message refused by Telegram; sending plain text")
@@ -217,7 +222,8 @@ func (out *outbound) callWithText(ctx context.Context, method string, params map
 var (
 	textMethod     = sendMethod{method: "sendMessage", text: "text", entities: "entities"}
 	photoMethod    = sendMethod{method: "sendPhoto", text: "caption", entities: "caption_entities", field: "photo"}
-	documentMethod = sendMethod{method: "sendDocument", text: "caption", entities: "caption_entities", field: "document"}
+	documentMethod = sendMethod{method: "sendDocument", text: "caption", entities: "caption_entities",
+		field: "document"}
 )
 
 // sendMethodOf returns how a reply is sent. A file whose content is a JPEG or PNG is sent as a
@@ -241,5 +247,6 @@ func (out *outbound) transmit(ctx context.Context, s *sendMethod, params map[str
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	return out.api.Upload(ctx, s.method, params, botapi.File{Field: s.field, Name: s.file.Name, Data: s.file.Data}, made)
+	return out.api.Upload(ctx, s.method, params, botapi.File{Field: s.field, Name: s.file.Name, Data: s.file.Data},
+		made)
 }

@@ -75,7 +75,8 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 			Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles,
 			SourceID: a.sourceID(telegramChat, d.ReplyMessage),
 			Author: store.Value[string](tx, `SELECT r.agent FROM sends s JOIN replies r ON r.id = s.reply
-				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, a.bot, telegramChat, d.ReplyMessage),
+				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, a.bot, telegramChat,
+				d.ReplyMessage),
 		}
 		switch {
 		case content.ReplyTo.Author != "":
@@ -95,7 +96,8 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
 	if len(m.Content) > maxEvent { // the bus would close the connection that all chats share
-		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes; at most %d can be delivered", len(m.Content), maxEvent))
+		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes; at most %d can be delivered", len(m.Content),
+			maxEvent))
 	}
 	m.MessageID = messageIDFor(bus, e)
 	return m, nil
@@ -148,7 +150,8 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 		says = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep trying."
 		if n.Kind == bridge.NoticeStartFailed {
-			says = "No agent could be started for this chat: " + n.Reason + ". Your messages are saved, and I'll keep trying."
+			says = "No agent could be started for this chat: " + n.Reason +
+				". Your messages are saved, and I'll keep trying."
 		}
 	case bridge.NoticeAgentFailed:
 		key = "gone:" + string(n.Agent) + ":" + thisHour()
@@ -168,7 +171,8 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
 		a.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
-			"A message from this chat could not be delivered to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
+			"A message from this chat could not be delivered to @%s (%s). Please send it again.", e.Agent.Name(),
+			text.Clip(cause.Error(), maxReason)))
 	}
 }
 

@@ -45,9 +45,11 @@ func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error
 		if content.Event == protocol.EventAssignment {
 			said.Names = []string{strings.ToLower(in.me.Username)}
 		}
-		event, fresh := store.One(tx, store.Scalar[int64], `INSERT INTO events (bot, chat, telegram_chat, message, source_id, data, bus_id, received_at)
+		event, fresh := store.One(tx, store.Scalar[int64],
+			`INSERT INTO events (bot, chat, telegram_chat, message, source_id, data, bus_id, received_at)
 			SELECT ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM events WHERE bot = ?1 AND chat = ?2 AND source_id = ?4) RETURNING id`,
-			in.bot, c.key, c.telegram, content.SourceID, string(mustJSON(said)), string(protocol.NewMessageID()), nowMicros())
+			in.bot, c.key, c.telegram, content.SourceID, string(mustJSON(said)), string(protocol.NewMessageID()),
+			nowMicros())
 		if fresh {
 			in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})
 		}

@@ -105,10 +105,12 @@ func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 			Chat models.Chat `json:"chat"`
 		} `json:"message"`
 	}
-	if json.Unmarshal(raw, &as) != nil || as.Message == nil || as.Message.Chat.Type != models.ChatTypePrivate || !in.admitsUser(tx, as.Message.Chat.ID) {
+	if json.Unmarshal(raw, &as) != nil || as.Message == nil || as.Message.Chat.Type != models.ChatTypePrivate ||
+		!in.admitsUser(tx, as.Message.Chat.ID) {
 		return
 	}
-	in.notice(tx, in.ensureChat(tx, &as.Message.Chat), 0, fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
+	in.notice(tx, in.ensureChat(tx, &as.Message.Chat), 0,
+		fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
 		"I can't read this message because Telegram sent it in a format I don't know yet. Please send it as plain text.")
 }
 
@@ -138,7 +140,8 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 	}
 	c := in.ensureChat(tx, &u.chat)
 	if u.author.Username != "" { // usernames distinguish people from agents and roles
-		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, u.author.Username, u.user)
+		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot,
+			u.author.Username, u.user)
 	}
 	switch {
 	case u.present != nil && !*u.present && !c.present:
@@ -161,7 +164,8 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return u.skip
 	case c.stopped:
 		if c.isDirect() { // told once a day
-			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents don't see your message. Send /start to continue.")
+			in.notice(tx, c, 0, "stopped:"+today(),
+				"This chat is stopped, so the agents don't see your message. Send /start to continue.")
 		}
 		return "the chat is stopped"
 	}
@@ -196,7 +200,8 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, u *parsedUpdate) {
 	}
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		in.bot, c.key, u.chat.ID, u.message, u.thread, source, u.album, string(mustJSON(u.data)), string(protocol.NewMessageID()), nowMicros())
+		in.bot, c.key, u.chat.ID, u.message, u.thread, source, u.album, string(mustJSON(u.data)),
+		string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}

@@ -41,7 +41,8 @@ func appendUnique(list []string, name string) []string {
 // inCodeOrLink reports whether the @ at a byte of a text is part of code or a link.
 func inCodeOrLink(text string, at int, entities []models.MessageEntity) bool {
 	unit := markdown.Units(text[:at])
-	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
+	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre,
+		models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
 	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
 		return slices.Contains(silent, e.Type) && e.Offset <= unit && unit < e.Offset+e.Length
 	})

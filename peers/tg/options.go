@@ -33,7 +33,8 @@ type Options struct {
 
 	NoRich bool // send tables as text, even if Telegram has rich messages
 
-	FilesListen string // address of the listener for files; default 127.0.0.1 with a port that stays the same; NoFiles: none
+	// address of the listener for files; default 127.0.0.1 with a port that stays the same; NoFiles: none
+	FilesListen string
 	FilesURL    string // public address of that listener; default http://<FilesListen>
 
 	Glyphs map[string]string   // the emoji of signals, in place of the defaults

@@ -180,13 +180,15 @@ func (u *parsedUpdate) setAuthor(user *models.User, sender *models.Chat) {
 	}
 	switch {
 	case sender != nil:
-		u.author = protocol.Author{ID: id(sender.ID), Kind: "human", DisplayName: sender.Title, Username: sender.Username}
+		u.author = protocol.Author{ID: id(sender.ID), Kind: "human", DisplayName: sender.Title,
+			Username: sender.Username}
 	case user != nil:
 		kind := "human"
 		if user.IsBot {
 			kind = "agent"
 		}
-		u.author = protocol.Author{ID: id(user.ID), Kind: kind, DisplayName: fullName(user.FirstName, user.LastName), Username: user.Username}
+		u.author = protocol.Author{ID: id(user.ID), Kind: kind, DisplayName: fullName(user.FirstName, user.LastName),
+			Username: user.Username}
 	default:
 		u.author = protocol.Author{ID: id(u.chat.ID), Kind: "system", DisplayName: u.chat.Title}
 	}
@@ -247,7 +249,8 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 		To json.RawMessage `json:"reply_to_message"`
 	}
 	_ = json.Unmarshal(raw, &answers) // raw has been unmarshaled before
-	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil && (!m.IsTopicMessage || q.ID != m.MessageThreadID) {
+	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil &&
+		(!m.IsTopicMessage || q.ID != m.MessageThreadID) {
 		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), richText(answers.To), fileWords(q))
 		u.files.answered = attachments(q)
 		if q.From != nil {
@@ -262,11 +265,14 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 		}
 	} else if e := m.ExternalReply; e != nil {
 		other := models.Message{
-			Animation: e.Animation, Audio: e.Audio, Document: e.Document, Photo: e.Photo, Sticker: e.Sticker, Video: e.Video, VideoNote: e.VideoNote,
-			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice, Location: e.Location, Poll: e.Poll, Venue: e.Venue,
+			Animation: e.Animation, Audio: e.Audio, Document: e.Document, Photo: e.Photo, Sticker: e.Sticker,
+			Video: e.Video, VideoNote: e.VideoNote,
+			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice,
+			Location: e.Location, Poll: e.Poll, Venue: e.Venue,
 		}
 		u.files.answered = attachments(&other)
-		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message from another chat]")
+		d.ReplyName, d.ReplyText = originName(&e.Origin),
+			cmp.Or(describe(&other), fileWords(&other), "[a message from another chat]")
 	}
 	if m.ReplyToStory != nil {
 		d.ReplyName, d.ReplyText = chatName(&m.ReplyToStory.Chat), describe(&models.Message{Story: m.ReplyToStory})
@@ -293,7 +299,8 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
 		return true // the chat's own agent
 	}
-	if word != agentCommand && slices.ContainsFunc(bridgeCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
+	if word != agentCommand && slices.ContainsFunc(bridgeCommands,
+		func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		u.command, u.arguments = word, rest
 	}
 	return addressed
@@ -382,7 +389,8 @@ func parseStop(raw json.RawMessage, update int64) (parsedUpdate, error) {
 		return parsedUpdate{}, errors.New("the stopped draft does not belong to this bot")
 	}
 	h := parsedUpdate{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
-	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName, Username: s.Chat.Username}, nil)
+	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName,
+		Username: s.Chat.Username}, nil)
 	h.setContent(protocol.EventReaction, "", 0) // Telegram gives no time
 	h.data.Content.Signal, h.data.ReplyMessage = protocol.SignalStop, s.Draft
 	return h, nil

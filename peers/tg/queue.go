@@ -29,7 +29,8 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 		b := New("", db, nil)
 		b.setBot(bot)
 		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
-		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats, bridge.QueueCommands} {
+		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats,
+			bridge.QueueCommands} {
 			all = append(all, Queue{b.router.Queue(name), name, bot, db})
 		}
 	}
@@ -51,7 +52,8 @@ func (q *Queue) says(tx *store.Tx, item *outbox.Item) (agent, says string) {
 		}
 		type row struct{ body, agent string }
 		part, _ := store.One(tx, func(r *row) []any { return []any{&r.body, &r.agent} },
-			`SELECT s.body, r.agent FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
+			`SELECT s.body, r.agent FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`,
+			s.Reply, s.Part)
 		agent, says = part.agent, part.body
 		var t struct{ Text string }
 		if json.Unmarshal([]byte(part.body), &t) == nil {

@@ -24,7 +24,8 @@ import (
 func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, error) {
 	_, telegramChat, message, ok := parseSource(o.content.InReplyTo)
 	if !ok {
-		return nil, outbox.Permanent(fmt.Errorf("%q is not a Telegram message, so it cannot get a reaction", o.content.InReplyTo))
+		return nil, outbox.Permanent(fmt.Errorf("%q is not a Telegram message, so it cannot get a reaction",
+			o.content.InReplyTo))
 	}
 	if telegramChat != o.chat.telegram {
 		return nil, outbox.Permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))
@@ -32,7 +33,8 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	type reaction struct{ holder, signal string }
 	shown, err := store.Read(ctx, out.db, func(tx *store.Tx) reaction {
 		r, _ := store.One(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
-			`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
+			`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot,
+			telegramChat, message)
 		return r
 	})
 	signal, others := o.body, shown.holder != "" && shown.holder != o.agent
@@ -109,7 +111,8 @@ func ParseGlyphs(list []string) (map[string]string, error) {
 	for _, given := range list {
 		signal, emoji, _ := strings.Cut(given, "=")
 		if signalEmoji[signal] == "" || emoji == "" {
-			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given, strings.Join(slices.Sorted(maps.Keys(signalEmoji)), ", "))
+			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given,
+				strings.Join(slices.Sorted(maps.Keys(signalEmoji)), ", "))
 		}
 		glyphs[signal] = emoji
 	}

@@ -23,7 +23,8 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 		}
 	}
 	source := out.sourceID(telegramChat, message)
-	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source) // an operator had it sent again
+	// an operator had it sent again
+	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
 	if len(others) == 0 || o.agent == "" || o.content.Text == "" || told && o.content.Edits == "" {
 		return
 	}
@@ -31,7 +32,8 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 	thread := threadFor(tx, &o.content)
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
-		out.bot, o.chat.key, telegramChat, message, thread, source, string(mustJSON(d)), string(protocol.NewMessageID()), nowMicros())
+		out.bot, o.chat.key, telegramChat, message, thread, source, string(mustJSON(d)),
+		string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		out.router.DeliverTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
 	}
@@ -42,11 +44,14 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 	said, author := &o.content, protocol.PeerID(o.agent)
 	d := &eventData{Content: protocol.ChatMessage{
-		Text: said.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()), Directedness: said.Directedness,
-		Chat:   &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title},
+		Text: said.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
+		Directedness: said.Directedness,
+		Chat: &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel),
+			Title: o.chat.title},
 		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
 	}}
-	d.Names = slices.DeleteFunc(mentionedNames(said.Text, nil), func(name string) bool { return strings.EqualFold(name, out.me.Username) })
+	d.Names = slices.DeleteFunc(mentionedNames(said.Text, nil),
+		func(name string) bool { return strings.EqualFold(name, out.me.Username) })
 	if said.Edits != "" {
 		d.Content.Event = protocol.EventEdit
 	}
@@ -57,7 +62,8 @@ func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 	if thread := threadFor(tx, said); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}
-	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 { // a name takes precedence over the answered message
+	// a name takes precedence over the answered message
+	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 {
 		d.ReplyMessage = message
 	}
 	return d

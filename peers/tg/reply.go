@@ -39,13 +39,15 @@ func newOutbound(a *account) *outbound {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
 	out.plain.Store(a.opts.NoRich)
-	out.typing = &typingIndicator{out: out, wake: notify.New(), busy: map[typingKey]typingSpan{}, shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
+	out.typing = &typingIndicator{out: out, wake: notify.New(), busy: map[typingKey]typingSpan{},
+		shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
 	interrupted := outbox.SettleUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
 	}
 	out.telegram = outbox.New(a.db, out.send, &outbox.Options{
-		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 32,
+		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending,
+		Parallel:       32,
 		AttemptTimeout: time.Minute, StopTimeout: stopTimeout, OnInterrupted: interrupted, MayHaveSent: out.mayHaveSent,
 		OnSettled: out.onSettled, Log: a.log,
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
@@ -182,7 +184,8 @@ func checkButtons(content *protocol.ChatReply) error {
 	}
 	for _, b := range content.Buttons {
 		if b.Text == "" || len(b.Text) > maxButtonText || b.Value == "" || len(b.Value) > maxButtonValue {
-			return fmt.Errorf("a button needs a text of 1 to %d bytes and a value of 1 to %d", maxButtonText, maxButtonValue)
+			return fmt.Errorf("a button needs a text of 1 to %d bytes and a value of 1 to %d", maxButtonText,
+				maxButtonValue)
 		}
 	}
 	return nil
@@ -222,8 +225,10 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 // storeReply stores a reply and queues its parts. It reports false if the agent has used the key
 // before, or tx has an error. The queue's refusal is returned and does not fail tx.
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
-	number, fresh := store.One(tx, store.Scalar[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(mustJSON(r.content)), nowMicros())
+	number, fresh := store.One(tx, store.Scalar[int64],
+		`INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID),
+		string(mustJSON(r.content)), nowMicros())
 	if !fresh {
 		return false, nil
 	}
@@ -232,8 +237,10 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 		destination += " buttons" // an answer to a press does not wait behind the chat's replies
 	}
 	for i, p := range splitParts(r) {
-		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i, out.bot, r.chat, p.kind, p.body)
-		_, err := out.telegram.EnqueueTx(tx, destination, fmt.Sprintf("%d.%d", number, i), mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
+		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i,
+			out.bot, r.chat, p.kind, p.body)
+		_, err := out.telegram.EnqueueTx(tx, destination, fmt.Sprintf("%d.%d", number, i),
+			mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}

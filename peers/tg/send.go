@@ -42,7 +42,8 @@ type outgoing struct {
 func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	var o *outgoing
 	var err error
-	if failed := store.Autocommit(ctx, out.db, func(tx *store.Tx) { o, err = out.outgoing(tx, &item) }); failed != nil || err != nil {
+	if failed := store.Autocommit(ctx, out.db,
+		func(tx *store.Tx) { o, err = out.outgoing(tx, &item) }); failed != nil || err != nil {
 		return cmp.Or(err, failed)
 	}
 	if o.message > 0 { // a press on its button proves that it was sent
@@ -240,14 +241,16 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
-			if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.migrateChat(tx, o.chat.key, refused.MigrateTo) }); err != nil {
+			if err := store.InTx(ctx, out.db,
+				func(tx *store.Tx) { out.migrateChat(tx, o.chat.key, refused.MigrateTo) }); err != nil {
 				return nil, err
 			}
 			o.chat.telegram = refused.MigrateTo
 			params["chat_id"] = refused.MigrateTo
 			delete(params, "reply_parameters")
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
-			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("formatting refused by Telegram; sending plain text")
+			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).
+				Msg("formatting refused by Telegram; sending plain text")
 			delete(params, how.entities)
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")
@@ -265,14 +268,16 @@ func threadFor(tx *store.Tx, content *protocol.ChatReply) int {
 	if n, err := strconv.Atoi(content.ThreadID); err == nil {
 		return n
 	}
-	return store.Value[int](tx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, content.InReplyTo)
+	return store.Value[int](tx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`,
+		content.InReplyTo)
 }
 
 // quoteFor returns the number of the message that a reply quotes: the one that it names or, in a
 // group, the one that it answers. Only the first text, or a signal in words, quotes a message,
 // and only one of the same chat.
 func quoteFor(tx *store.Tx, o *outgoing) int {
-	if o.kind == kindText && o.Part != store.Value[int](tx, `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
+	if o.kind == kindText && o.Part != store.Value[int](tx,
+		`SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
 		return 0
 	}
 	source := o.content.ReplyTo

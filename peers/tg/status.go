@@ -17,7 +17,8 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 		return err
 	}
 	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
+		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued,
+			Reason: text.Clip(err.Error(), maxReason)}, "queued")
 	})
 	if status != nil {
 		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
@@ -29,7 +30,8 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
 	out.router.Report(tx, &bridge.Report{
-		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace, Status: content,
+		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name),
+		Trace: o.Trace, Status: content,
 	})
 }
 
@@ -45,11 +47,13 @@ func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.St
 	}
 	number, _ := out.shown.Load(item.ID)
 	message, _ := number.(int64)
-	tx.Exec(`UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
+	tx.Exec(`UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply,
+		o.Part)
 	if tx.Err() != nil {
 		return
 	}
-	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item", item.ID).AnErr("reason", cause).Logger()
+	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item",
+		item.ID).AnErr("reason", cause).Logger()
 	switch outcome {
 	case outbox.StateSent:
 	case outbox.StateDropped:
@@ -88,7 +92,9 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	}
 	// If an operator has a part sent again, another report follows.
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
-	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() { // a missing reaction needs no notice
-		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. If you're missing one, please ask again; /status says more.")
+	// a missing reaction needs no notice
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
+		out.notice(tx, o.chat, 0, "lost:"+thisHour(),
+			"An answer could not be shown here. If you're missing one, please ask again; /status says more.")
 	}
 }

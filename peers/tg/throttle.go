@@ -55,7 +55,8 @@ func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 	if o.kind == kindCallback {
 		return held
 	}
-	begun := func(since time.Time, newer int) time.Time { // when the send with so many newer ones began; zero if there is none
+	// when the send with so many newer ones began; zero if there is none
+	begun := func(since time.Time, newer int) time.Time {
 		return timeFromMicros(store.Value[int64](tx, selectNthSend, out.bot, o.chat.key, since.UnixMicro(), newer))
 	}
 	wait := held
@@ -71,6 +72,7 @@ func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 
 // heldUntil returns the end of Telegram's retry_after for a chat, zero if there is none.
 func (out *outbound) heldUntil(tx *store.Tx, telegramChat int64) time.Time {
-	return timeFromMicros(store.Value[int64](tx, `SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+	return timeFromMicros(store.Value[int64](tx,
+		`SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
 		out.bot, "chat:"+id(telegramChat)))
 }

@@ -16,7 +16,6 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
-	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/peers/tg/tgtest"

@@ -101,7 +101,8 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 		delete(t.shown, who.typingPlace) // the last reply ended the indicators of others there too
 		t.wake.Notify()
 	}
-	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.isDirect() && !t.draftless[who.typingPlace] && !t.noDrafts {
+	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.isDirect() &&
+		!t.draftless[who.typingPlace] && !t.noDrafts {
 		span.draft, span.answers, span.sent = r.content.Draft, about, false
 		t.wake.Notify()
 	}
@@ -159,14 +160,16 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 	shown := t.currentStates(now)
 	soonest := func(a, b typingPlace) int {
 		one, other := shown[a], shown[b]
-		return cmp.Or(one.due().Compare(other.due()), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
+		return cmp.Or(one.due().Compare(other.due()), cmp.Compare(a.telegram, b.telegram),
+			cmp.Compare(a.thread, b.thread))
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(shown), soonest) {
 		sign := shown[place]
 		if wait := sign.due().Sub(now); wait > 0 {
 			return wait, true
 		}
-		held, err := store.Read(ctx, t.out.db, func(tx *store.Tx) time.Time { return t.out.heldUntil(tx, place.telegram) })
+		held, err := store.Read(ctx, t.out.db,
+			func(tx *store.Tx) time.Time { return t.out.heldUntil(tx, place.telegram) })
 		if err != nil || held.After(now) {
 			continue
 		}

@@ -96,7 +96,8 @@ func CheckToken(token string, opts *Options) error {
 func redactor(token string) *strings.Replacer {
 	const mark = "<bot token>"
 	var pairs []string
-	for _, s := range []string{token, url.QueryEscape(token), url.PathEscape(token), strings.ReplaceAll(token, ":", "%3a")} {
+	for _, s := range []string{token, url.QueryEscape(token), url.PathEscape(token),
+		strings.ReplaceAll(token, ":", "%3a")} {
 		if s != "" {
 			pairs = append(pairs, s, mark)
 		}
@@ -180,7 +181,8 @@ func (c *Client) Upload(ctx context.Context, method string, params map[string]an
 func (c *Client) post(ctx context.Context, method, kind string, body []byte, result any) (time.Time, error) {
 	var left atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.base+"/bot"+c.token+"/"+method, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.base+"/bot"+c.token+"/"+method,
+		bytes.NewReader(body))
 	if err != nil {
 		return time.Time{}, c.transportError(method, false, err)
 	}

@@ -42,11 +42,13 @@ func (s *Server) sendPhoto(c *chat, req *request) (any, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := http.DetectContentType(f.content); !strings.HasPrefix(kind, "image/") || strings.Contains(string(f.content), "wide") {
+	if kind := http.DetectContentType(f.content); !strings.HasPrefix(kind, "image/") ||
+		strings.Contains(string(f.content), "wide") {
 		delete(s.files, id)
 		return nil, badRequest("PHOTO_INVALID_DIMENSIONS")
 	}
-	return s.sendFile(c, req, &models.Message{Photo: []models.PhotoSize{{FileID: id, FileUniqueID: "u" + id, FileSize: len(f.content)}}})
+	return s.sendFile(c, req, &models.Message{Photo: []models.PhotoSize{{FileID: id, FileUniqueID: "u" + id,
+		FileSize: len(f.content)}}})
 }
 
 func (s *Server) sendDocument(c *chat, req *request) (any, *apiError) {
@@ -55,7 +57,8 @@ func (s *Server) sendDocument(c *chat, req *request) (any, *apiError) {
 		return nil, err
 	}
 	_, name, _ := strings.Cut(f.path, "_")
-	return s.sendFile(c, req, &models.Message{Document: &models.Document{FileID: id, FileUniqueID: "u" + id, FileName: name, FileSize: int64(len(f.content))}})
+	return s.sendFile(c, req, &models.Message{Document: &models.Document{FileID: id, FileUniqueID: "u" + id,
+		FileName: name, FileSize: int64(len(f.content))}})
 }
 
 // uploadLocked stores the file of a form.

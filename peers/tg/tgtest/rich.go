@@ -117,7 +117,8 @@ func (r *richReader) table(cells any) {
 		}
 		for _, cell := range columns {
 			c, _ := cell.(map[string]any)
-			if !slices.Contains([]any{"left", "center", "right"}, c["align"]) || !slices.Contains([]any{"top", "middle", "bottom"}, c["valign"]) {
+			if !slices.Contains([]any{"left", "center", "right"}, c["align"]) ||
+				!slices.Contains([]any{"top", "middle", "bottom"}, c["valign"]) {
 				r.wrong = "a cell without its alignment"
 			}
 			r.text(c["text"])

@@ -54,7 +54,8 @@ func (s *Server) seenLocked(m *models.Message) bool {
 	}
 	service := m.Text == "" && m.Caption == "" && len(m.Photo) == 0 && m.Document == nil
 	toBot := m.ReplyToMessage != nil && m.ReplyToMessage.From != nil && m.ReplyToMessage.From.ID == s.bot.ID
-	return service || toBot || strings.HasPrefix(m.Text, "/") || strings.Contains(strings.ToLower(m.Text), "@"+strings.ToLower(s.bot.Username))
+	return service || toBot || strings.HasPrefix(m.Text, "/") ||
+		strings.Contains(strings.ToLower(m.Text), "@"+strings.ToLower(s.bot.Username))
 }
 
 // EditText makes a user edit a message, or the caption of a message with files.
@@ -114,7 +115,8 @@ func (s *Server) Press(m *models.Message, from models.User, data string) string 
 func (s *Server) StopDraft(c models.Chat, draft int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	raw, err := json.Marshal(map[string]any{"update_id": s.nextID, "stopped_message_generation": map[string]any{"chat": c, "draft_id": draft}})
+	raw, err := json.Marshal(map[string]any{"update_id": s.nextID,
+		"stopped_message_generation": map[string]any{"chat": c, "draft_id": draft}})
 	if err != nil {
 		panic("an update that cannot be marshalled: " + err.Error())
 	}
@@ -156,7 +158,8 @@ func (s *Server) member(status models.ChatMemberType) models.ChatMember {
 	bot := s.bot
 	switch status {
 	case models.ChatMemberTypeAdministrator:
-		return models.ChatMember{Type: status, Administrator: &models.ChatMemberAdministrator{Status: status, User: bot}}
+		return models.ChatMember{Type: status,
+			Administrator: &models.ChatMemberAdministrator{Status: status, User: bot}}
 	case models.ChatMemberTypeLeft:
 		return models.ChatMember{Type: status, Left: &models.ChatMemberLeft{Status: status, User: &bot}}
 	case models.ChatMemberTypeBanned:

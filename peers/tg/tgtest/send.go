@@ -57,7 +57,8 @@ func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly the same")
 	}
 	changed := *old
-	changed.Text, changed.Entities, changed.ReplyMarkup, changed.EditDate = text, entities, keyboard, int(s.now().Unix())
+	changed.Text, changed.Entities, changed.ReplyMarkup, changed.EditDate = text, entities, keyboard,
+		int(s.now().Unix())
 	c.messages[changed.ID] = &changed
 	s.recordLocked(req, &changed)
 	return &changed, nil

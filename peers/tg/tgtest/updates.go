@@ -108,7 +108,8 @@ func (s *Server) Pending() int {
 
 func (s *Server) getUpdates(req *request) (any, *apiError) {
 	if s.webhook.url != "" {
-		return nil, errf(http.StatusConflict, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+		return nil, errf(http.StatusConflict,
+			"Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}
 	if err := s.setAllowedLocked(req); err != nil {
 		return nil, err
@@ -140,7 +141,8 @@ func (s *Server) getUpdates(req *request) (any, *apiError) {
 		s.mu.Lock()
 		switch {
 		case s.polls != mine:
-			return nil, errf(http.StatusConflict, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+			return nil, errf(http.StatusConflict,
+				"Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
 		case over:
 			return []json.RawMessage{}, nil
 		}

@@ -28,7 +28,8 @@ type webhook struct {
 func (s *Server) setWebhook(req *request) (any, *apiError) {
 	url := req.str("url")
 	secret := req.str("secret_token")
-	if len(secret) > 256 || strings.Trim(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+	if len(secret) > 256 || strings.Trim(secret,
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return nil, badRequest("secret token contains unallowed characters")
 	}
 	if err := s.setAllowedLocked(req); err != nil {
