@@ -320,6 +320,21 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 	}
 }
 
+// awaitSettled waits until the reply with a key has a final status, and returns it.
+func (a *answerer) awaitSettled(ctx context.Context, t *testing.T, key string) string {
+	t.Helper()
+	for {
+		if _, status := a.snapshot(); len(status[key]) > 0 && status[key][len(status[key])-1] != protocol.StatusQueued {
+			return status[key][len(status[key])-1]
+		}
+		select {
+		case <-a.told:
+		case <-ctx.Done():
+			t.Fatalf("%s was never settled", key)
+		}
+	}
+}
+
 // TestSIGKILL_EditIsMadeOnce kills the bridge before and after an edit. The next bridge repeats
 // the edit, which changes nothing. Nothing may be unknown or sent again.
 func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
@@ -343,18 +358,6 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 				}
 			}()
 			c := child{API: web.URL, Bus: b.URL(), Token: api.Token(), Database: filepath.Join(t.TempDir(), tg.Database)}
-			await := func(key string) string {
-				for {
-					if _, status := a.snapshot(); len(status[key]) > 0 && status[key][len(status[key])-1] != protocol.StatusQueued {
-						return status[key][len(status[key])-1]
-					}
-					select {
-					case <-a.told:
-					case <-ctx.Done():
-						t.Fatalf("%s was never settled", key)
-					}
-				}
-			}
 			var saying sync.WaitGroup
 			say := func(key string, r protocol.ChatReply) {
 				r.IdempotencyKey = point + key
@@ -373,7 +376,7 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 			}
 			first, ended := launch(t, c, &log)
 			say(" question", protocol.ChatReply{Text: point + "?", Buttons: buttons})
-			if got := await(point + " question"); got != protocol.StatusDelivered {
+			if got := a.awaitSettled(ctx, t, point+" question"); got != protocol.StatusDelivered {
 				t.Fatalf("the question is %s", got)
 			}
 			_ = first.Process.Kill()
@@ -392,7 +395,7 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 				_ = last.Process.Kill()
 				<-ended
 			}()
-			if got := await(point + " decided"); got != protocol.StatusDelivered {
+			if got := a.awaitSettled(ctx, t, point+" decided"); got != protocol.StatusDelivered {
 				t.Errorf("the edit is %s", got)
 			}
 			saying.Wait() // the bridge of the next step must not receive it
