@@ -14,7 +14,7 @@ type Version string
 const (
 	Version0602 Version = "2026-06-02" // four policies and directedness
 	Version0624 Version = "2026-06-24" // three policies and addressedToMe
-	Version0811 Version = "2026-08-11" // that, with obligations
+	Version0811 Version = "2026-08-11" // the same, with obligations
 )
 
 // Versions lists the drafts, the default first.
@@ -23,7 +23,7 @@ var Versions = []Version{Version0602, Version0624, Version0811}
 // Flat reports whether a draft has three policies and flat events.
 func (v Version) Flat() bool { return v == Version0624 || v == Version0811 }
 
-// ParseVersion returns the draft that a string names; empty means the default.
+// ParseVersion returns the draft with the given name. Empty means the default.
 func ParseVersion(s string) (Version, error) {
 	if v := cmp.Or(Version(s), Version0602); slices.Contains(Versions, v) {
 		return v, nil
@@ -31,7 +31,7 @@ func ParseVersion(s string) (Version, error) {
 	return "", fmt.Errorf("unknown C2A draft %q: use %s, %s or %s", s, Version0602, Version0624, Version0811)
 }
 
-// Directedness says at whom an event is aimed, seen from one agent.
+// Directedness says at whom an event is directed, from the view of one agent.
 type Directedness string
 
 // The directednesses.
@@ -42,8 +42,8 @@ const (
 	DirectedAmbient  Directedness = "ambient"
 )
 
-// MessageDirectedness returns whom a message of an agent obliges, as it says itself: whom its text
-// names, else whom its author chose, and nobody if it chose none.
+// MessageDirectedness returns whom a message of an agent obliges: those named in its text, or
+// else whom its author chose, or nobody.
 func MessageDirectedness(text string, chosen Directedness) Directedness {
 	if chosen = cmp.Or(chosen, DirectedAmbient); chosen == DirectedAmbient && len(textMentions(spokenPart(text))) > 0 {
 		return DirectedToMe
@@ -51,13 +51,13 @@ func MessageDirectedness(text string, chosen Directedness) Directedness {
 	return chosen
 }
 
-// Directednesses lists all of them.
+// Directednesses lists all values of Directedness.
 var Directednesses = []Directedness{DirectedToMe, DirectedToMyRole, DirectedToOther, DirectedAmbient}
 
-// A Policy says whether an agent owes an answer.
+// A Policy says whether an agent must, may or must not answer.
 type Policy string
 
-// The policies. PolicyAckOnly does not exist since draft 2026-06-24.
+// The policies. PolicyAckOnly was removed in draft 2026-06-24.
 const (
 	PolicyMustRespond    Policy = "must_respond"
 	PolicyMayRespond     Policy = "may_respond"
@@ -65,8 +65,8 @@ const (
 	PolicyMustNotRespond Policy = "must_not_respond"
 )
 
-// In returns the policy as a draft knows it: ack_only is must_not_respond since
-// draft 2026-06-24.
+// In returns the policy in the terms of a draft: ack_only is must_not_respond since draft
+// 2026-06-24.
 func (p Policy) In(v Version) Policy {
 	if v.Flat() && p == PolicyAckOnly {
 		return PolicyMustNotRespond
@@ -79,19 +79,18 @@ type Mode string
 
 // The injection modes.
 const (
-	ModeImmediate   Mode = "immediate"    // the content, at once
+	ModeImmediate   Mode = "immediate"    // the content, immediately
 	ModeBuffered    Mode = "buffered"     // the content, after the compose window
 	ModeNotify      Mode = "notify"       // a knock without content
 	ModeToolMailbox Mode = "tool_mailbox" // nothing; tools can read it
 	ModeDigest      Mode = "digest"       // part of a periodic summary
-	ModeSilent      Mode = "silent"       // nothing; kept for the record
+	ModeSilent      Mode = "silent"       // nothing; only stored
 )
 
 // Injects reports whether a mode shows the model the content of the event.
 func (m Mode) Injects() bool { return m == ModeImmediate || m == ModeBuffered }
 
-// A Priority says how pressing an event is. The chat surface sets it; text
-// does not.
+// A Priority says how urgent an event is. The chat surface sets it; text does not.
 type Priority string
 
 // The priorities.
@@ -101,11 +100,11 @@ const (
 	PriorityUrgent Priority = "urgent"
 )
 
-// ContextThread asks for the recent messages of the same thread or
-// conversation to go with the event.
+// ContextThread requests the recent messages of the same thread or conversation along with the
+// event.
 const ContextThread = "thread_window"
 
-// A Disposition is how an event ended for an agent.
+// A Disposition says how an agent finished an event.
 type Disposition string
 
 // The dispositions.
@@ -119,15 +118,15 @@ const (
 	DispositionFailed       Disposition = "failed"
 )
 
-// Final reports whether nothing can follow a disposition. Claimed and deferred
-// are promises: another one follows.
+// Final reports whether a disposition is the last one. Claimed and deferred are promises, which
+// another disposition follows.
 func (d Disposition) Final() bool {
 	return slices.Contains([]Disposition{
 		DispositionResponded, DispositionAcknowledged, DispositionIgnored, DispositionSuperseded, DispositionFailed,
 	}, d)
 }
 
-// May reports whether an event of a policy may end with a disposition.
+// May reports whether a disposition is allowed for an event with this policy.
 func (p Policy) May(d Disposition) bool {
 	switch d {
 	case DispositionIgnored, DispositionSuperseded, DispositionFailed:
@@ -138,8 +137,8 @@ func (p Policy) May(d Disposition) bool {
 	return p != PolicyMustNotRespond && p != PolicyAckOnly
 }
 
-// A Signal is a typed reaction: it settles an event without a turn and without
-// a message. Chat surfaces map it to what they can show.
+// A Signal is a typed reaction. It settles an event without a turn and without a message. Chat
+// surfaces map it to what they can show.
 type Signal string
 
 // The signals.
@@ -155,7 +154,7 @@ const (
 	SignalUnclear  Signal = "unclear"
 )
 
-// SignalStop is given by a person alone, on their own message: the work on it is to end.
+// SignalStop ends the work on a message. Only a person gives it, on their own message.
 const SignalStop Signal = "stop"
 
 // A SignalRow is one row of the table of signals. An empty Disposition leaves
@@ -167,8 +166,8 @@ type SignalRow struct {
 	Disposition Disposition `json:"disposition,omitempty"`
 }
 
-// Signals is the table of signals, their default glyphs and what they do to
-// the event that an agent puts them on.
+// Signals is the table of signals, their default glyphs, and their effect on the event that an
+// agent puts them on.
 var Signals = []SignalRow{
 	{SignalSeen, "👀", "read, nothing promised", DispositionAcknowledged},
 	{SignalAgree, "👍", "acknowledged or approved", DispositionAcknowledged},
@@ -181,7 +180,7 @@ var Signals = []SignalRow{
 	{SignalUnclear, "❓", "needs to be explained", ""},
 }
 
-// ParseSignal returns the signal that a string names. The error lists them all.
+// ParseSignal returns the signal with the given name. The error lists all names.
 func ParseSignal(s string) (SignalRow, error) {
 	names := make([]string, 0, len(Signals))
 	for _, row := range Signals {

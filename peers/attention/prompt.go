@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// A Prompt is what a model is shown of one event or of several merged ones.
+// A Prompt is what a model sees of one event or several merged events.
 type Prompt struct {
 	Event        Event    // of the last fragment, if several were merged
 	Decision     Decision // of the same
 	Merged       []string // ids of all fragments in order; nil for a single event
 	Parts        []string // the texts, one per fragment; nil shows Event.Text
-	Quoted       []Line   // the messages that the fragments answer, as far as their text came along
+	Quoted       []Line   // the messages that the fragments answer, if their texts are known
 	Attachments  []string // one line each: kind, name, type, size
-	ServiceNotes []string // one line each: what the service of the channel says of it
-	Context      []Line   // what was said before, the oldest first
+	ServiceNotes []string // one line each: what the channel's service says about the channel
+	Context      []Line   // earlier messages, oldest first
 	ReplyTarget  string   // where an answer goes
 	Notes        []string // further header lines of the host, "key: value"; values are escaped
 }
@@ -30,12 +30,11 @@ type Line struct {
 	Text    string
 }
 
-// Block renders the user turn for an event: header lines, then the text of
-// others behind a fence. The fence is a random string, drawn anew for each
-// turn by the caller (at least 16 characters); if a text contains it, a
-// longer one is used, and the header names the one in use.
+// Block renders the user turn for an event: header lines, then the text of others behind a fence.
+// The caller draws the fence, a random string of at least 16 characters, for each turn. If a text
+// contains it, Block uses a longer one, which the header names.
 //
-// An event with a knock is rendered without its content, context included.
+// An event with a knock is rendered without its content and context.
 func (p *Prompt) Block(fence string) string {
 	if p.Decision.Knock != nil {
 		return p.knock()
@@ -79,12 +78,12 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 
 // write renders an earlier message.
 func (l *Line) write(b *strings.Builder, fence string) {
-	headers(b, "event_id", l.EventID, "author", authorName(l.Author), "author_id", l.Author.ID) // names may be alike
+	headers(b, "event_id", l.EventID, "author", authorName(l.Author), "author_id", l.Author.ID) // names may be equal
 	fenced(b, fence, l.Text)
 }
 
-// behindFence renders a block with a fence that is made longer until it occurs nowhere
-// else in the block.
+// behindFence renders a block with a fence that is lengthened until it occurs nowhere else in the
+// block.
 func behindFence(fence string, write func(b *strings.Builder, fence string)) string {
 	var bare, b strings.Builder
 	write(&bare, "")
@@ -136,14 +135,13 @@ func (p *Prompt) knock() string {
 	return b.String()
 }
 
-// authorName is the kind and the name of an author, as the seed's header has
-// it: "human:Will". The kind comes from the host, hence nobody can name
-// themselves into another one.
+// authorName returns the kind and name of an author as in the specification: "human:Will". The
+// kind comes from the host, so no name can fake it.
 func authorName(a Author) string {
 	return string((&Event{Author: a}).authorKind()) + ":" + cmp.Or(a.DisplayName, strings.TrimPrefix(a.ID, string(a.Kind)+":"))
 }
 
-// headers writes header lines: a key, its value, the next key.
+// headers writes header lines from alternating keys and values.
 func headers(b *strings.Builder, lines ...string) {
 	for line := range slices.Chunk(lines, 2) {
 		b.WriteString(line[0] + ": " + HeaderValue(line[1]) + "\n")
@@ -170,8 +168,7 @@ func fenced(b *strings.Builder, fence, text string) {
 	b.WriteString("<<" + fence + "\n" + BodyText(text) + "\n" + fence + ">>\n")
 }
 
-// ResponseRules are the standing rules that every system prompt contains, in
-// the words of a draft.
+// ResponseRules returns the rules that every system prompt contains, in the terms of a draft.
 func ResponseRules(v Version) string {
 	rules := []string{
 		"C2A RESPONSE RULES",
@@ -200,14 +197,12 @@ func ResponseRules(v Version) string {
 	), "\n") + "\n"
 }
 
-// maxHeaderRunes bounds one header value.
+// maxHeaderRunes limits one header value.
 const maxHeaderRunes = 200
 
-// HeaderValue makes one line of any string: control characters, line
-// separators, bidirectional and other invisible format characters, and bytes
-// that are not UTF-8 are written as escapes, and what is longer than 200
-// characters is cut. Backslashes are doubled, so that an escape cannot be
-// mistaken for what somebody typed. An empty value becomes "-".
+// HeaderValue converts any string to one line. Control characters, line separators, bidirectional
+// and other invisible format characters, and invalid UTF-8 are escaped. More than 200 characters
+// are cut. Backslashes are doubled, so nobody can type an escape. An empty value becomes "-".
 func HeaderValue(s string) string {
 	if s == "" {
 		return "-"
@@ -231,12 +226,11 @@ func HeaderValue(s string) string {
 	return b.String()
 }
 
-// isPrintable reports whether a character may stand in a header as it is.
+// isPrintable reports whether a header may contain a character unescaped.
 func isPrintable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
-// BodyText makes a body that shows what it holds: line ends become "\n", and
-// control and bidirectional characters are escaped; everything else, line
-// breaks and tabs included, stays.
+// BodyText converts a body so that everything in it is visible: line ends become "\n", and
+// control and bidirectional characters are escaped. Line breaks and tabs stay.
 func BodyText(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
@@ -250,8 +244,8 @@ func BodyText(s string) string {
 	return b.String()
 }
 
-// isInvisible reports whether a character is a control character, or turns the direction of
-// a text. The joiners that make up emoji and some scripts are not hidden.
+// isInvisible reports whether a character is a control character or changes the direction of
+// text. The joiners of emoji and some scripts are allowed.
 func isInvisible(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':

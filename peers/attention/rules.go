@@ -4,7 +4,7 @@ import "slices"
 
 // A rule is one row of the decision table.
 type rule struct {
-	reason string // its name, which the decision carries
+	reason string // its name, which becomes the decision's reason
 	when   func(*situation) bool
 	aim    func(*situation) Directedness
 	policy Policy
@@ -12,9 +12,9 @@ type rule struct {
 	action Action
 }
 
-// rules is the decision table of C2A. The first row that applies decides; the
-// last one always applies. The order is the precedence: what happened, then
-// whether the agent takes part here, then what is said, then to whom.
+// rules is the decision table of C2A. The first row that applies decides; the last one always
+// applies. The order is the precedence: what happened, whether the agent participates here, what
+// is said, and to whom.
 var rules = []rule{
 	{"own_message", (*situation).isOwn, ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"deleted", ofKind(KindDelete), mentionDirectedness, PolicyMustNotRespond, ModeSilent, ActionNone},
@@ -93,16 +93,16 @@ func ofNoAgent(v *situation) bool { return !v.replyNot }
 
 func byPerson(v *situation) bool { return v.event.authorKind() == AuthorHuman }
 
-// declares selects what an agent wrote that says so itself whom it obliges.
+// declares selects messages of agents that declare whom they oblige.
 func declares(d Directedness) func(*situation) bool {
 	return func(v *situation) bool { return v.event.authorKind() == AuthorAgent && v.event.Directedness == d }
 }
 
 func (v *situation) namesNobody() bool { return v.mentions == mentions{} }
 
-// declaredForOther reports whether what an agent wrote obliges somebody, as it says itself, who
-// is not this agent: it names neither this agent nor a role that it has, and if it is for
-// whom it answers, it answers somebody else.
+// declaredForOther reports whether a message of an agent declares that it obliges others: it
+// names neither this agent nor one of its roles, and if it is directed at the author of the
+// message that it answers, that is somebody else.
 func (v *situation) declaredForOther() bool {
 	if v.mentions.me || v.mentions.role {
 		return false
@@ -110,7 +110,8 @@ func (v *situation) declaredForOther() bool {
 	return declares(DirectedToOther)(v) || declares(DirectedToMe)(v) && !v.isDirected()
 }
 
-// reactionDirectedness returns at whom a reaction is aimed: at the author of its message.
+// reactionDirectedness returns the directedness of a reaction, which is directed at the author of
+// its message.
 func reactionDirectedness(v *situation) Directedness {
 	switch {
 	case v.replyMe:
@@ -121,7 +122,7 @@ func reactionDirectedness(v *situation) Directedness {
 	return DirectedAmbient
 }
 
-// repeats reports whether an agent says what it was heard for already, and was not asked to.
+// repeats reports whether an agent repeats a text that it had a turn for, without being asked.
 func (v *situation) repeats() bool {
 	return v.facts.Repeated && v.event.authorKind() == AuthorAgent && !v.facts.Asked
 }
@@ -131,7 +132,7 @@ func (v *situation) toOther() bool {
 	return v.mentions.others || v.replyNot || v.event.conversationKind() == ConversationDM
 }
 
-// mentionDirectedness returns at whom an event is aimed, for rules that do not depend on it.
+// mentionDirectedness returns the directedness by mentions, for rules that do not depend on it.
 func mentionDirectedness(v *situation) Directedness {
 	switch {
 	case v.isDirected():
@@ -146,7 +147,7 @@ func mentionDirectedness(v *situation) Directedness {
 	return DirectedAmbient
 }
 
-// The aims of rules for which one directedness holds.
+// Conditions of rules that set one directedness.
 var (
 	toMe     = always(DirectedToMe)
 	toMyRole = always(DirectedToMyRole)

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A Timeline is one test of obligations: what is done about one, and what its host has to do
-// when. testdata/README.md documents the format.
+// A Timeline is one test of obligations: the acts on one obligation, and what its host must do
+// and when. testdata/README.md documents the format.
 type Timeline struct {
 	Name    string           `json:"name"`
 	Seed    int              `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
 	Owed    ObligationRecord `json:"owed"`
 	Acts    []Moment         `json:"acts"`
-	Away    []Moment         `json:"away"`    // when the host stops and, next, is back
-	Until   string           `json:"until"`   // how long is looked, as time.ParseDuration reads it
+	Away    []Moment         `json:"away"`    // pairs of times at which the host stops and returns
+	Until   string           `json:"until"`   // length of the test, in the format of time.ParseDuration
 	Want    []Moment         `json:"want"`    // what the host does: return, escalate
-	State   string           `json:"state"`   // how the obligation stands in the end
-	Control bool             `json:"control"` // with returns switched off it must fail
+	State   string           `json:"state"`   // final state of the obligation
+	Control bool             `json:"control"` // it must fail if returns are switched off
 }
 
-// A Moment is what happens at some time after the event was created.
+// A Moment is an act or an action at a time after the creation of the event.
 type Moment struct {
 	After string `json:"after"`
 	Do    string `json:"do,omitempty"` // of Want
@@ -51,7 +51,7 @@ func Timelines() ([]Timeline, error) {
 // created is when the event of every timeline was created.
 var created = time.Date(2026, 8, 11, 14, 2, 11, 0, time.UTC)
 
-// parseTimes reads times after the event was created.
+// parseTimes parses times relative to the creation of the event.
 func parseTimes(list []Moment) (times []time.Time, err error) {
 	for _, m := range list {
 		d, err := time.ParseDuration(m.After)
@@ -63,7 +63,7 @@ func parseTimes(list []Moment) (times []time.Time, err error) {
 	return times, nil
 }
 
-// Check plays the timeline, and returns in what the rules do otherwise than it wants.
+// Check plays the timeline and returns the differences from the expected actions.
 func (t *Timeline) Check(r ReturnIntervals) error {
 	did, state, err := t.Play(r)
 	switch {
@@ -85,7 +85,7 @@ func formatMoments(list []Moment) string {
 	return fmt.Sprint(said)
 }
 
-// Play returns what a host does that goes by [Owed.Next], and how the obligation stands then.
+// Play returns the actions of a host that follows [ObligationRecord.Next], and the final state.
 func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState, err error) {
 	acted, err := parseTimes(t.Acts)
 	away, err2 := parseTimes(t.Away)
@@ -119,7 +119,7 @@ func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState,
 			}
 		}
 		now = next
-		for gone := range slices.Chunk(away, 2) { // nothing is done until the host is back
+		for gone := range slices.Chunk(away, 2) { // the host does nothing until it returns
 			if now.After(gone[0]) && now.Before(gone[1]) {
 				now, w.Since = gone[1], gone[1]
 			}

@@ -10,9 +10,9 @@ import (
 //go:embed testdata/*.json
 var vectorFiles embed.FS
 
-// A Vector is one test of the attention rules: an event in, a decision out.
-// Each list in Want names every answer that conforms, the first being the one
-// that Decide gives. testdata/README.md documents the format.
+// A Vector is one test of the attention rules: an event and the expected decision. Each list in
+// Want names all conforming answers; the first is that of Decide. testdata/README.md documents
+// the format.
 type Vector struct {
 	File   string `json:"-"` // the file that it stands in
 	Name   string `json:"name"`
@@ -27,21 +27,21 @@ type Vector struct {
 // Title names the vector and the sentence that it checks.
 func (v *Vector) Title() string { return fmt.Sprintf("%s (sentence %d)", v.Name, v.Seed) }
 
-// Want is what conforms for one vector, in each draft.
+// Want lists the conforming decisions for a vector, in each draft.
 type Want struct {
 	Directedness []Directedness `json:"directedness"`
 	Policy       []Policy       `json:"policy"`    // draft 2026-06-02
-	Injection    []Mode         `json:"injection"` // all drafts, but see Draft0811
+	Injection    []Mode         `json:"injection"` // all drafts, except as in Draft0811
 	Context      string         `json:"context,omitempty"`
 	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
-	Reason       string         `json:"reason,omitempty"`   // ours; others may name it otherwise
+	Reason       string         `json:"reason,omitempty"`   // our name; others may differ
 	Action       Action         `json:"action,omitempty"`
 	Knock        *Knock         `json:"knock,omitempty"` // set exactly if a knock is due; "*" is any value that holds no user text
 	Draft0624    struct {
 		AddressedToMe []bool   `json:"addressedToMe"`
 		Policy        []Policy `json:"policy"`
 	} `json:"2026-06-24"`
-	// Draft0811 is what is otherwise in draft 2026-08-11: nil, where it is as in 2026-06-24.
+	// Draft0811 lists the differences in draft 2026-08-11. Nil means that it equals 2026-06-24.
 	Draft0811 *struct {
 		AddressedToMe []bool   `json:"addressedToMe"`
 		Policy        []Policy `json:"policy"`

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// hiddenTags enclose what models write for themselves or for their host: thoughts, calls
-// of tools, and their results. Some models put a name and a colon before each.
+// hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
+// calls, and their results. Some models put a name and a colon before each tag.
 var hiddenTags = []string{
 	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response", "tool_result", "tool_use",
 	"function_call", "function_calls", "function_results", "invoke",
 }
 
-// anyTag matches the name of an inner tag.
+// anyTag matches the name of a hidden tag.
 var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(hiddenTags, "|") + `)`
 
-// codeOrQuote matches where a tag is a word for people: in code, in quotation marks of its own, or
-// within a sentence that calls it a tag ("the <think> tag"). A straight quote is one only away from
-// other words: `"yes"</think>"Yes"` quotes no tag, as `of tokens </think> Tokens are` names none.
+// codeOrQuote matches tags that are meant for people: in code, in their own quotation marks, or
+// in a sentence that calls them a tag ("the <think> tag"). A straight quotation mark counts only
+// apart from other words: `"yes"</think>"Yes"` quotes no tag, and `of tokens </think> Tokens are`
+// names none.
 var codeOrQuote = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
 	`[“„‘‚]` + quotedTag + `[”“’‘]|[«‹][ \x{a0}]?` + quotedTag + `[ \x{a0}]?[»›]|[「『]` + quotedTag + `[」』]|` +
 	`\B(?:"` + quotedTag + `"|'` + quotedTag + `')(?:[\s.,;:!?…)\]}、。，！？/-]|\z)|` +
@@ -27,8 +28,8 @@ var codeOrQuote = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
 
 var quotedTag = `(?:</?` + anyTag + `>|\[(?:/?THINK|TOOL_CALLS)\])`
 
-// hiddenPart matches what stays, or else what is not meant for people. What comes first in the
-// text decides, so that a tag inside code stays and code inside a thought goes.
+// hiddenPart matches codeOrQuote, which stays, or text that is not meant for people. The first
+// match in the text decides, so a tag inside code stays and code inside a thought is removed.
 var hiddenPart = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	codeOrQuote, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
 	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</?(?:[a-z]+:)?` + beginnings(hiddenTags...) + `\z`, // cut in a tag
@@ -47,7 +48,7 @@ var hiddenPart = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	`\A` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)(?:` + headerLine + `)+` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)` + headerOnly + `(?:` + headerLine + `)+`,
 }, "|"))
 
-// toolFence matches the begin of code that is a call of a tool, or its result.
+// toolFence matches the beginning of a code block with a tool call or its result.
 var toolFence = regexp.MustCompile("(?i)\\A```tool_(?:c|o|\\z)")
 
 // headerNames name the lines of the header of a prompt.
@@ -59,10 +60,10 @@ var headerNames = []string{
 // headerLine matches a line of the header of a prompt.
 var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
 
-// headerOnly matches a line that no other text has.
+// headerOnly matches a header line that occurs in no other text.
 const headerOnly = `(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)`
 
-// beginnings matches words and what they begin with, from two characters on.
+// beginnings matches words and their prefixes of at least two characters.
 func beginnings(words ...string) string {
 	var all []string
 	for _, word := range words {
@@ -75,7 +76,7 @@ func beginnings(words ...string) string {
 	return "(?:" + strings.Join(all, "|") + ")"
 }
 
-// strayCloseTag matches the end of a thought whose beginning the model's template had, or what stays.
+// strayCloseTag matches the end of a thought that began in the model's template, or codeOrQuote.
 var strayCloseTag = regexp.MustCompile(`(?is)` + codeOrQuote + `|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 
 func closedTags() string {
@@ -91,8 +92,7 @@ var (
 	copyGoes  = regexp.MustCompile(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
 )
 
-// textAfterCopy returns what follows a copy of the prompt, up to the last fence of which a text
-// goes: the copy ends where its own fence does, in the last of its parts.
+// textAfterCopy returns the text after a copy of the prompt that ends with its own last fence.
 func textAfterCopy(text string) string {
 	opens := copyOpens.FindStringSubmatchIndex(text)
 	if opens == nil {
@@ -112,37 +112,35 @@ func textAfterCopy(text string) string {
 	}
 }
 
-// NothingVisible tells a model that wrote nothing but what Answer takes away.
+// NothingVisible tells a model that VisibleText removed everything that it wrote.
 const NothingVisible = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
 	"Call tools as tools, and write the answer in plain words, with each tag that you speak of in `code`."
 
-// VisibleText returns what of a model's text is meant for people: without its thoughts, calls
-// of tools that it wrote as text, and copies of the prompt's header and fences. What was
-// begun, wherever in a line, and never closed goes to the end of the text. A tag in code or
-// quotation marks stays, and so does one that its sentence calls a tag. It is "" if nothing
-// else was said.
+// VisibleText returns the part of a model's text that is meant for people, without thoughts, tool
+// calls written as text, and copies of the prompt's header and fences. An unclosed part extends
+// to the end of the text. A tag in code or quotation marks stays, and so does one that its
+// sentence calls a tag. The result is "" if nothing else was written.
 func VisibleText(text string) string {
 	answer, _ := visibleTextOf(text)
 	return answer
 }
 
-// maxHiddenPart bounds what is kept of the end of a text that was not for people: its
-// beginning, which says what ends it.
+// maxHiddenPart limits what is kept of an unfinished hidden part: its beginning, which determines
+// how it ends.
 const maxHiddenPart = 16 << 10
 
-// tagBegins matches what may be the beginning of a tag at the end of a text, though too little to
-// keep it from people.
+// tagBegins matches a possible beginning of a tag at the end of a text. It is too short to hide.
 var tagBegins = regexp.MustCompile(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
 
-// cutTag and tagEnds match a tag that was cut in two.
+// cutTag and tagEnds match a tag that was split in two.
 var (
 	cutTag  = regexp.MustCompile(`(?:<[^<>\s]*|[\[◁][/A-Za-z]*)\z`)
 	tagEnds = regexp.MustCompile(`\A(?:[^<>\s]*>|[/A-Za-z]*[\]▷])`)
 )
 
-// VisibleTextAfter is Answer for a text that goes on with an answer in several: before is with
-// what the text before it ended that was not for people, and after the same for the next.
-// What ends a thought at the beginning of a text ends whatever was open.
+// VisibleTextAfter is VisibleText for an answer in several texts. before is the unfinished hidden
+// part at the end of the previous text; after is that of this text. The end of a thought at the
+// beginning of a text ends whatever was open.
 func VisibleTextAfter(before, text string) (answer, after string) {
 	if at := strayCloseTag.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
 		before = ""
@@ -157,7 +155,7 @@ func VisibleTextAfter(before, text string) (answer, after string) {
 		}
 		return answer, boundedRest(after)
 	}
-	for _, between := range []string{"\n", "\n\n"} { // where its author cut it
+	for _, between := range []string{"\n", "\n\n"} { // where the author split it
 		if other, end := visibleTextOf(before + between + text); len(other) < len(answer) {
 			answer, after = other, end
 		}
@@ -165,7 +163,7 @@ func VisibleTextAfter(before, text string) (answer, after string) {
 	return answer, boundedRest(after)
 }
 
-// boundedRest cuts the end of a text that was not for people, if only its beginning matters.
+// boundedRest shortens an unfinished hidden part if only its beginning matters.
 func boundedRest(after string) string {
 	switch {
 	case len(after) <= maxHiddenPart:
@@ -176,11 +174,11 @@ func boundedRest(after string) string {
 	return ""
 }
 
-// HiddenPartContinues reports whether what follows belongs to that with which a text ended, too: a
-// thought, a call or a copy whose end has not come.
+// HiddenPartContinues reports whether the next text continues an unfinished thought, call or
+// copy.
 func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
 
-// visibleTextOf returns the answer of a text, and with what the text ends that is not for people.
+// visibleTextOf returns the visible text and the unfinished hidden part at its end.
 func visibleTextOf(text string) (answer, end string) {
 	var b strings.Builder
 	from := 0
@@ -221,14 +219,14 @@ func visibleTextOf(text string) (answer, end string) {
 	return strings.TrimSpace(kept), end
 }
 
-// unquotedCall matches what stays, or the begin of a tool's call as JSON, or one that was cut there, as
-// some models write them.
+// unquotedCall matches codeOrQuote, or the possibly unfinished beginning of a tool call as JSON,
+// as some models write it.
 var unquotedCall = regexp.MustCompile(`(?is)` + codeOrQuote + `|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
 	`(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]|` +
 	`(?:\{\s*"name"\s*:\s*)?"[\w.-]*(?:"\s*(?:,\s*(?:"[a-z]*(?:"\s*(?::\s*)?)?)?)?)?\z)`)
 
-// withoutCalls returns a text without the calls of tools that stand in it as JSON, and the last
-// of them, if the text ends with it.
+// withoutCalls removes tool calls in JSON from a text. It also returns the last one, if the text
+// ends with it.
 func withoutCalls(text string) (kept, end string) {
 	var b strings.Builder
 	for {

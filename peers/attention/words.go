@@ -6,21 +6,20 @@ import (
 	"unicode"
 )
 
-// Words are the few words that the rules read from a text. Each is compared
-// without regard to case, punctuation and accents; a word may be a phrase.
+// Words are the few words that the rules read from a text. They are compared without regard to
+// case, punctuation and accents. A word may be a phrase.
 type Words struct {
-	Stop    []string `json:"stop,omitempty"`    // "cancel": stops what is running, passes at once
+	Stop    []string `json:"stop,omitempty"`    // "cancel": stops running work, delivered immediately
 	Acks    []string `json:"acks,omitempty"`    // "thanks": needs no answer
-	Answers []string `json:"answers,omitempty"` // acknowledgements that answer a question of the agent
+	Answers []string `json:"answers,omitempty"` // acknowledgements that can answer a question of the agent
 	Leave   []string `json:"leave,omitempty"`   // "go away": with a mention, asks the agent to leave
 	Groups  []string `json:"groups,omitempty"`  // "all": a mention of every agent in a conversation
 }
 
 var defaultWords = DefaultWords()
 
-// DefaultWords returns the words that hold when nothing is configured: in English,
-// Russian, Ukrainian, Persian, Arabic, Spanish, Portuguese, Indonesian, Hindi, Uzbek,
-// Turkish and German, a line each.
+// DefaultWords returns the default words in English, Russian, Ukrainian, Persian, Arabic,
+// Spanish, Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, one line each.
 func DefaultWords() Words {
 	return Words{
 		Stop: []string{
@@ -64,7 +63,7 @@ func DefaultWords() Words {
 	}
 }
 
-// Courtesies may stand beside a stop or leave word without changing it.
+// Courtesies may accompany a stop or leave word without changing it.
 var (
 	stopFillers  = []string{"please", "now", "it", "that", "this"}
 	leaveFillers = []string{
@@ -73,7 +72,7 @@ var (
 	}
 )
 
-// onlyEmoji reports whether a text is made of emoji, at least one, and of nothing else.
+// onlyEmoji reports whether a text consists of one or more emoji only.
 func onlyEmoji(text string) bool {
 	found := false
 	for _, r := range text {
@@ -87,11 +86,11 @@ func onlyEmoji(text string) bool {
 	return found
 }
 
-// questionMarks make a question of words and of emoji.
+// questionMarks turn words and emoji into a question.
 const questionMarks = "?؟？❓❔⁉"
 
-// EndsWithQuestion reports whether a text asks something, at its end or before a last remark: a mark within
-// a word is that of an address or of code.
+// EndsWithQuestion reports whether a text asks something at its end or before a last remark. A
+// mark within a word belongs to an address or to code.
 func EndsWithQuestion(text string) bool {
 	spoken := spokenPart(text)
 	if strings.ContainsAny(spoken, questionMarks[len("?"):]) {
@@ -106,8 +105,8 @@ func EndsWithQuestion(text string) bool {
 	return false
 }
 
-// letters are those that people write in several ways: with and without accents, and with the
-// signs of another keyboard.
+// letters normalizes letters that people write in several ways: with and without accents, or with
+// the signs of another keyboard.
 var letters = strings.NewReplacer(
 	"á", "a", "à", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "é", "e", "è", "e", "ê", "e", "ë", "e", "í", "i", "ì", "i", "î", "i", "ï", "i", "ı", "i",
 	"ñ", "n", "ó", "o", "ò", "o", "ô", "o", "õ", "o", "ö", "o", "ú", "u", "ù", "u", "û", "u", "ü", "u", "ş", "s", "ğ", "g", "ß", "ss", "ё", "е", "й", "и", "ї", "і",
@@ -115,11 +114,11 @@ var letters = strings.NewReplacer(
 	"’", "'", "‘", "'", "ʻ", "'", "ʼ", "'", "`", "'", "´", "'",
 )
 
-// tokens cuts a text into lower-case words without accents: letters, digits, apostrophes. All
-// else separates. Mentions and quoted parts are cut out before.
+// tokens splits a text into lower-case words without accents: letters, digits, apostrophes. The
+// caller removes mentions and quoted parts first.
 func tokens(text string) []string {
 	text = strings.Map(func(r rune) rune {
-		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c { // accents, short vowels and dots that stand alone
+		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c { // accents, short vowels and combining dots
 			return -1
 		}
 		return r
@@ -129,8 +128,7 @@ func tokens(text string) []string {
 	})
 }
 
-// consistsOf reports whether words is made of phrases, at least one, and of
-// fillers, and of nothing else.
+// consistsOf reports whether words consists of one or more phrases, and of fillers, only.
 func consistsOf(words, phrases, fillers []string) bool {
 	found := false
 	for len(words) > 0 {
@@ -143,8 +141,7 @@ func consistsOf(words, phrases, fillers []string) bool {
 	return found
 }
 
-// leadingPhrase returns how many words the longest phrase that words begins
-// with has, or 0.
+// leadingPhrase returns the length of the longest phrase that words begins with, or 0.
 func leadingPhrase(words, phrases []string) int {
 	longest := 0
 	for _, phrase := range phrases {

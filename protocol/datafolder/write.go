@@ -68,10 +68,11 @@ func Rename(from, to string) error {
 // file system supports that.
 func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
 
-// Mkdir creates a folder for its owner only. It returns [fs.ErrExist] if the folder exists.
+// SyncFolder makes renamed and created files of a folder survive a crash of the machine, if
+// the file system supports that.
 func SyncFolder(path string) error { return syncFolder(path) }
 
-// Mkdir makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.
+// Mkdir creates a folder for its owner only. It returns [fs.ErrExist] if the folder exists.
 func Mkdir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
@@ -83,7 +84,7 @@ func Mkdir(path string) error {
 // unchanged.
 func MkdirAll(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // a program that was killed may have created it without syncing
+		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // its creator may have been killed
 			return err
 		}
 		return nil // a process that may not open the parent has not created the folder
