@@ -65,7 +65,7 @@ func (r *runState) settleUntilStored(item Item, v decision) error {
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
 			Msg("outcome of a send not stored; trying again")
-		timer := time.NewTimer(r.opts.backoff(try, r.opts.Jitter()))
+		timer := time.NewTimer(r.opts.retryDelay(try, r.opts.Jitter()))
 		select {
 		case <-timer.C:
 		case <-r.attempts.Done():

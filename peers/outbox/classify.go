@@ -80,7 +80,7 @@ func (o *Options) decide(item Item, err error, interrupted bool, now time.Time, 
 	var drop *dropError
 	var unknown *unknownError
 	var known classified
-	delay, paced, named := o.backoff(item.Attempt, random), false, false
+	delay, paced, named := o.retryDelay(item.Attempt, random), false, false
 	switch {
 	case err == nil:
 		return decision{state: StateSent}
@@ -122,8 +122,8 @@ func expired(item Item) decision {
 		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
 }
 
-// backoff returns the delay after a failed attempt.
-func (o *Options) backoff(attempt int, random float64) time.Duration {
+// retryDelay returns the delay after a failed attempt.
+func (o *Options) retryDelay(attempt int, random float64) time.Duration {
 	return retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}.At(attempt, random)
 }
 

@@ -11,5 +11,5 @@ func (o *Outbox) CrashWith(at func(point string) error) { o.crash = at }
 
 // Backoff exposes the delay after an attempt.
 func (o *Outbox) Backoff(attempt int, random float64) time.Duration {
-	return o.opts.backoff(attempt, random)
+	return o.opts.retryDelay(attempt, random)
 }

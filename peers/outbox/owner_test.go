@@ -142,7 +142,7 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 	}
 }
 
-// TestADelayThatNobodyAskedForIsEnded: Hurry ends it, and it knows a bound.
+// TestADelayThatNobodyAskedForIsEnded: RetryNow ends it, and it is limited.
 func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
@@ -159,7 +159,7 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := attempts.Load(); n != 2 {
-			t.Errorf("%d attempts after Hurry; want 2", n)
+			t.Errorf("%d attempts after RetryNow; want 2", n)
 		}
 		time.Sleep(15 * time.Second)
 		if n := attempts.Load(); n != 3 {

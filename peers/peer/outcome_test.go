@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	failed := func(addressee protocol.Addressee, failures ...protocol.Failure) protocol.SendResult {
 		return protocol.SendResult{Accepted: true, Addressee: addressee, Failures: failures}
 	}

@@ -64,8 +64,8 @@ func Rename(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// SyncFolder makes renamed and created files of a folder survive a crash of the machine, if the
-// file system supports that.
+// RenameUnsynced renames a file within its folder. Its content must have been synced before;
+// the caller syncs the folder.
 func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
 
 // SyncFolder makes renamed and created files of a folder survive a crash of the machine, if
