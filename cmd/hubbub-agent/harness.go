@@ -25,7 +25,12 @@ const a2aToken = "HUBBUB_A2A_TOKEN"
 
 // modelKeys are the variables with the keys of models, which only the agent itself needs.
 var modelKeys = []string{
-	model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE", a2aToken, a2aToken + "_FILE",
+	model.OpenAIKey,
+	model.OpenAIKey + "_FILE",
+	model.AnthropicKey,
+	model.AnthropicKey + "_FILE",
+	a2aToken,
+	a2aToken + "_FILE",
 }
 
 // newHarness makes the harness of --harness. Close the returned closer when the harness has
@@ -41,7 +46,10 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 		return scripted.New(nil), nil, nil
 	case "c2a":
 		return c2a.New(argv, &c2a.Options{
-			Version: string(s.agent.Version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.agent.Workspace, Log: &log,
+			Version: string(s.agent.Version),
+			Info:    c2a.Info{Name: env.Name, Version: env.Version},
+			Dir:     s.agent.Workspace,
+			Log:     &log,
 		}), nil, nil
 	case "a2a":
 		return a2a.New(s.reach.a2aURL, &a2a.Options{
@@ -57,9 +65,13 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	}
 	m := model.APIs[s.harness]
 	return m.New(&model.Options{
-		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.KeyName) },
+		BaseURL: s.baseURL,
+		Model:   s.model,
+		Key:     func() (string, error) { return env.Secret(m.KeyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{HideEnv: modelKeys, Redact: s.agent.Redact}),
-		Timeout: s.agent.Deadline, History: history, Log: &log,
+		Timeout: s.agent.Deadline,
+		History: history,
+		Log:     &log,
 	}), history, nil
 }
 

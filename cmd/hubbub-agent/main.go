@@ -77,9 +77,12 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
 	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp, c2a or a2a")
 	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
-	fs.StringVar(&s.model, "model", "", "model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)")
-	fs.StringVar(&s.baseURL, "base-url", "", "endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)")
-	fs.StringVar(&s.reach.a2aURL, "a2a-url", "", "address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN")
+	fs.StringVar(&s.model, "model", "",
+		"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)")
+	fs.StringVar(&s.baseURL, "base-url", "",
+		"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)")
+	fs.StringVar(&s.reach.a2aURL, "a2a-url", "",
+		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN")
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
 	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
 	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
@@ -87,38 +90,60 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
 	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
 	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
-	fs.StringVar(&o.Escalation.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
-	fs.StringVar(&o.Escalation.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
-	fs.StringVar(&o.Escalation.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
-	fs.DurationVar(&o.Escalation.Timeout, "escalate-after", attention.DefaultLevelTimeout, "time that each of --lead, --owner and --person has for an answer")
-	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
-	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
+	fs.StringVar(&o.Escalation.Lead, "lead", "",
+		"agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
+	fs.StringVar(&o.Escalation.Owner, "owner", "",
+		"agent or person who answers for this agent, asked next; the owner of a work item comes before them")
+	fs.StringVar(&o.Escalation.Person, "person", "",
+		"person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
+	fs.DurationVar(&o.Escalation.Timeout, "escalate-after", attention.DefaultLevelTimeout,
+		"time that each of --lead, --owner and --person has for an answer")
+	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute,
+		"rest of a deferred event before it comes back, doubled each time")
+	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602),
+		"draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
 	r := attention.DefaultReturnIntervals
 	o.Returns = &r
-	fs.DurationVar(&r.Immediate, "obligation-immediate", r.Immediate, "time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never")
-	fs.DurationVar(&r.Buffered, "obligation-buffered", r.Buffered, "time after which that of any other message comes back; 0 for never")
-	fs.DurationVar(&r.Notify, "obligation-notify", r.Notify, "time after which that of what was only knocked for, or left to tools, comes back; 0 for never")
+	fs.DurationVar(&r.Immediate, "obligation-immediate", r.Immediate,
+		"time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never")
+	fs.DurationVar(&r.Buffered, "obligation-buffered", r.Buffered,
+		"time after which that of any other message comes back; 0 for never")
+	fs.DurationVar(&r.Notify, "obligation-notify", r.Notify,
+		"time after which that of what was only knocked for, or left to tools, comes back; 0 for never")
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
-	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest")
-	fs.StringArrayVar(&o.Approve, "approve", nil, "pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
-	fs.StringVar(&s.voice.with, "transcribe", "", "what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions")
-	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1", "model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
-	fs.StringVar(&s.voice.pdf, "read-pdf", "", "what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -")
+	fs.StringVar(&s.permission, "permission", string(acp.PermitReading),
+		"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest")
+	fs.StringArrayVar(&o.Approve, "approve", nil,
+		"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
+	fs.StringVar(&s.voice.with, "transcribe", "",
+		"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions")
+	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1",
+		"model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
+	fs.StringVar(&s.voice.pdf, "read-pdf", "",
+		"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
-	fs.StringArrayVar(&s.words.Stop, "stop-words", nil, "words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
-	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil, "words that need no answer, such as thanks, in place of those that it knows (repeatable)")
-	fs.StringArrayVar(&s.words.Leave, "leave-words", nil, "words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
+	fs.StringArrayVar(&s.words.Stop, "stop-words", nil,
+		"words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
+	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil,
+		"words that need no answer, such as thanks, in place of those that it knows (repeatable)")
+	fs.StringArrayVar(&s.words.Leave, "leave-words", nil,
+		"words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
 	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
 	b := attention.DefaultBudget
 	o.Budget = &b
-	fs.IntVar(&b.AuthorTurns, "budget-author-turns", b.AuthorTurns, "turns for one author (for a Chorus inbox: for all of its senders) within 24 hours; 0 for no bound")
+	fs.IntVar(&b.AuthorTurns, "budget-author-turns", b.AuthorTurns,
+		"turns for one author (for a Chorus inbox: for all of its senders) within 24 hours; 0 for no bound")
 	fs.IntVar(&b.ChatTurns, "budget-chat-turns", b.ChatTurns, "turns in one chat within 24 hours; 0 for no bound")
 	fs.IntVar(&b.Turns, "budget-turns", b.Turns, "turns within 24 hours; 0 for no bound")
-	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
+	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens,
+		"tokens that turns of one chat take within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
-	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts, "times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
-	fs.StringArrayVar(&s.reach.allow, "allow-target", nil, "addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
-	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
+	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts,
+		"times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
+	fs.StringArrayVar(&s.reach.allow, "allow-target", nil,
+		"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
+	fs.BoolVar(&s.noRedact, "no-redact", false,
+		"give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
@@ -221,11 +246,14 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--wake-policy must be auto or manual")
 	case s.baseURL != "" && !isAddress(s.baseURL):
 		return program.Usage("--base-url %q is not an address such as https://host/v1", s.baseURL)
-	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns, o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
+	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns,
+		o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
 		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be negative; 0 is never")
-	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Timeout <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
+	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Timeout <= 0 ||
+		o.DeferFor <= 0 ||
+		o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
@@ -240,7 +268,11 @@ func (s *settings) complete(env *program.Env) (err error) {
 		s.reach.targets = append(s.reach.targets, p)
 	}
 	words := attention.DefaultWords()
-	for given, at := range map[*[]string]*[]string{&s.words.Stop: &words.Stop, &s.words.Acks: &words.Acks, &s.words.Leave: &words.Leave} {
+	for given, at := range map[*[]string]*[]string{
+		&s.words.Stop:  &words.Stop,
+		&s.words.Acks:  &words.Acks,
+		&s.words.Leave: &words.Leave,
+	} {
 		if len(*given) > 0 {
 			*at = *given
 		}

@@ -25,9 +25,12 @@ func main() {
 		Name:    "hubbub-broker",
 		Summary: "keeps work, questions and claims, and wakes the one who is responsible",
 		Flags: func(fs *pflag.FlagSet) {
-			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute, "time between two looks for work that nobody has touched")
-			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute, "how long work may rest before the one with the next move is woken")
-			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second, "how long an agent's endpoint may be silent before it counts as offline")
+			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute,
+				"time between two looks for work that nobody has touched")
+			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute,
+				"how long work may rest before the one with the next move is woken")
+			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second,
+				"how long an agent's endpoint may be silent before it counts as offline")
 			fs.StringVar(&keep, "event-keep", "90d", "how long events and what is done are kept: an age such as 90d, or forever")
 			standby.Flags(fs)
 		},

@@ -100,7 +100,12 @@ func (c *clusterSettings) check() error {
 
 // checkFiles refuses files that cannot be read.
 func (c *clusterSettings) checkFiles() error {
-	for flag, file := range map[string]string{"cluster-creds": c.creds, "cluster-ca": c.ca, "cluster-cert": c.cert, "cluster-key": c.key} {
+	for flag, file := range map[string]string{
+		"cluster-creds": c.creds,
+		"cluster-ca":    c.ca,
+		"cluster-cert":  c.cert,
+		"cluster-key":   c.key,
+	} {
 		if err := program.CheckFile(flag, file); err != nil {
 			return err
 		}
@@ -113,8 +118,11 @@ func (s *settings) checkBounds() error {
 	o := &s.bus
 	counts := map[string]int{
 		"peer-window": o.PeerWindow, "peer-queue": o.PeerQueue, "peer-queue-bytes": o.PeerQueueBytes,
-		"peer-buffer": o.PeerBuffer, "slow-bytes": o.SlowBytes, "max-frame": o.MaxFrame, "max-subscriptions": o.MaxSubscriptions,
-		"max-sessions": o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
+		"peer-buffer":       o.PeerBuffer,
+		"slow-bytes":        o.SlowBytes,
+		"max-frame":         o.MaxFrame,
+		"max-subscriptions": o.MaxSubscriptions,
+		"max-sessions":      o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
 		"activity-wal": cmp.Compare(s.log.MaxWAL, 0), "activity-segment-rows": cmp.Compare(s.log.SegmentRows, 0),
 		"activity-segment-bytes": cmp.Compare(s.log.SegmentBytes, 0),
 	}

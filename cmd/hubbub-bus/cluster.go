@@ -29,7 +29,8 @@ type clusterSettings struct {
 }
 
 func (c *clusterSettings) flags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&c.urls, "cluster", nil, "NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)")
+	fs.StringSliceVar(&c.urls, "cluster", nil,
+		"NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)")
 	fs.StringVar(&c.prefix, "cluster-name", "hubbub", "name of the cluster: the prefix of its subjects")
 	fs.StringVar(&c.creds, "cluster-creds", "", "NATS credentials file")
 	fs.StringVar(&c.ca, "cluster-ca", "", "file of the authorities (PEM) that may vouch for the NATS server")

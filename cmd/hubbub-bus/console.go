@@ -48,7 +48,10 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
-		Credentials: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{deadletter.Folder(data)}, ActingAs: &brokerClient{view: v}, Log: log,
+		Credentials: gate{s.bus.Credentials, v},
+		DeadLetters: deadLetters{deadletter.Folder(data)},
+		ActingAs:    &brokerClient{view: v},
+		Log:         log,
 	})
 	s.bus.Console = v.console
 	return v
@@ -109,7 +112,10 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}
 	see, act := rights(c)
 	return console.Access{
-		Name: c.Name, MayRead: see, MayAct: act, ActingAs: &brokerClient{g.view, g.file, c, ""},
+		Name:     c.Name,
+		MayRead:  see,
+		MayAct:   act,
+		ActingAs: &brokerClient{g.view, g.file, c, ""},
 		Valid: func() bool {
 			now, ok := g.file.Current(c)
 			if !ok {
@@ -168,13 +174,15 @@ func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, te
 	case err != nil:
 		return "", err
 	case !strings.HasSuffix(string(p.ID()), directchat.Suffix(agent)):
-		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*", directchat.Suffix(agent))
+		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*",
+			directchat.Suffix(agent))
 	}
 	said, answers := directchat.NewMessage(p.ID(), person, text), make(chan string, 1)
 	for _, t := range []protocol.MessageType{protocol.TypeTGReply, protocol.TypeChatReply} {
 		p.Handle(t, func(_ context.Context, d *peer.Delivery) error {
 			var r protocol.ChatReply
-			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || directchat.ReplyText(&r) == "" {
+			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) ||
+				directchat.ReplyText(&r) == "" {
 				return err
 			}
 			select {
@@ -219,7 +227,11 @@ func (v *brokerClient) ResetBudget(ctx context.Context, agent protocol.PeerID) e
 		return err
 	}
 	return p.RunWith(ctx, func(ctx context.Context) error {
-		result, err := p.Send(ctx, agent.Topic(), p.NewMessage(protocol.TypeConfigure, protocol.Configure{TalkTo: agent.Topic(), Halt: "anew", By: person}))
+		result, err := p.Send(ctx, agent.Topic(), p.NewMessage(protocol.TypeConfigure, protocol.Configure{
+			TalkTo: agent.Topic(),
+			Halt:   "anew",
+			By:     person,
+		}))
 		if err == nil {
 			err = directchat.CheckSent(agent, &result)
 		}
@@ -291,8 +303,15 @@ func (d deadLetters) List(ctx context.Context, limit int) ([]console.DeadLetter,
 	for i := range items[:min(len(items), limit)] {
 		w := &items[i]
 		list = append(list, console.DeadLetter{
-			ID: w.Name(), Queue: w.Queue, Destination: w.Destination, State: string(w.State), Attempts: w.Attempts,
-			QueuedAt: w.QueuedAt, Agent: w.Agent, Text: w.Text, Error: w.Error,
+			ID:          w.Name(),
+			Queue:       w.Queue,
+			Destination: w.Destination,
+			State:       string(w.State),
+			Attempts:    w.Attempts,
+			QueuedAt:    w.QueuedAt,
+			Agent:       w.Agent,
+			Text:        w.Text,
+			Error:       w.Error,
 		})
 	}
 	return list, err

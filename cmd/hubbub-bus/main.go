@@ -63,16 +63,24 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve wss; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
 	fs.BoolVar(&o.Plaintext, "plaintext", false, "allow other addresses than loopback without TLS")
-	fs.StringSliceVar(&o.AllowOrigins, "allow-origin", nil, "full origin of a web page that may connect, such as https://ops.example.com (repeatable)")
-	fs.DurationVar(&o.DeliveryTimeout, "delivery-timeout", bus.DefaultDeliveryTimeout, "how long a peer may take to answer a delivery, queue time included")
-	fs.DurationVar(&o.InitializeTimeout, "initialize-timeout", bus.DefaultInitializeTimeout, "how long a connection may take to initialize")
-	fs.DurationVar(&o.WriteTimeout, "write-timeout", bus.DefaultWriteTimeout, "a peer that reads nothing for so long is closed")
-	fs.DurationVar(&o.PingInterval, "ping-interval", bus.DefaultPingInterval, "between pings; two unanswered ones close a session")
+	fs.StringSliceVar(&o.AllowOrigins, "allow-origin", nil,
+		"full origin of a web page that may connect, such as https://ops.example.com (repeatable)")
+	fs.DurationVar(&o.DeliveryTimeout, "delivery-timeout", bus.DefaultDeliveryTimeout,
+		"how long a peer may take to answer a delivery, queue time included")
+	fs.DurationVar(&o.InitializeTimeout, "initialize-timeout", bus.DefaultInitializeTimeout,
+		"how long a connection may take to initialize")
+	fs.DurationVar(&o.WriteTimeout, "write-timeout", bus.DefaultWriteTimeout,
+		"a peer that reads nothing for so long is closed")
+	fs.DurationVar(&o.PingInterval, "ping-interval", bus.DefaultPingInterval,
+		"between pings; two unanswered ones close a session")
 	fs.IntVar(&o.PeerWindow, "peer-window", bus.DefaultPeerWindow, "unanswered deliveries per peer")
-	fs.IntVar(&o.PeerQueue, "peer-queue", bus.DefaultPeerQueue, "deliveries that wait per peer; one more fails as overflow")
+	fs.IntVar(&o.PeerQueue, "peer-queue", bus.DefaultPeerQueue,
+		"deliveries that wait per peer; one more fails as overflow")
 	fs.IntVar(&o.PeerQueueBytes, "peer-queue-bytes", bus.DefaultPeerQueueBytes, "bytes that wait per peer")
-	fs.IntVar(&o.PeerBuffer, "peer-buffer", bus.DefaultPeerBuffer, "unread bytes towards a peer before its deliveries wait")
-	fs.IntVar(&o.SlowBytes, "slow-bytes", bus.DefaultSlowBytes, "bytes that wait for all slow peers together; what is beyond fails as overflow")
+	fs.IntVar(&o.PeerBuffer, "peer-buffer", bus.DefaultPeerBuffer,
+		"unread bytes towards a peer before its deliveries wait")
+	fs.IntVar(&o.SlowBytes, "slow-bytes", bus.DefaultSlowBytes,
+		"bytes that wait for all slow peers together; what is beyond fails as overflow")
 	fs.IntVar(&o.MaxFrame, "max-frame", bus.DefaultMaxFrame, "largest frame, in bytes")
 	fs.IntVar(&o.MaxSubscriptions, "max-subscriptions", bus.DefaultMaxSubscriptions, "subscriptions per session")
 	fs.IntVar(&o.MaxSessions, "max-sessions", bus.DefaultMaxSessions, "connections at once")
@@ -81,15 +89,23 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 		fs.Int64Var((*int64)(bound.value), bound.flag, int64(*bound.value), bound.usage)
 	}
 	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
-	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
-	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold, "how long publishers wait for a commit of the activity log that takes long, before rows are lost")
-	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL, "bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
-	fs.Int64Var(&s.log.SegmentRows, "activity-segment-rows", activitylog.DefaultSegmentRows, "rows of the activity log's live file, before it is sealed and a new one begins")
-	fs.Int64Var(&s.log.SegmentBytes, "activity-segment-bytes", activitylog.DefaultSegmentBytes, "bytes of the live file, likewise")
-	fs.DurationVar(&s.log.SegmentAge, "activity-segment-age", activitylog.DefaultSegmentAge, "time since the first row of the live file, likewise")
-	fs.StringVar(&s.keep, "activity-keep", activitylog.DefaultRetention, "how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever")
+	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes,
+		"bytes that may wait for the activity log")
+	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold,
+		"how long publishers wait for a commit of the activity log that takes long, before rows are lost")
+	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL,
+		"bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
+	fs.Int64Var(&s.log.SegmentRows, "activity-segment-rows", activitylog.DefaultSegmentRows,
+		"rows of the activity log's live file, before it is sealed and a new one begins")
+	fs.Int64Var(&s.log.SegmentBytes, "activity-segment-bytes", activitylog.DefaultSegmentBytes,
+		"bytes of the live file, likewise")
+	fs.DurationVar(&s.log.SegmentAge, "activity-segment-age", activitylog.DefaultSegmentAge,
+		"time since the first row of the live file, likewise")
+	fs.StringVar(&s.keep, "activity-keep", activitylog.DefaultRetention,
+		"how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
-	fs.BoolVar(&s.noRedact, "no-redact", false, "write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name")
+	fs.BoolVar(&s.noRedact, "no-redact", false,
+		"write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
 	s.cluster.flags(fs)
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
@@ -164,7 +180,8 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 		}
 		size, _ := activitylog.DiskUsageOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
 		log := activitylog.NewWriter(path, &s.log)
-		env.Log.Info().Str("path", path).Stringer("keep", s.log.Retention).Str("disk", s.log.Retention.Describe(size, time.Now())).
+		env.Log.Info().Str("path", path).Stringer("keep", s.log.Retention).Str("disk",
+			s.log.Retention.Describe(size, time.Now())).
 			Msg("activity log: what is older leaves with its segment (--activity-keep)")
 		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)

@@ -49,17 +49,25 @@ func chorusProgram() program.Program {
 func (s *settings) flags(fs *pflag.FlagSet) {
 	o := &s.chorus
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:7893", "address to listen on")
-	fs.StringVar(&o.PublicURL, "public-url", "", "where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)")
-	fs.StringVar(&o.ProxyURL, "proxy-url", "", "where agents on the bus reach --listen, for the tools of services (default the address itself)")
-	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses that may be called although they are not public, and by http, as CIDR (repeatable)")
-	fs.DurationVar(&o.CallbackTTL, "callback-ttl", time.Hour, "lifetime of the callback and the tools' token of one delivery; 410 afterwards")
-	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait for more from the same author before a delivery; 0 for none")
+	fs.StringVar(&o.PublicURL, "public-url", "",
+		"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)")
+	fs.StringVar(&o.ProxyURL, "proxy-url", "",
+		"where agents on the bus reach --listen, for the tools of services (default the address itself)")
+	fs.StringArrayVar(&s.allow, "allow-target", nil,
+		"addresses that may be called although they are not public, and by http, as CIDR (repeatable)")
+	fs.DurationVar(&o.CallbackTTL, "callback-ttl", time.Hour,
+		"lifetime of the callback and the tools' token of one delivery; 410 afterwards")
+	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second,
+		"wait for more from the same author before a delivery; 0 for none")
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest such wait")
-	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20, "largest frame of the bus, in bytes: what would not fit is refused with 413")
+	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20,
+		"largest frame of the bus, in bytes: what would not fit is refused with 413")
 	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
-	fs.BoolVar(&s.noRedact, "no-redact", false, "give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
-	fs.BoolVar(&s.plaintext, "plaintext", false, "allow other addresses than loopback without TLS, behind a proxy that has it")
+	fs.BoolVar(&s.noRedact, "no-redact", false,
+		"give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
+	fs.BoolVar(&s.plaintext, "plaintext", false,
+		"allow other addresses than loopback without TLS, behind a proxy that has it")
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
@@ -108,7 +116,8 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 	}
 	for flag, raw := range map[string]string{"public-url": s.chorus.PublicURL, "proxy-url": s.chorus.ProxyURL} {
 		u, err := url.Parse(raw)
-		if raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil) {
+		if raw != "" &&
+			(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil) {
 			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", flag, raw)
 		}
 	}

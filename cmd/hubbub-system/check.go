@@ -60,7 +60,10 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 	}
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // systemd sets PATH for a unit
 	first := ""
-	p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: func(line []byte) { first = cmp.Or(first, string(line)) }})
+	p, err := proc.Start(cmd, &proc.Options{
+		ParentDeathSignal: syscall.SIGKILL,
+		OnLine:            func(line []byte) { first = cmp.Or(first, string(line)) },
+	})
 	if err == nil {
 		stop := context.AfterFunc(ctx, p.Kill)
 		err = p.Wait()

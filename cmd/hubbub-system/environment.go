@@ -56,7 +56,8 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 		return nil, fmt.Errorf("reading the environment of agents: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		log.Warn().Str("file", path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
+		log.Warn().Str("file",
+			path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
 	}
 	var env []string
 	for n, line := range strings.Split(string(raw), "\n") {

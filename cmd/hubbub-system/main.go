@@ -52,23 +52,33 @@ func systemProgram() program.Program {
 func (s *settings) flags(fs *pflag.FlagSet) {
 	o := &s.spawner
 	fs.StringVar(&s.launcher, "launcher", "process", "what runs the agents: process or systemd")
-	fs.StringVar(&s.agentCommand, "agent-command", "", "program that agents are (default the hubbub-agent beside this one)")
+	fs.StringVar(&s.agentCommand, "agent-command", "",
+		"program that agents are (default the hubbub-agent beside this one)")
 	fs.StringArrayVar(&o.Args, "agent-arg", nil, "argument given to every agent (repeatable)")
-	fs.StringVar(&s.agentEnvFile, "agent-env-file", "", "file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone")
-	fs.StringVar(&s.profiles, "profiles", "", "TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, files-max, runtime-max, agent-unit")
+	fs.StringVar(&s.agentEnvFile, "agent-env-file", "",
+		"file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone")
+	fs.StringVar(&s.profiles, "profiles", "",
+		"TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, files-max, runtime-max, agent-unit")
 	fs.DurationVar(&o.IdleStop, "idle-stop", 0, "stop an agent whose chats said nothing for so long; 0 never does")
 	fs.IntVar(&o.MaxAgents, "max-agents", 100, "agents that may run at once")
 	fs.IntVar(&o.SpawnRate, "spawn-rate", 60, "new agents that may be started in a minute; more wait")
-	fs.IntVar(&o.MaxRestarts, "max-restarts", 5, "times in a row that an agent is started again, counted anew after 60s of running")
+	fs.IntVar(&o.MaxRestarts, "max-restarts", 5,
+		"times in a row that an agent is started again, counted anew after 60s of running")
 	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long an agent may take to say that it is online")
-	fs.StringVar(&s.memoryMax, "memory-max", "4G", "memory of an agent, or of each of its processes where agents are processes; an empty one is no limit")
-	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 4096, "processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit")
+	fs.StringVar(&s.memoryMax, "memory-max", "4G",
+		"memory of an agent, or of each of its processes where agents are processes; an empty one is no limit")
+	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 4096,
+		"processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit")
 	fs.Int64Var(&o.Limits.Files, "files-max", 8192, "files that each process of an agent may have open; 0 is no limit")
-	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0, "how long an agent may run before it is started anew (default no limit)")
-	fs.BoolVar(&s.process.KeepAgents, "keep-agents", false, "let processes of agents go on when this program ends; the next start takes them over")
+	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0,
+		"how long an agent may run before it is started anew (default no limit)")
+	fs.BoolVar(&s.process.KeepAgents, "keep-agents", false,
+		"let processes of agents go on when this program ends; the next start takes them over")
 	fs.StringVar(&s.scope, "systemd-scope", "auto", "with systemd: system, user, or auto, which is system for root")
-	fs.StringArrayVar(&o.Unit, "agent-unit", nil, "with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security")
-	fs.StringVar(&s.systemd.User, "agent-user", "", "with systemd: user that agents run as (default one of their own each)")
+	fs.StringArrayVar(&o.Unit, "agent-unit", nil,
+		"with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security")
+	fs.StringVar(&s.systemd.User, "agent-user", "",
+		"with systemd: user that agents run as (default one of their own each)")
 	fs.Int64Var(&s.process.MaxLog, "agent-log-max", 8<<20, "bytes of an agent's log file; one older file is kept")
 	fs.VisitAll(func(f *pflag.Flag) { s.flagNames = append(s.flagNames, f.Name) })
 }
@@ -121,7 +131,11 @@ func (s *settings) checkBounds() error {
 		}
 	}
 	for flag, low := range map[string]bool{
-		"idle-stop": o.IdleStop < 0, "max-restarts": o.MaxRestarts < 0, "tasks-max": o.Limits.Tasks < 0, "files-max": o.Limits.Files < 0, "runtime-max": o.Limits.Runtime < 0,
+		"idle-stop":    o.IdleStop < 0,
+		"max-restarts": o.MaxRestarts < 0,
+		"tasks-max":    o.Limits.Tasks < 0,
+		"files-max":    o.Limits.Files < 0,
+		"runtime-max":  o.Limits.Runtime < 0,
 	} {
 		if low {
 			return program.Usage("--%s must not be negative", flag)
@@ -183,7 +197,11 @@ func (s *settings) makeLauncher(data string) (system.Launcher, error) {
 		if runtime.GOOS != "linux" {
 			return nil, program.Usage("--launcher systemd needs Linux: use --launcher process")
 		}
-		scopes := map[string]systemd.Scope{"auto": systemd.ScopeAuto, "system": systemd.ScopeSystem, "user": systemd.ScopeUser}
+		scopes := map[string]systemd.Scope{
+			"auto":   systemd.ScopeAuto,
+			"system": systemd.ScopeSystem,
+			"user":   systemd.ScopeUser,
+		}
 		scope, ok := scopes[s.scope]
 		if !ok {
 			return nil, program.Usage("--systemd-scope must be system, user or auto, not %q", s.scope)

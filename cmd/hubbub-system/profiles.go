@@ -64,7 +64,10 @@ func readProfiles(path string, limits system.Limits) (map[string]system.Profile,
 		}
 		nop := zerolog.Nop()
 		profiles[name] = system.Profile{
-			Args: t.Args, Limits: &own, Unit: t.AgentUnit, Env: func() ([]string, error) { return readEnvFile(t.EnvFile, &nop) },
+			Args:   t.Args,
+			Limits: &own,
+			Unit:   t.AgentUnit,
+			Env:    func() ([]string, error) { return readEnvFile(t.EnvFile, &nop) },
 		}
 	}
 	return profiles, nil

@@ -45,18 +45,26 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.PollTimeout, "poll-timeout", 50*time.Second, "how long one poll for updates waits")
 	fs.StringVar(&o.WebhookURL, "webhook-url", "", "address at which Telegram reaches this program; without one it polls")
 	fs.StringVar(&o.WebhookListen, "webhook-listen", "127.0.0.1:8443", "where the webhook listens")
-	fs.StringVar(&s.webhookSecret, "webhook-secret-file", "", "file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)")
-	fs.Int64SliceVar(&o.AllowUsers, "allow-user", nil, "id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)")
+	fs.StringVar(&s.webhookSecret, "webhook-secret-file", "",
+		"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)")
+	fs.Int64SliceVar(&o.AllowUsers, "allow-user", nil,
+		"id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)")
 	fs.Int64SliceVar(&o.AllowChats, "allow-chat", nil, "id of a group that is admitted with its members (repeatable)")
 	fs.BoolVar(&o.AllowAll, "allow-all", false, "admit everybody who finds the bot")
-	fs.DurationVar(&o.MinSendInterval, "min-send-interval", time.Second, "least time between two sends to one chat (0: no limit)")
+	fs.DurationVar(&o.MinSendInterval, "min-send-interval", time.Second,
+		"least time between two sends to one chat (0: no limit)")
 	fs.IntVar(&o.GroupPerMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
 	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
-	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
-	fs.BoolVar(&o.NoRich, "no-rich", false, "send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)")
-	fs.StringArrayVar(&s.glyphs, "glyph", nil, "emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
-	fs.StringArrayVar(&s.menu, "menu", nil, "command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description")
-	fs.StringVar(&o.FilesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
+	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false,
+		"send again where nobody knows whether a send arrived: messages may come twice")
+	fs.BoolVar(&o.NoRich, "no-rich", false,
+		"send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)")
+	fs.StringArrayVar(&s.glyphs, "glyph", nil,
+		"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
+	fs.StringArrayVar(&s.menu, "menu", nil,
+		"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description")
+	fs.StringVar(&o.FilesListen, "files-listen", "",
+		"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
 	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
 	s.standby.Flags(fs)
 }
@@ -140,7 +148,11 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if o.Menu, err = tg.ParseMenu(s.menu); err != nil {
 		return program.Usage("--menu: %s", err)
 	}
-	for _, address := range []struct{ flag, raw string }{{"api-url", s.api.URL}, {"webhook-url", o.WebhookURL}, {"files-url", o.FilesURL}} {
+	for _, address := range []struct{ flag, raw string }{
+		{"api-url", s.api.URL},
+		{"webhook-url", o.WebhookURL},
+		{"files-url", o.FilesURL},
+	} {
 		u, err := url.Parse(address.raw)
 		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag, address.raw)

@@ -48,7 +48,15 @@ type answerer struct {
 
 func newAnswerer(send sendFunc, settled func(answer), now func() time.Time, log *zerolog.Logger) *answerer {
 	ctx, stop := context.WithCancel(context.Background())
-	return &answerer{send: send, settled: settled, now: now, log: log, waiting: map[protocol.PeerID][]answer{}, ctx: ctx, stop: stop}
+	return &answerer{
+		send:    send,
+		settled: settled,
+		now:     now,
+		log:     log,
+		waiting: map[protocol.PeerID][]answer{},
+		ctx:     ctx,
+		stop:    stop,
+	}
 }
 
 // full reports whether too many answers wait for a requester.
@@ -116,7 +124,8 @@ func (a *answerer) deliver(item answer) bool {
 			return false
 		case err == nil:
 			return true
-		case reception == peer.Refused, reception == peer.Absent && age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
+		case reception == peer.Refused, reception == peer.Absent &&
+			age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
 			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("answer given up; its requester did not take it")
 			return true
 		}

@@ -22,8 +22,12 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	var out collab.Result
 	if p.Title != nil {
 		out = t.createWork(collab.WorkParams{
-			ID: p.ID, Title: p.Title, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID,
-			RequestedByID: new(t.caller.party().ref()), ConversationID: &p.ConversationID,
+			ID:              p.ID,
+			Title:           p.Title,
+			OwnerID:         &p.OwnerID,
+			NextMoveOwnerID: &p.OwnerID,
+			RequestedByID:   new(t.caller.party().ref()),
+			ConversationID:  &p.ConversationID,
 		})
 	} else {
 		out = t.reassign(p)
@@ -36,8 +40,11 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	}
 	err := attempt(func() {
 		invoked := flightHandler{t.tx}.invoke(collab.InvocationParams{
-			ID: p.InvocationID, TargetAgentID: string(out.WorkItem.OwnerIdentity), ConversationID: p.ConversationID,
-			WorkItemID: out.WorkItem.ID, Text: p.Text,
+			ID:             p.InvocationID,
+			TargetAgentID:  string(out.WorkItem.OwnerIdentity),
+			ConversationID: p.ConversationID,
+			WorkItemID:     out.WorkItem.ID,
+			Text:           p.Text,
 		})
 		out.Invocation, out.Flight, out.Delivery, out.Wake = invoked.Invocation, invoked.Flight, invoked.Delivery, invoked.Wake
 	})

@@ -70,18 +70,33 @@ type Broker struct {
 func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	o := opts.withDefaults()
 	b := &Broker{
-		db: db, peer: p, opts: o, due: make(chan time.Time, 1),
+		db:   db,
+		peer: p,
+		opts: o,
+		due:  make(chan time.Time, 1),
 	}
 	// The writer, the outbox and the publisher share one connection. That is four times faster
 	// than waiting for each other's locks in SQLite. No code may use db while it holds a
 	// transaction.
 	db.SetMaxOpenConns(1)
 	b.outbox = outbox.New(db, b.sendItem, &outbox.Options{
-		Name: "letters", MaxPending: 20_000, MaxAge: 7 * 24 * time.Hour, OnInterrupted: outbox.Resend,
-		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
+		Name:           "letters",
+		MaxPending:     20_000,
+		MaxAge:         7 * 24 * time.Hour,
+		OnInterrupted:  outbox.Resend,
+		AttemptTimeout: answerTimeout,
+		StopTimeout:    time.Second,
+		Now:            o.Now,
+		Log:            o.Log,
 	})
 	b.writer = &writer{
-		db: db, opts: &b.opts, presence: newPresenceTracker(p.PresenceSynced, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, enqueueSpawn: b.enqueueSpawn, committed: b.committed,
+		db:           db,
+		opts:         &b.opts,
+		presence:     newPresenceTracker(p.PresenceSynced, o.Now),
+		jobs:         make(chan job, queueLength),
+		enqueue:      b.enqueue,
+		enqueueSpawn: b.enqueueSpawn,
+		committed:    b.committed,
 	}
 	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
 	b.facts = newPublisher(db, p.Send, b.writer.deferToCommit, o.Log)

@@ -11,7 +11,8 @@ import (
 // outcome.
 func notifyChat(t *tx, conversationID string, e collab.Event) {
 	c := t.conversations.get(conversationID)
-	if c == nil || !isBridge(c.CreatedByIdentity) || protocol.RoleOf(c.CreatedByIdentity) == protocol.RoleOf(t.caller.Identity) {
+	if c == nil || !isBridge(c.CreatedByIdentity) ||
+		protocol.RoleOf(c.CreatedByIdentity) == protocol.RoleOf(t.caller.Identity) {
 		return
 	}
 	t.sends = append(t.sends, sending{to: c.CreatedByIdentity, event: e})

@@ -125,7 +125,10 @@ func (t claimHandler) mustFind(eventID string) collab.Claim {
 
 // offer frees a claim and notifies the agents that were refused it.
 func (t claimHandler) offer(c collab.Claim, why string) {
-	told := filter(c.Contenders, func(id protocol.PeerID) bool { return id != c.Identity && !slices.Contains(c.Declined, id) })
+	told := filter(c.Contenders, func(id protocol.PeerID) bool {
+		return id != c.Identity && !slices.Contains(c.Declined,
+			id)
+	})
 	c.State, c.Contenders = collab.ClaimOffered, nil
 	e := emit(t.tx, collab.EventClaimOffered, "event:"+c.EventID, c, map[string]any{"reason": why, "offeredTo": told})
 	for _, id := range told {

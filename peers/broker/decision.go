@@ -41,7 +41,11 @@ func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	}
 	by := t.caller.party()
 	a := collab.Approval{
-		ID: p.ID, ApprovalParams: p.ApprovalParams, AskedByID: by.name, AskedByIdentity: by.id, CreatedAt: formatTime(t.now),
+		ID:              p.ID,
+		ApprovalParams:  p.ApprovalParams,
+		AskedByID:       by.name,
+		AskedByIdentity: by.id,
+		CreatedAt:       formatTime(t.now),
 		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}
 	emit(t.tx, collab.EventDecisionAsked, "decision:"+a.ID, a, map[string]string{"digest": t.digest})
@@ -62,7 +66,8 @@ func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalRe
 // mustSpeakFor fails unless the caller asked for the words of the person that it passes on.
 func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
-		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
+		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say",
+			t.caller.Name, text.Clip(string(who), 80))
 	}
 	if !protocol.IsPerson(who) {
 		fail(collab.CodeForbidden, "%s is not a person", text.Clip(string(who), 80))
@@ -93,7 +98,8 @@ func (t decisionHandler) get(p collab.IDParams) collab.ApprovalResult {
 }
 
 func (t decisionHandler) list(p collab.ApprovalListParams) collab.Page[collab.Approval] {
-	list := filter(t.decisions.list("", "", math.MaxInt), func(a *collab.Approval) bool { return p.State == "" || a.Expire(t.now).State == p.State })
+	list := filter(t.decisions.list("", "",
+		math.MaxInt), func(a *collab.Approval) bool { return p.State == "" || a.Expire(t.now).State == p.State })
 	return pageOf(list, func(a *collab.Approval) string { return a.ID },
 		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
 }

@@ -29,7 +29,12 @@ func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) 
 	err = store.InTx(ctx, db, func(tx *store.Tx) {
 		s.tables.tx = tx
 		type progress struct{ seq, first int64 }
-		stored, _ := store.One(tx, func(p *progress) []any { return []any{&p.seq, &p.first} }, `SELECT seq, first FROM applied`)
+		stored, _ := store.One(tx, func(p *progress) []any {
+			return []any{
+				&p.seq,
+				&p.first,
+			}
+		}, `SELECT seq, first FROM applied`)
 		s.seq, s.first = stored.seq, stored.first
 		s.loadOpen(now)
 		for _, id := range sortedKeys(s.endpoints) {
@@ -54,7 +59,8 @@ func (t *tx) prune() {
 		return
 	}
 	limit := min(t.first+maxPruned, store.Value[int64](t.db, `SELECT seq FROM published`)+1, t.seq)
-	next := store.Value[int64](t.db, `SELECT coalesce((SELECT seq FROM events WHERE seq >= ?1 AND seq < ?2 AND at >= ?3 ORDER BY seq LIMIT 1), ?2)`,
+	next := store.Value[int64](t.db,
+		`SELECT coalesce((SELECT seq FROM events WHERE seq >= ?1 AND seq < ?2 AND at >= ?3 ORDER BY seq LIMIT 1), ?2)`,
 		t.first, limit, formatTime(t.now.Add(-t.opts.Keep)))
 	if next <= t.first || t.db.Err() != nil {
 		return

@@ -24,33 +24,69 @@ func (t flightHandler) start(id string, p collab.InvocationParams, st resolution
 	now := formatTime(t.now)
 	deliveryID := t.newID("dlv_")
 	inv := collab.Invocation{
-		ID: id, RequestedByID: t.caller.Name, RequestedByIdentity: t.caller.party().id,
-		TargetAgentID: st.name, TargetIdentity: st.id, ConversationID: p.ConversationID,
-		WorkItemID: p.WorkItemID, FlightID: t.newID("flt_"), Text: p.Text, CreatedAt: now,
+		ID:                  id,
+		RequestedByID:       t.caller.Name,
+		RequestedByIdentity: t.caller.party().id,
+		TargetAgentID:       st.name,
+		TargetIdentity:      st.id,
+		ConversationID:      p.ConversationID,
+		WorkItemID:          p.WorkItemID,
+		FlightID:            t.newID("flt_"),
+		Text:                p.Text,
+		CreatedAt:           now,
 	}
 	flight := collab.Flight{
-		ID: inv.FlightID, InvocationID: inv.ID, DeliveryID: deliveryID,
-		RequestedByID: inv.RequestedByID, RequestedByIdentity: inv.RequestedByIdentity,
-		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, WorkItemID: inv.WorkItemID, State: collab.FlightQueued, CreatedAt: now, UpdatedAt: now,
+		ID:                  inv.FlightID,
+		InvocationID:        inv.ID,
+		DeliveryID:          deliveryID,
+		RequestedByID:       inv.RequestedByID,
+		RequestedByIdentity: inv.RequestedByIdentity,
+		TargetAgentID:       inv.TargetAgentID,
+		TargetIdentity:      inv.TargetIdentity,
+		WorkItemID:          inv.WorkItemID,
+		State:               collab.FlightQueued,
+		CreatedAt:           now,
+		UpdatedAt:           now,
 	}
 	dec := collab.Decision{
-		Rule: collab.RuleExplicit, TargetAgentID: st.name, TargetIdentity: st.id, Reason: st.name + ": was invoked",
-		Candidates: []collab.Candidate{{AgentID: st.name, Identity: st.id, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
+		Rule:           collab.RuleExplicit,
+		TargetAgentID:  st.name,
+		TargetIdentity: st.id,
+		Reason:         st.name + ": was invoked",
+		Candidates: []collab.Candidate{{
+			AgentID:  st.name,
+			Identity: st.id,
+			Rule:     collab.RuleExplicit,
+			Chosen:   true,
+			Reason:   "was invoked",
+		}},
 	}
 	applyResolution(&dec, st)
 	emit(t.tx, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
 	emit(t.tx, collab.EventFlight, "flight:"+flight.ID, flight, nil)
 	if inv.WorkItemID != "" {
 		emit(t.tx, collab.EventWakeDecided, "work_item:"+inv.WorkItemID, collab.WakeDecided{
-			RecordID: inv.WorkItemID, RecordKind: collab.KindWorkItem, SenderID: inv.RequestedByID, Decision: dec,
+			RecordID:   inv.WorkItemID,
+			RecordKind: collab.KindWorkItem,
+			SenderID:   inv.RequestedByID,
+			Decision:   dec,
 		}, nil)
 	}
 	d := wakeHandler{t.tx}.request(deliveryID, collab.Delivery{
-		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
-		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,
+		TargetAgentID:  inv.TargetAgentID,
+		TargetIdentity: inv.TargetIdentity,
+		Reason:         collab.ReasonInvocation,
+		Policy:         collab.PolicyMustAck,
+		AskedLabel:     p.TargetAgentID,
+		InvocationID:   inv.ID,
+		WorkItemID:     inv.WorkItemID,
+		ConversationID: inv.ConversationID,
 	}, dec, subject{invocation: &inv, record: t.records.get(inv.WorkItemID)})
 	out := collab.Result{
-		Invocation: inv, Flight: *t.flights.get(flight.ID), Delivery: &d, Wake: collab.AskedWake{Asked: true, Made: dec.Summary()},
+		Invocation: inv,
+		Flight:     *t.flights.get(flight.ID),
+		Delivery:   &d,
+		Wake:       collab.AskedWake{Asked: true, Made: dec.Summary()},
 	}
 	if dec.Outcome != collab.OutcomeWoken {
 		failUnroutable(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
@@ -144,7 +180,8 @@ func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 		fail(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
-		vouches := string(t.caller.Identity) == p.ExternalID && old.SetByIdentity != t.caller.Identity // for an agent that bound itself
+		vouches := string(t.caller.Identity) == p.ExternalID &&
+			old.SetByIdentity != t.caller.Identity // for an agent that bound itself
 		if old.Identity == agent.id && !vouches {
 			return collab.BindingResult{Binding: *old}
 		}
@@ -153,8 +190,13 @@ func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 		}
 	}
 	b := collab.Binding{
-		Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent.name, Identity: agent.id,
-		SetByID: t.caller.Name, SetByIdentity: t.caller.party().id, UpdatedAt: formatTime(t.now),
+		Surface:       p.Surface,
+		ExternalID:    p.ExternalID,
+		AgentID:       agent.name,
+		Identity:      agent.id,
+		SetByID:       t.caller.Name,
+		SetByIdentity: t.caller.party().id,
+		UpdatedAt:     formatTime(t.now),
 	}
 	emit(t.tx, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
 	return collab.BindingResult{Binding: b}

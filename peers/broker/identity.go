@@ -58,10 +58,21 @@ func (t identityHandler) announce(p collab.AnnounceParams) collab.IdentityResult
 	t.mustAllowAnnounce(p)
 	now := formatTime(t.now)
 	e := collab.Endpoint{
-		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity, AgentIdentity: protocol.AgentID(p.LogicalAgentID),
-		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
-		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
-		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
+		LogicalAgentID:  p.LogicalAgentID,
+		EndpointID:      p.EndpointID,
+		Identity:        t.caller.Identity,
+		AgentIdentity:   protocol.AgentID(p.LogicalAgentID),
+		HarnessType:     p.HarnessType,
+		WorkspaceID:     p.WorkspaceID,
+		ProjectPath:     strings.TrimRight(p.ProjectPath, "/"),
+		Profile:         p.Profile,
+		Model:           p.Model,
+		Node:            p.Node,
+		Roles:           p.Roles,
+		WakePolicy:      p.WakePolicy,
+		Status:          collab.StatusOnline,
+		AnnouncedAt:     now,
+		LastHeartbeatAt: now,
 	}
 	t.endPredecessors(e)
 	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
@@ -116,8 +127,9 @@ func (t identityHandler) mustAllowName(name string) {
 		return
 	}
 	if !t.caller.mayBeNamed(name) {
-		fail(collab.CodeForbidden, "the name %s is not that of %s: an agent announces its own name, or one that its credential grants"+
-			" (names = [%q] in the bus's credentials.toml)", name, t.caller.Identity, name)
+		fail(collab.CodeForbidden,
+			"the name %s is not that of %s: an agent announces its own name, or one that its credential grants"+
+				" (names = [%q] in the bus's credentials.toml)", name, t.caller.Identity, name)
 	}
 	for id := range t.people {
 		if normalize(bareName(string(id))) == normalize(name) {
@@ -148,7 +160,8 @@ func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 func (t identityHandler) endPredecessors(e collab.Endpoint) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
-		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID || old.ProjectPath != e.ProjectPath {
+		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID ||
+			old.ProjectPath != e.ProjectPath {
 			continue
 		}
 		t.presence.setLost(id, false)
@@ -168,7 +181,8 @@ func (t identityHandler) heartbeat(p collab.EndpointParams) collab.IdentityResul
 	case e.Identity != t.caller.Identity:
 		fail(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	case !t.caller.mayBeNamed(e.LogicalAgentID):
-		fail(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another", e.LogicalAgentID, e.Identity, p.EndpointID)
+		fail(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another",
+			e.LogicalAgentID, e.Identity, p.EndpointID)
 	}
 	if e.Status == collab.StatusOnline {
 		t.touch(e, t.now)

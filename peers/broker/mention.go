@@ -77,8 +77,12 @@ func (l *label) parseSegments(segments []string) error {
 
 func (l *label) set(key, value string) error {
 	part := map[string]*string{
-		"workspace": &l.Workspace, "branch": &l.Workspace, "worktree": &l.Workspace, "profile": &l.Profile, "persona": &l.Profile,
-		"harness": &l.Harness, "runtime": &l.Harness, "model": &l.Model, "node": &l.Node, "host": &l.Node,
+		"workspace": &l.Workspace,
+		"branch":    &l.Workspace,
+		"worktree":  &l.Workspace,
+		"profile":   &l.Profile,
+		"persona":   &l.Profile,
+		"harness":   &l.Harness, "runtime": &l.Harness, "model": &l.Model, "node": &l.Node, "host": &l.Node,
 	}[key]
 	if part == nil {
 		return fmt.Errorf("a label has no part %q; use workspace, profile, harness, model or node", key)

@@ -17,8 +17,12 @@ func (t conversationHandler) create(p collab.ConversationParams) collab.Conversa
 	mustFit("title", p.Title, maxTitle)
 	mustBeName("masterId", p.MasterID)
 	c := collab.Conversation{
-		ID: t.nonBlankID(p.ID, "conv_"), Kind: p.Kind, Title: p.Title,
-		CreatedByID: t.caller.Name, CreatedByIdentity: t.caller.party().id, CreatedAt: formatTime(t.now),
+		ID:                t.nonBlankID(p.ID, "conv_"),
+		Kind:              p.Kind,
+		Title:             p.Title,
+		CreatedByID:       t.caller.Name,
+		CreatedByIdentity: t.caller.party().id,
+		CreatedAt:         formatTime(t.now),
 	}
 	master := t.partyOf(p.MasterID, t.known)
 	c.MasterID, c.MasterIdentity = master.name, master.id
@@ -100,16 +104,28 @@ func (t conversationHandler) post(p collab.PostParams) collab.PostResult {
 	}
 	notifyChat(t.tx, m.ConversationID, emit(t.tx, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
 	for i, plan := range planned {
-		wakeHandler{t.tx}.request(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
+		wakeHandler{t.tx}.request(meta.Deliveries[i], plan.delivery, plan.decision, subject{
+			message: &m,
+			record:  t.records.get(m.WorkItemID),
+		})
 	}
 	return t.posted(m, meta, false)
 }
 
 func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
-		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
-		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: formatTime(t.now),
-		Surface: cmp.Or(p.Surface, collab.SurfaceHuman), Obligation: mustBeObligation(p.Obligation),
+		ConversationID: p.ConversationID,
+		AuthorID:       t.caller.Name,
+		AuthorIdentity: t.caller.party().id,
+		Text:           p.Text,
+		Targets:        p.Targets,
+		WorkItemID:     p.WorkItemID,
+		InReplyTo:      p.InReplyTo,
+		FollowUp:       p.FollowUp,
+		Kind:           cmp.Or(p.Kind, collab.KindChat),
+		CreatedAt:      formatTime(t.now),
+		Surface:        cmp.Or(p.Surface, collab.SurfaceHuman),
+		Obligation:     mustBeObligation(p.Obligation),
 	}
 	mustBeOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
 	mustBeOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
@@ -145,7 +161,12 @@ func (t conversationHandler) route(m *collab.Message) route {
 	for _, f := range findMentions(m.Text) {
 		st := t.resolve(f.Label.String(), from)
 		hard := f.Leading && m.Surface == collab.SurfaceHuman
-		m.Mentions = append(m.Mentions, collab.Mention{Label: f.Label.String(), AgentID: st.name, Identity: st.id, Hard: hard})
+		m.Mentions = append(m.Mentions, collab.Mention{
+			Label:    f.Label.String(),
+			AgentID:  st.name,
+			Identity: st.id,
+			Hard:     hard,
+		})
 		if hard {
 			add(f.Label.String(), st)
 		}
@@ -156,13 +177,21 @@ func (t conversationHandler) route(m *collab.Message) route {
 // decide chooses the party that the message wakes.
 func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 	if r.failure != nil {
-		dec := collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: r.label + " was named explicitly"}
+		dec := collab.Decision{
+			Rule:       collab.RuleExplicit,
+			Candidates: []collab.Candidate{},
+			Reason:     r.label + " was named explicitly",
+		}
 		applyResolution(&dec, *r.failure)
 		return dec
 	}
 	s := situation{
-		sender: t.caller, followUp: m.FollowUp, record: t.records.get(m.WorkItemID), master: t.master(m.ConversationID),
-		final: m.Kind != collab.KindChat, thanks: attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
+		sender:   t.caller,
+		followUp: m.FollowUp,
+		record:   t.records.get(m.WorkItemID),
+		master:   t.master(m.ConversationID),
+		final:    m.Kind != collab.KindChat,
+		thanks:   attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
 		s.explicit = append(s.explicit, n.resolution.party)
@@ -220,21 +249,30 @@ func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision
 	}
 	if dec.Outcome == collab.OutcomeWoken || dec.Outcome == collab.OutcomeUnavailable {
 		add(collab.Delivery{
-			TargetAgentID: dec.TargetAgentID, TargetIdentity: dec.TargetIdentity,
-			Reason: t.reason(m, dec), Policy: collab.PolicyMustAck, AskedLabel: r.labelOf(dec),
+			TargetAgentID:  dec.TargetAgentID,
+			TargetIdentity: dec.TargetIdentity,
+			Reason:         t.reason(m, dec),
+			Policy:         collab.PolicyMustAck,
+			AskedLabel:     r.labelOf(dec),
 		}, dec)
 	}
 	for _, n := range r.named {
 		if !n.resolution.Person {
 			add(collab.Delivery{
-				TargetAgentID: n.resolution.name, TargetIdentity: n.resolution.id, Reason: collab.ReasonMention, Policy: collab.PolicyDurable,
+				TargetAgentID:  n.resolution.name,
+				TargetIdentity: n.resolution.id,
+				Reason:         collab.ReasonMention,
+				Policy:         collab.PolicyDurable,
 			},
 				collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
 	}
 	if ref, ok := t.messages.find(m.InReplyTo); ok && len(t.endpointsOf(ref.author().id)) > 0 {
 		add(collab.Delivery{
-			TargetAgentID: ref.author().name, TargetIdentity: ref.author().id, Reason: collab.ReasonThread, Policy: collab.PolicyBestEffort,
+			TargetAgentID:  ref.author().name,
+			TargetIdentity: ref.author().id,
+			Reason:         collab.ReasonThread,
+			Policy:         collab.PolicyBestEffort,
 		},
 			collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
 	}
@@ -265,8 +303,12 @@ func (s *state) reason(m collab.Message, dec collab.Decision) string {
 
 func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.Decision) collab.PostMetadata {
 	meta := collab.PostMetadata{
-		Mentions: []string{}, TargetAgents: []string{}, InReplyTo: m.InReplyTo, Wake: dec,
-		Digest: t.digest, AskedLabel: cmp.Or(r.label, r.labelOf(dec)),
+		Mentions:     []string{},
+		TargetAgents: []string{},
+		InReplyTo:    m.InReplyTo,
+		Wake:         dec,
+		Digest:       t.digest,
+		AskedLabel:   cmp.Or(r.label, r.labelOf(dec)),
 	}
 	for _, mention := range m.Mentions {
 		meta.Mentions = append(meta.Mentions, cmp.Or(mention.AgentID, mention.Label))
@@ -281,7 +323,13 @@ func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.
 // message is kept.
 func (t conversationHandler) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) collab.PostResult {
 	dec := meta.Wake
-	out := collab.PostResult{Message: m, Mentions: m.Mentions, Wake: dec.Summary(), Deliveries: []collab.Delivery{}, Duplicate: duplicate}
+	out := collab.PostResult{
+		Message:    m,
+		Mentions:   m.Mentions,
+		Wake:       dec.Summary(),
+		Deliveries: []collab.Delivery{},
+		Duplicate:  duplicate,
+	}
 	if out.Mentions == nil {
 		out.Mentions = []collab.Mention{}
 	}

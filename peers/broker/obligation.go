@@ -34,7 +34,8 @@ func (t obligationHandler) open(p collab.ObligationParams) collab.ObligationResu
 	d := collab.EventObligation{ObligationParams: p, Acts: []collab.Act{}}
 	switch {
 	case old != nil && old.State != collab.ObligationUnknown:
-		if !t.caller.is(old.Author) || old.Author != p.Author || slices.Equal(old.Members, p.Members) && old.Title == p.Title && old.Blocks == p.Blocks {
+		if !t.caller.is(old.Author) || old.Author != p.Author || slices.Equal(old.Members,
+			p.Members) && old.Title == p.Title && old.Blocks == p.Blocks {
 			return collab.ObligationResult{Obligation: *old}
 		}
 		d = *old
@@ -46,7 +47,11 @@ func (t obligationHandler) open(p collab.ObligationParams) collab.ObligationResu
 }
 
 func mustBeObligationParams(p collab.ObligationParams) {
-	for _, need := range [][2]string{{"eventId", p.EventID}, {"author", string(p.Author)}, {"recipient", string(p.Recipient)}} {
+	for _, need := range [][2]string{
+		{"eventId", p.EventID},
+		{"author", string(p.Author)},
+		{"recipient", string(p.Recipient)},
+	} {
 		mustBeText(need[0], need[1], 2*maxName)
 	}
 	mustBeNames("dischargeDelegate", string(p.Delegate), "rung", p.Escalation)
@@ -72,7 +77,8 @@ func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 	p.Kind = cmp.Or(p.Kind, string(attention.ActSignal))
 	mustBeText("targetEventId", p.TargetEventID, 2*maxName)
 	mustBeNames("reactionId", p.ReactionID, "actor", string(p.Actor), "recipient", string(p.Recipient))
-	mustBeOneOf("kind", attention.ActKind(p.Kind), attention.ActSignal, attention.ActRemoved, attention.ActEdited, attention.ActRenewed, attention.ActDeleted)
+	mustBeOneOf("kind", attention.ActKind(p.Kind), attention.ActSignal, attention.ActRemoved, attention.ActEdited,
+		attention.ActRenewed, attention.ActDeleted)
 	if p.Kind == string(attention.ActSignal) {
 		if _, err := attention.ParseSignal(p.Signal); err != nil {
 			failInvalid("%v", err)
@@ -80,10 +86,15 @@ func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 	}
 	d := t.obligations.get(collab.ObligationKey(p.TargetEventID, cmp.Or(p.Recipient, p.Actor)))
 	if d == nil {
-		d = &collab.EventObligation{State: collab.ObligationUnknown, ObligationParams: collab.ObligationParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)}}
+		d = &collab.EventObligation{
+			State:            collab.ObligationUnknown,
+			ObligationParams: collab.ObligationParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)},
+		}
 	}
 	if !t.caller.is(p.Actor) && (!t.caller.is(d.Recipient) && !t.caller.is(d.Author) || !protocol.IsPerson(p.Actor)) {
-		fail(collab.CodeForbidden, "%s may not speak for %s: an agent only reports people of its own chats, about its own obligations", t.caller.Name, p.Actor)
+		fail(collab.CodeForbidden,
+			"%s may not speak for %s: an agent only reports people of its own chats, about its own obligations", t.caller.Name,
+			p.Actor)
 	}
 	return collab.ObligationResult{Obligation: t.storeAct(*d, p)}
 }
@@ -98,7 +109,12 @@ func (t obligationHandler) storeAct(d collab.EventObligation, p collab.ActParams
 		failInvalid("at most %d acts about %s are kept", maxActs, text.Clip(d.EventID, 80))
 	}
 	d.Acts = append(slices.Clone(d.Acts), collab.Act{
-		ReactionID: p.ReactionID, Kind: p.Kind, Actor: p.Actor, Signal: p.Signal, Recipient: p.Recipient, CreatedAt: formatTime(t.now),
+		ReactionID: p.ReactionID,
+		Kind:       p.Kind,
+		Actor:      p.Actor,
+		Signal:     p.Signal,
+		Recipient:  p.Recipient,
+		CreatedAt:  formatTime(t.now),
 	})
 	return t.store(d, collab.EventObligationChanged)
 }
@@ -110,17 +126,29 @@ func (t obligationHandler) discharge(p collab.DischargeParams) collab.Obligation
 	mustBeText("recipient", string(p.Recipient), 2*maxName)
 	d := t.mustFind(p)
 	if d.State == collab.ObligationDischarged {
-		fail(collab.CodeBadTransition, "the obligation of %s was already discharged by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
+		fail(collab.CodeBadTransition, "the obligation of %s was already discharged by %s (%s)", text.Clip(p.EventID, 80),
+			d.By, d.Reason)
 	}
-	act := collab.ActParams{TargetEventID: p.EventID, Kind: string(attention.ActSignal), Actor: t.caller.party().id, Signal: string(attention.SignalDone), Recipient: p.Recipient}
+	act := collab.ActParams{
+		TargetEventID: p.EventID,
+		Kind:          string(attention.ActSignal),
+		Actor:         t.caller.party().id,
+		Signal:        string(attention.SignalDone),
+		Recipient:     p.Recipient,
+	}
 	for _, id := range []protocol.PeerID{d.Author, d.Delegate} { // the name under which the caller acts
 		if t.caller.is(id) {
 			act.Actor = id
 		}
 	}
 	o := attentionObligation(&d)
-	if effect, _ := o.Effect(attention.Act{Actor: string(act.Actor), Signal: attention.SignalDone, Recipient: string(p.Recipient)}); effect != attention.EffectDischarge {
-		fail(collab.CodeForbidden, "%s may not discharge what %s waits for: that is for %s", t.caller.Name, d.Author, dischargers(&d))
+	if effect, _ := o.Effect(attention.Act{
+		Actor:     string(act.Actor),
+		Signal:    attention.SignalDone,
+		Recipient: string(p.Recipient),
+	}); effect != attention.EffectDischarge {
+		fail(collab.CodeForbidden, "%s may not discharge what %s waits for: that is for %s", t.caller.Name, d.Author,
+			dischargers(&d))
 	}
 	return collab.ObligationResult{Obligation: t.storeAct(d, act)}
 }
@@ -146,7 +174,8 @@ func (t obligationHandler) get(p collab.DischargeParams) collab.ObligationResult
 func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObligation {
 	d := t.obligations.get(collab.ObligationKey(p.EventID, p.Recipient))
 	if d == nil || d.State == collab.ObligationUnknown {
-		fail(collab.CodeNotFound, "nobody waits for %s because of %s", text.Clip(string(p.Recipient), 80), text.Clip(p.EventID, 80))
+		fail(collab.CodeNotFound, "nobody waits for %s because of %s", text.Clip(string(p.Recipient), 80),
+			text.Clip(p.EventID, 80))
 	}
 	return *d
 }
@@ -154,17 +183,28 @@ func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObliga
 // attentionObligation converts an obligation for package attention.
 func attentionObligation(d *collab.EventObligation) attention.ObligationRecord {
 	return attention.ObligationRecord{
-		Author: string(d.Author), Recipient: string(d.Recipient), Delegate: string(d.Delegate), Escalation: d.Escalation != "", CreatedAt: collab.ParseTime(d.CreatedAt),
+		Author:     string(d.Author),
+		Recipient:  string(d.Recipient),
+		Delegate:   string(d.Delegate),
+		Escalation: d.Escalation != "",
+		CreatedAt:  collab.ParseTime(d.CreatedAt),
 	}
 }
 
 // store derives the state of an obligation from its acts, stores it, and notifies both sides.
-func (t obligationHandler) store(d collab.EventObligation, kind collab.EventType[collab.EventObligation]) collab.EventObligation {
+func (t obligationHandler) store(
+	d collab.EventObligation,
+	kind collab.EventType[collab.EventObligation],
+) collab.EventObligation {
 	if d.State = collab.ObligationUnknown; d.Author != "" {
 		o, acts := attentionObligation(&d), []attention.Act{}
 		for _, a := range d.Acts {
 			acts = append(acts, attention.Act{
-				Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
+				Kind:      attention.ActKind(a.Kind),
+				Actor:     string(a.Actor),
+				Signal:    attention.Signal(a.Signal),
+				Recipient: string(a.Recipient),
+				At:        collab.ParseTime(a.CreatedAt),
 			})
 		}
 		s := o.Status(acts)

@@ -21,7 +21,8 @@ func (t obligationHandler) list(p collab.ObligationListParams) collab.Page[colla
 		duties = append(duties, *t.obligations.get(id))
 	}
 	for _, q := range questions {
-		if d := t.obligations.get(collab.ObligationKey(q.ID, q.AskedOfIdentity)); q.Obligation != nil && d != nil && !d.Open() {
+		if d := t.obligations.get(collab.ObligationKey(q.ID,
+			q.AskedOfIdentity)); q.Obligation != nil && d != nil && !d.Open() {
 			duties = append(duties, *d)
 		}
 	}

@@ -39,8 +39,15 @@ type presenceTracker struct {
 
 func newPresenceTracker(watches func() bool, now func() time.Time) *presenceTracker {
 	return &presenceTracker{
-		watches: watches, now: now, changed: make(chan struct{}, 1), incomplete: true, online: map[protocol.PeerID]bool{},
-		left: map[protocol.PeerID]time.Time{}, joined: map[protocol.PeerID]time.Time{}, announced: map[protocol.PeerID]time.Time{}, lostEndpoints: map[string]bool{},
+		watches:       watches,
+		now:           now,
+		changed:       make(chan struct{}, 1),
+		incomplete:    true,
+		online:        map[protocol.PeerID]bool{},
+		left:          map[protocol.PeerID]time.Time{},
+		joined:        map[protocol.PeerID]time.Time{},
+		announced:     map[protocol.PeerID]time.Time{},
+		lostEndpoints: map[string]bool{},
 	}
 }
 
@@ -116,8 +123,9 @@ func (r *presenceTracker) watching() bool { return r != nil && r.watches() }
 // presenceChanges lists the peers that left, and those that returned without announcing
 // themselves.
 type presenceChanges struct {
-	left     map[protocol.PeerID]time.Time
-	since    time.Time // if not zero, the bus has reported all peers: absent ones without a sign of life since then are gone
+	left map[protocol.PeerID]time.Time
+	// if not zero, the bus has reported all peers: absent ones without a sign of life since then are gone
+	since    time.Time
 	returned []protocol.PeerID
 }
 
@@ -147,7 +155,13 @@ func (r *presenceTracker) takeChanges() (a presenceChanges, next time.Duration) 
 
 // isDue removes an identity from a map and reports true if it has been there long enough.
 // Otherwise it shortens next to the remaining time.
-func isDue(in map[protocol.PeerID]time.Time, id protocol.PeerID, now time.Time, after time.Duration, next *time.Duration) bool {
+func isDue(
+	in map[protocol.PeerID]time.Time,
+	id protocol.PeerID,
+	now time.Time,
+	after time.Duration,
+	next *time.Duration,
+) bool {
 	wait := in[id].Add(after).Sub(now)
 	if wait <= 0 {
 		delete(in, id)
@@ -174,7 +188,8 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 		if next > 0 {
 			due.Reset(next)
 		}
-		for b.writer.change(ctx, func(t *tx) { (identityHandler{t}).applyPresence(news) }) != nil && retry.Sleep(ctx, time.Second) {
+		for b.writer.change(ctx, func(t *tx) { (identityHandler{t}).applyPresence(news) }) != nil && retry.Sleep(ctx,
+			time.Second) {
 		}
 	}
 }
@@ -198,7 +213,8 @@ func (t identityHandler) applyPresence(a presenceChanges) {
 		mine := t.endpointsThat(func(e *endpoint) bool {
 			return e.Identity == id && (t.presence.isLost(e.EndpointID) || e.Status == collab.StatusOnline)
 		})
-		if !slices.ContainsFunc(mine, func(e *endpoint) bool { return e.Status == collab.StatusOnline }) && t.presence.isOnline(id) {
+		if !slices.ContainsFunc(mine, func(e *endpoint) bool { return e.Status == collab.StatusOnline }) &&
+			t.presence.isOnline(id) {
 			for _, e := range mine {
 				t.presence.setLost(e.EndpointID, false)
 				t.setOnline(e)

@@ -35,8 +35,11 @@ func (t queryHandler) promptContract(p collab.PromptParams) collab.PromptResult 
 	agent := t.agentParty(p.AgentID)
 	t.mustFindPlace(p.ConversationID, p.WorkItemID)
 	c := contract{
-		Agent: agent.name, Harness: p.HarnessType, Endpoint: t.resolveParty(agent, locality{}).Endpoint,
-		Conversation: t.conversations.get(p.ConversationID), Work: t.records.get(p.WorkItemID),
+		Agent:        agent.name,
+		Harness:      p.HarnessType,
+		Endpoint:     t.resolveParty(agent, locality{}).Endpoint,
+		Conversation: t.conversations.get(p.ConversationID),
+		Work:         t.records.get(p.WorkItemID),
 	}
 	for _, w := range t.openRecords(collab.KindWorkItem) {
 		if w.NextMoveOwnerIdentity == agent.id && w.ID != p.WorkItemID && len(c.Open) < maxOpenInPrompt {

@@ -61,7 +61,8 @@ func (p *publisher) run(ctx context.Context) error {
 	last := p.settled // no other goroutine is running yet
 	for ctx.Err() == nil {
 		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
-			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
+			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last,
+				publishBatch)
 		})
 		if err != nil && ctx.Err() == nil {
 			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
@@ -148,8 +149,11 @@ func factMessage(e collab.Event, where string) protocol.Message {
 		content = json.RawMessage("{}") // impossible: its parts come from JSON
 	}
 	return protocol.Message{
-		MessageID: protocol.MessageID("msg_" + e.ID + where), Type: protocol.TypeCollabEvent, From: protocol.PeerBroker,
-		Timestamp: e.At, Content: content,
+		MessageID: protocol.MessageID("msg_" + e.ID + where),
+		Type:      protocol.TypeCollabEvent,
+		From:      protocol.PeerBroker,
+		Timestamp: e.At,
+		Content:   content,
 	}
 }
 
@@ -185,7 +189,11 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{s.to, s.deliveryID, factMessage(s.event, "_to")}))
+	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{
+		s.to,
+		s.deliveryID,
+		factMessage(s.event, "_to"),
+	}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("event for a peer not sent; its queue is full")
 		wakeHandler{t}.park(s.deliveryID)
@@ -198,11 +206,16 @@ func (b *Broker) enqueue(t *tx, s sending) {
 func (b *Broker) enqueueSpawn(t *tx, a spawnRequest) {
 	id := fmt.Sprintf("want_%s_%d", a.deliveryID, a.seq)
 	m := protocol.Message{
-		MessageID: protocol.MessageID("msg_" + id), Type: protocol.TypeAgentEvent, From: protocol.PeerBroker, Timestamp: formatTime(t.now),
-		Content: mustEncode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
+		MessageID: protocol.MessageID("msg_" + id),
+		Type:      protocol.TypeAgentEvent,
+		From:      protocol.PeerBroker,
+		Timestamp: formatTime(t.now),
+		Content:   mustEncode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
 	}
-	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id, mustEncode(outboxItem{Message: m})); err != nil {
-		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery", a.deliveryID).Msg("spawner not asked for the agent")
+	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id,
+		mustEncode(outboxItem{Message: m})); err != nil {
+		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery",
+			a.deliveryID).Msg("spawner not asked for the agent")
 	}
 }
 
@@ -241,7 +254,8 @@ func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 	age := b.opts.Now().Sub(item.EnqueuedAt)
 	old := rejected || age > giveUpWakeAfter
 	switch {
-	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" && (age > bridgeAway || !isBridge(l.To)):
+	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" &&
+		(age > bridgeAway || !isBridge(l.To)):
 		return nil
 	case reception == peer.Absent && l.DeliveryID == "": // a bridge that is restarting
 	case reception == peer.Absent:

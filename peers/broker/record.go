@@ -33,7 +33,9 @@ type partyField struct {
 
 func (r *record) parties() []partyField {
 	return []partyField{
-		{&r.CreatedByID, &r.CreatedByIdentity}, {&r.OwnerID, &r.OwnerIdentity}, {&r.NextMoveOwnerID, &r.NextMoveOwnerIdentity},
+		{&r.CreatedByID, &r.CreatedByIdentity},
+		{&r.OwnerID, &r.OwnerIdentity},
+		{&r.NextMoveOwnerID, &r.NextMoveOwnerIdentity},
 		{&r.RequestedByID, &r.RequestedByIdentity}, {&r.AskedByID, &r.AskedByIdentity}, {&r.AskedOfID, &r.AskedOfIdentity},
 	}
 }
@@ -86,13 +88,20 @@ const (
 
 var kinds = map[string]*kind{
 	collab.KindWorkItem: {
-		name: "work item", prefix: "wi_",
+		name:   "work item",
+		prefix: "wi_",
 		states: []collab.WorkState{
 			collab.WorkOpen, collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled,
 		},
 		ends: []collab.WorkState{collab.WorkDone, collab.WorkCancelled},
 		moves: map[collab.WorkState][]collab.WorkState{
-			collab.WorkOpen:      {collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
+			collab.WorkOpen: {
+				collab.WorkWorking,
+				collab.WorkWaiting,
+				collab.WorkReview,
+				collab.WorkDone,
+				collab.WorkCancelled,
+			},
 			collab.WorkWorking:   {collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
 			collab.WorkWaiting:   {collab.WorkWorking, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
 			collab.WorkReview:    {collab.WorkWorking, collab.WorkDone, collab.WorkCancelled},
@@ -102,7 +111,8 @@ var kinds = map[string]*kind{
 		denied: "%s is neither creator, owner nor next mover of %s",
 	},
 	collab.KindQuestion: {
-		name: "question", prefix: "q_",
+		name:   "question",
+		prefix: "q_",
 		states: []collab.WorkState{collab.WorkOpen, questionAnswered, questionClosed, questionDeclined},
 		ends:   []collab.WorkState{questionClosed, questionDeclined},
 		moves: map[collab.WorkState][]collab.WorkState{
@@ -115,9 +125,20 @@ var kinds = map[string]*kind{
 
 var flightMoves = map[collab.FlightState][]collab.FlightState{
 	collab.FlightQueued: {
-		collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled,
+		collab.FlightWaking,
+		collab.FlightRunning,
+		collab.FlightWaiting,
+		collab.FlightCompleted,
+		collab.FlightFailed,
+		collab.FlightCancelled,
 	},
-	collab.FlightWaking:  {collab.FlightRunning, collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
+	collab.FlightWaking: {
+		collab.FlightRunning,
+		collab.FlightWaiting,
+		collab.FlightCompleted,
+		collab.FlightFailed,
+		collab.FlightCancelled,
+	},
 	collab.FlightRunning: {collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
 	collab.FlightWaiting: {collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
 }
@@ -137,9 +158,14 @@ func failTransition[S ~string](moves map[S][]S, from, to S, format string, args 
 
 // steps has the step to each state.
 var steps = map[collab.WorkState]collab.Step{
-	collab.WorkOpen: collab.StepReopened, collab.WorkWaiting: collab.StepWaiting, collab.WorkReview: collab.StepReviewRequested,
-	collab.WorkDone: collab.StepDone, collab.WorkCancelled: collab.StepCancelled,
-	questionAnswered: collab.StepAnswered, questionClosed: collab.StepClosed, questionDeclined: collab.StepDeclined,
+	collab.WorkOpen:      collab.StepReopened,
+	collab.WorkWaiting:   collab.StepWaiting,
+	collab.WorkReview:    collab.StepReviewRequested,
+	collab.WorkDone:      collab.StepDone,
+	collab.WorkCancelled: collab.StepCancelled,
+	questionAnswered:     collab.StepAnswered,
+	questionClosed:       collab.StepClosed,
+	questionDeclined:     collab.StepDeclined,
 }
 
 // stepOf returns the step from one version of a record to the next. old is nil for a new record.
@@ -166,7 +192,12 @@ func stepOf(old, r *record) collab.Step {
 
 var (
 	waitingKinds = []string{"actor", "agent", "question", "work_item", "approval", "artifact", "condition"}
-	acceptances  = []collab.Acceptance{collab.AcceptanceNone, collab.AcceptancePending, collab.AcceptanceAccepted, collab.AcceptanceRejected}
+	acceptances  = []collab.Acceptance{
+		collab.AcceptanceNone,
+		collab.AcceptancePending,
+		collab.AcceptanceAccepted,
+		collab.AcceptanceRejected,
+	}
 )
 
 // validate returns the errors of a record, in the order of its fields.
@@ -207,7 +238,8 @@ func (r *record) validate() (wrong []string) {
 	}
 	accepts := slices.Contains(acceptances, r.AcceptanceState)
 	add(!accepts, `acceptanceState "`+string(r.AcceptanceState)+`" is not one of `+joined(acceptances))
-	add(accepts && r.AcceptanceState != collab.AcceptanceNone && !known, "acceptanceState "+string(r.AcceptanceState)+" requires "+needs)
+	add(accepts && r.AcceptanceState != collab.AcceptanceNone && !known,
+		"acceptanceState "+string(r.AcceptanceState)+" requires "+needs)
 	return wrong
 }
 

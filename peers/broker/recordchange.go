@@ -116,7 +116,8 @@ func (t recordHandler) assignReviewer(old, r *record, named bool) {
 		return
 	}
 	if named {
-		fail(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(), r.requester().ref())
+		fail(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(),
+			r.requester().ref())
 	}
 	r.setNextMove(r.requester())
 }
@@ -174,7 +175,8 @@ func (t recordHandler) store(old, r *record) {
 	switch {
 	case r.isQuestion() && old == nil:
 		e = emit(t.tx, collab.EventQuestionCreated, r.target(), r.question(), meta)
-		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // the asking agent could not show it to them
+		if collab.IsEscalationQuestion(r.ID) &&
+			protocol.IsPerson(r.AskedOfIdentity) { // the asking agent could not show it to them
 			notifyPerson(t.tx, "", r.AskedOfIdentity, e)
 		}
 	case r.isQuestion() && step == collab.StepAnswered:
@@ -210,7 +212,8 @@ func (t recordHandler) cancelObsolete(old, r *record) {
 		switch {
 		case r.isQuestion(), !old.Terminal() && r.Terminal():
 			deliveryHandler{t.tx}.cancel(d, r.name()+" is "+string(r.State))
-		case old.next() != r.next() && d.MessageID == "" && d.InvocationID == "" && d.TargetIdentity == old.NextMoveOwnerIdentity:
+		case old.next() != r.next() && d.MessageID == "" && d.InvocationID == "" &&
+			d.TargetIdentity == old.NextMoveOwnerIdentity:
 			deliveryHandler{t.tx}.cancel(d, "the next move went to "+r.NextMoveOwnerID)
 		}
 	}

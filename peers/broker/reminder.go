@@ -45,7 +45,8 @@ func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 	for _, id := range t.flights.openIDs() {
 		f := t.flights.get(id)
 		r := t.records.get(f.WorkItemID)
-		if r != nil && isRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity && t.deliveries.get(f.DeliveryID) != nil &&
+		if r != nil && isRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity &&
+			t.deliveries.get(f.DeliveryID) != nil &&
 			t.invocations.get(f.InvocationID) != nil && !t.inProgress(f) {
 			stuck[r.ID] = *f
 		}
@@ -55,7 +56,8 @@ func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 
 // inProgress reports whether a flight seems to be executing.
 func (t reminderHandler) inProgress(f *collab.Flight) bool {
-	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
+	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning ||
+		f.State == collab.FlightWaiting
 	return begun && t.isOnline(f.TargetIdentity)
 }
 
@@ -104,8 +106,13 @@ func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) boo
 		return // all parties were reminded
 	}
 	e := emit(t.tx, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
-		RecordID: r.id, RecordKind: r.kind, Title: text.Clip(r.title, maxName), ConversationID: r.conversation, Sweep: true, Decision: dec,
-		Reminded: append(slices.Clone(r.reminded), dec.TargetIdentity),
+		RecordID:       r.id,
+		RecordKind:     r.kind,
+		Title:          text.Clip(r.title, maxName),
+		ConversationID: r.conversation,
+		Sweep:          true,
+		Decision:       dec,
+		Reminded:       append(slices.Clone(r.reminded), dec.TargetIdentity),
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken {
 		notifyPerson(t.tx, r.conversation, dec.TargetIdentity, e)
@@ -141,7 +148,14 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 	if !due {
 		return
 	}
-	n := reminder{id: r.ID, kind: r.Kind, title: r.Title, conversation: r.ConversationID, reminded: before, about: subject{record: r}}
+	n := reminder{
+		id:           r.ID,
+		kind:         r.Kind,
+		title:        r.Title,
+		conversation: r.ConversationID,
+		reminded:     before,
+		about:        subject{record: r},
+	}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
 	n.situation = situation{record: r, master: t.masterOf(r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
 	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
@@ -176,9 +190,21 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 		return
 	}
 	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
-	n := reminder{id: f.ID, kind: "flight", title: inv.Text, conversation: inv.ConversationID, reminded: before, about: about}
+	n := reminder{
+		id:           f.ID,
+		kind:         "flight",
+		title:        inv.Text,
+		conversation: inv.ConversationID,
+		reminded:     before,
+		about:        about,
+	}
 	n.situation = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
-	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
+	n.delivery = collab.Delivery{
+		Reason:       collab.ReasonInvocation,
+		Policy:       collab.PolicyDurable,
+		InvocationID: inv.ID,
+		WorkItemID:   f.WorkItemID,
+	}
 	switch {
 	case !t.isOnline(agent.id):
 		n.situation.exclude(agent.id, "is away")
@@ -198,8 +224,20 @@ func (t reminderHandler) ofMessage(d collab.Delivery) {
 	}
 	m, _ := t.message(d.MessageID)
 	about := subject{message: &m, record: t.records.get(m.WorkItemID)}
-	n := reminder{id: m.ID, kind: kindMessage, title: m.Text, conversation: m.ConversationID, reminded: before, about: about}
-	n.delivery = collab.Delivery{Reason: collab.ReasonVisibility, Policy: collab.PolicyDurable, MessageID: m.ID, WorkItemID: m.WorkItemID}
+	n := reminder{
+		id:           m.ID,
+		kind:         kindMessage,
+		title:        m.Text,
+		conversation: m.ConversationID,
+		reminded:     before,
+		about:        about,
+	}
+	n.delivery = collab.Delivery{
+		Reason:     collab.ReasonVisibility,
+		Policy:     collab.PolicyDurable,
+		MessageID:  m.ID,
+		WorkItemID: m.WorkItemID,
+	}
 	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: t.masterOf(m.ConversationID)}
 	if m.FollowUp {
 		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}

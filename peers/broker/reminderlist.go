@@ -20,8 +20,14 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 		}
 		dec := wakeHandler{t.tx}.lastDecision(wakeKey(kind, id))
 		r := collab.Reminder{
-			ID: id, Kind: kind, Title: text.Clip(title, maxName), Since: touched, RemindedID: dec.TargetAgentID, RemindedIdentity: dec.TargetIdentity,
-			RemindedAt: ref.At, Rule: dec.Rule,
+			ID:               id,
+			Kind:             kind,
+			Title:            text.Clip(title, maxName),
+			Since:            touched,
+			RemindedID:       dec.TargetAgentID,
+			RemindedIdentity: dec.TargetIdentity,
+			RemindedAt:       ref.At,
+			Rule:             dec.Rule,
 		}
 		if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Chosen }); i >= 0 {
 			r.Reason = dec.Candidates[i].Reason
@@ -42,6 +48,9 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)
 		}
 	}
-	slices.SortFunc(list, func(a, b collab.Reminder) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b collab.Reminder) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since),
+			cmp.Compare(a.ID, b.ID))
+	})
 	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID }, func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)
 }

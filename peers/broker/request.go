@@ -39,8 +39,13 @@ type answer struct {
 // message returns the message that carries the answer.
 func (a *answer) message() protocol.Message {
 	return protocol.Message{
-		MessageID: a.messageID, Type: protocol.TypeCollabResult, From: protocol.PeerBroker, Timestamp: formatTime(time.UnixMicro(a.at)),
-		Content: a.content, InReplyTo: a.inReplyTo, TraceParent: a.traceParent,
+		MessageID:   a.messageID,
+		Type:        protocol.TypeCollabResult,
+		From:        protocol.PeerBroker,
+		Timestamp:   formatTime(time.UnixMicro(a.at)),
+		Content:     a.content,
+		InReplyTo:   a.inReplyTo,
+		TraceParent: a.traceParent,
 	}
 }
 
@@ -71,8 +76,12 @@ func answerRequest(t *tx, r request) {
 		content, kept = decideRequest(t, r, requestID)
 	}
 	a := answer{
-		to: r.from, content: content, messageID: protocol.MessageID(t.newID("msg_")), inReplyTo: r.messageID,
-		traceParent: r.traceParent, at: t.now.UnixMicro(),
+		to:          r.from,
+		content:     content,
+		messageID:   protocol.MessageID(t.newID("msg_")),
+		inReplyTo:   r.messageID,
+		traceParent: r.traceParent,
+		at:          t.now.UnixMicro(),
 	}
 	key := requestID
 	if !kept { // does not replace the kept answer of this requestId

@@ -33,7 +33,12 @@ func (s *state) resolve(target string, from locality) resolution {
 		if e == nil {
 			return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
 		}
-		return resolution{party: party{e.LogicalAgentID, e.Identity}, Endpoint: e, Reason: "the endpoint was named", Candidates: s.options([]*endpoint{e})}
+		return resolution{
+			party:      party{e.LogicalAgentID, e.Identity},
+			Endpoint:   e,
+			Reason:     "the endpoint was named",
+			Candidates: s.options([]*endpoint{e}),
+		}
 	}
 	name := strings.TrimPrefix(target, "@")
 	if id := protocol.PeerID(name); protocol.RoleOf(id) != protocol.RoleUnknown {
@@ -140,8 +145,14 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) re
 		{"", (*endpoint).wakeable},
 		{"", func(e *endpoint) bool { return e.Status == collab.StatusOnline }},
 		{"", func(e *endpoint) bool { return e.Identity == meant }},
-		{"it is in the sender's project", func(e *endpoint) bool { return from.project != "" && e.ProjectPath == from.project }},
-		{"it is in the sender's workspace", func(e *endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace }},
+		{
+			"it is in the sender's project",
+			func(e *endpoint) bool { return from.project != "" && e.ProjectPath == from.project },
+		},
+		{
+			"it is in the sender's workspace",
+			func(e *endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace },
+		},
 	} {
 		kept := filter(pool, rule.keep)
 		if len(kept) == 0 || len(kept) == len(pool) {
@@ -149,10 +160,14 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) re
 		}
 		pool, why = kept, cmp.Or(rule.why, why)
 	}
-	others := filter(pool, func(e *endpoint) bool { return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID })
+	others := filter(pool, func(e *endpoint) bool {
+		return e.Identity != pool[0].Identity &&
+			e.WorkspaceID != pool[0].WorkspaceID
+	})
 	if len(others) > 0 {
 		st.Failure = collab.CodeAmbiguous
-		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.uniqueLabel(pool[0]), s.uniqueLabel(others[0]))
+		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.uniqueLabel(pool[0]),
+			s.uniqueLabel(others[0]))
 		return st
 	}
 	st.Endpoint = pool[0]
@@ -175,7 +190,8 @@ func (s *state) uniqueLabel(e *endpoint) string {
 	long.Profile, long.Harness, long.Model, long.Node = normalize(e.Profile), normalize(e.HarnessType), normalize(e.Model), normalize(e.Node)
 	for _, l := range []label{short, long} {
 		others := s.endpointsThat(func(o *endpoint) bool {
-			return normalize(o.LogicalAgentID) == l.Name && o.fits(l) && (o.Identity != e.Identity || o.AgentIdentity != e.AgentIdentity)
+			return normalize(o.LogicalAgentID) == l.Name && o.fits(l) &&
+				(o.Identity != e.Identity || o.AgentIdentity != e.AgentIdentity)
 		})
 		if len(others) == 0 {
 			return l.String()
@@ -193,7 +209,11 @@ func (s *state) options(list []*endpoint) []collab.Option {
 	out := make([]collab.Option, 0, len(list))
 	for _, e := range list {
 		out = append(out, collab.Option{
-			AgentID: e.LogicalAgentID, Identity: e.Identity, EndpointID: e.EndpointID, Label: s.uniqueLabel(e), Status: e.Status,
+			AgentID:    e.LogicalAgentID,
+			Identity:   e.Identity,
+			EndpointID: e.EndpointID,
+			Label:      s.uniqueLabel(e),
+			Status:     e.Status,
 		})
 	}
 	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })

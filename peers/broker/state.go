@@ -95,20 +95,37 @@ type wakeRef struct {
 // newState makes a state without events. Its tables are in memory if from is nil.
 func newState(from *tables) *state {
 	return &state{
-		first: 1, tables: from,
+		first:  1,
+		tables: from,
 		partyState: partyState{
-			endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{},
-			people: map[protocol.PeerID]bool{}, agents: map[protocol.PeerID]bool{},
+			endpoints: map[string]*endpoint{},
+			actsAs:    map[protocol.PeerID]string{},
+			people:    map[protocol.PeerID]bool{},
+			agents:    map[protocol.PeerID]bool{},
 		},
-		parties: newTable[partyRow]("party", from), conversations: newTable[*collab.Conversation]("conversation", from),
-		messages: newTable[messageRef]("message", from), records: newTable[*record]("record", from),
-		wakes: newTable[wakeRef]("wake", from), bindings: newTable[*collab.Binding]("binding", from),
-		created:     newTable[string]("created", from),
-		flightState: flightState{newTable[*collab.Invocation]("invocation", from), newTable[*collab.Flight]("flight", from)},
+		parties:       newTable[partyRow]("party", from),
+		conversations: newTable[*collab.Conversation]("conversation", from),
+		messages:      newTable[messageRef]("message", from),
+		records:       newTable[*record]("record", from),
+		wakes:         newTable[wakeRef]("wake", from),
+		bindings:      newTable[*collab.Binding]("binding", from),
+		created:       newTable[string]("created", from),
+		flightState: flightState{
+			newTable[*collab.Invocation]("invocation", from),
+			newTable[*collab.Flight]("flight", from),
+		},
 		deliveryState: deliveryState{
-			newTable[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, map[string][]string{}, newTable[int64]("woken", from),
+			newTable[*collab.Delivery]("delivery", from),
+			map[protocol.PeerID][]string{},
+			map[string][]string{},
+			newTable[int64]("woken", from),
 		},
-		claimState: claimState{newTable[*collab.Claim]("claim", from), newTable[int64]("counter", from), newTable[*collab.Approval]("decision", from), newTable[*collab.EventObligation]("obligation", from)},
+		claimState: claimState{
+			newTable[*collab.Claim]("claim", from),
+			newTable[int64]("counter", from),
+			newTable[*collab.Approval]("decision", from),
+			newTable[*collab.EventObligation]("obligation", from),
+		},
 	}
 }
 
@@ -156,7 +173,12 @@ func (s *state) touch(e *endpoint, now time.Time) {
 
 // keepIdentity stores the facts about an identity.
 func (s *state) keepIdentity(id protocol.PeerID) {
-	s.parties.put(string(id), partyRow{ID: id, ActsAs: s.actsAs[id], Person: s.people[id], Agent: s.agents[id]}, "", true, s.seq)
+	s.parties.put(string(id), partyRow{
+		ID:     id,
+		ActsAs: s.actsAs[id],
+		Person: s.people[id],
+		Agent:  s.agents[id],
+	}, "", true, s.seq)
 }
 
 // An applyFunc applies one event to the state.
@@ -175,14 +197,21 @@ var applyFuncs = func() map[string]applyFunc {
 	registerApply(m, func(s *state, e collab.Event, w collab.WakeDecided) {
 		s.wakes.put(wakeKey(w.RecordKind, w.RecordID), wakeRef{e.Seq, e.At, w.Reminded}, "", false, e.Seq)
 	}, collab.EventWakeDecided)
-	registerApply(m, func(s *state, e collab.Event, d collab.Delivery) { s.putDelivery(d, e.Seq) }, collab.EventDelivery, collab.EventDeliveryChanged)
+	registerApply(m, func(s *state, e collab.Event, d collab.Delivery) {
+		s.putDelivery(d,
+			e.Seq)
+	}, collab.EventDelivery, collab.EventDeliveryChanged)
 	registerApply(m, (*state).applyWoken, collab.EventWoken)
 	registerApply(m, (*state).applyEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
-	registerApply(m, func(s *state, e collab.Event, gone collab.Endpoint) { s.dropEndpoint(gone.EndpointID, e.Seq) }, collab.EventAgentRetired)
+	registerApply(m, func(s *state, e collab.Event, gone collab.Endpoint) {
+		s.dropEndpoint(gone.EndpointID,
+			e.Seq)
+	}, collab.EventAgentRetired)
 	registerApply(m, (*state).applyInvocation, collab.EventInvocation)
 	registerApply(m, (*state).applyFlight, collab.EventFlight)
 	registerApply(m, (*state).applyBinding, collab.EventBinding)
-	registerApply(m, (*state).applyClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
+	registerApply(m, (*state).applyClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered,
+		collab.EventClaimAnswered)
 	registerApply(m, func(s *state, e collab.Event, a collab.Approval) {
 		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)
 	}, collab.EventDecisionAsked, collab.EventDecisionChanged)
@@ -193,7 +222,11 @@ var applyFuncs = func() map[string]applyFunc {
 }()
 
 // registerApply registers a function on the decoded payload for some types of events.
-func registerApply[P any](m map[string]applyFunc, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
+func registerApply[P any](
+	m map[string]applyFunc,
+	do func(s *state, e collab.Event, p P),
+	kinds ...collab.EventType[P],
+) {
 	for _, kind := range kinds {
 		m[kind.Name] = func(s *state, e collab.Event) error {
 			var p P
@@ -248,7 +281,13 @@ func (s *state) applyMessage(e collab.Event) error {
 	if err != nil {
 		return err
 	}
-	s.messages.put(m.ID, messageRef{e.Seq, m.ConversationID, m.AuthorID, m.AuthorIdentity, meta.Digest}, m.ConversationID, false, e.Seq)
+	s.messages.put(m.ID, messageRef{
+		e.Seq,
+		m.ConversationID,
+		m.AuthorID,
+		m.AuthorIdentity,
+		meta.Digest,
+	}, m.ConversationID, false, e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
 		s.wakes.put(m.WorkItemID, wakeRef{Seq: e.Seq, At: e.At}, "", false, e.Seq)
 	}

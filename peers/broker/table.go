@@ -68,7 +68,8 @@ func (s *table[T]) find(id string) (v T, found bool) {
 	if s.tables == nil || id == "" {
 		return v, false
 	}
-	stored, found := store.One(s.tables.tx, entityColumns, `SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND id = ?`, s.kind, id)
+	stored, found := store.One(s.tables.tx, entityColumns,
+		`SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND id = ?`, s.kind, id)
 	if found {
 		v = s.decode(stored)
 	}
@@ -106,8 +107,10 @@ func (s *table[T]) list(ref, after string, limit int) (list []T) {
 		return list
 	}
 	s.flush()
-	for _, raw := range store.All(s.tables.tx, store.Scalar[[]byte], `SELECT body FROM entities WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
-		AND n > coalesce((SELECT n FROM entities WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref, after, limit) {
+	for _, raw := range store.All(s.tables.tx, store.Scalar[[]byte],
+		`SELECT body FROM entities WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
+		AND n > coalesce((SELECT n FROM entities WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref, after,
+		limit) {
 		var v T
 		s.tables.tx.Fail(json.Unmarshal(raw, &v))
 		list = append(list, v)
@@ -158,7 +161,8 @@ func (s *table[T]) evict() {
 
 // loadOpen caches the open entities, and returns them in order.
 func (s *table[T]) loadOpen() (list []T) {
-	for _, r := range store.All(s.tables.tx, entityColumns, `SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND open = 1 ORDER BY n`, s.kind) {
+	for _, r := range store.All(s.tables.tx, entityColumns,
+		`SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND open = 1 ORDER BY n`, s.kind) {
 		list = append(list, s.decode(r))
 	}
 	return list

@@ -40,7 +40,11 @@ type sending struct {
 // emit makes an event, applies it to the state and returns it.
 func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, metadata any) collab.Event {
 	e := collab.Event{Seq: t.seq + 1, At: formatTime(t.now), CollabEvent: protocol.CollabEvent{
-		ID: t.newID("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target, Payload: mustEncode(payload),
+		ID:      t.newID("evt_"),
+		Type:    kind.Name,
+		Source:  string(t.caller.Identity),
+		Target:  target,
+		Payload: mustEncode(payload),
 	}}
 	if brokerEvents[kind.Name] {
 		e.Source = string(protocol.PeerBroker)
@@ -57,8 +61,12 @@ func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, meta
 
 // brokerEvents are the events whose source is always the broker.
 var brokerEvents = map[string]bool{
-	collab.EventDelivery.Name: true, collab.EventWoken.Name: true, collab.EventWakeDecided.Name: true,
-	collab.EventOffline.Name: true, collab.EventAgentRetired.Name: true, collab.EventClaimOffered.Name: true,
+	collab.EventDelivery.Name:     true,
+	collab.EventWoken.Name:        true,
+	collab.EventWakeDecided.Name:  true,
+	collab.EventOffline.Name:      true,
+	collab.EventAgentRetired.Name: true,
+	collab.EventClaimOffered.Name: true,
 }
 
 // event reads one event of the log, including this batch.

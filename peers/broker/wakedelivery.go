@@ -47,9 +47,19 @@ func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, 
 // endpoint.
 func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject) {
 	w := collab.Wake{
-		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, TargetIdentity: d.TargetIdentity, EndpointID: dec.EndpointID,
-		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderIdentity: d.SenderIdentity, SenderKind: d.SenderKind, Sweep: about.sweep,
-		Message: about.message, Invocation: about.invocation,
+		DeliveryID:     d.ID,
+		TargetAgentID:  d.TargetAgentID,
+		TargetIdentity: d.TargetIdentity,
+		EndpointID:     dec.EndpointID,
+		Rule:           dec.Rule,
+		Reason:         dec.Reason,
+		Candidates:     dec.Candidates,
+		SenderID:       d.SenderID,
+		SenderIdentity: d.SenderIdentity,
+		SenderKind:     d.SenderKind,
+		Sweep:          about.sweep,
+		Message:        about.message,
+		Invocation:     about.invocation,
 	}
 	switch r := about.record; {
 	case r == nil:
@@ -122,7 +132,10 @@ func (s *state) resolveTarget(d collab.Delivery) resolution {
 
 // wakeNow makes the wake of a waiting delivery.
 func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
-	about := subject{record: t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)), invocation: t.invocations.get(d.InvocationID)}
+	about := subject{
+		record:     t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)),
+		invocation: t.invocations.get(d.InvocationID),
+	}
 	w := collab.WakeDecided{ConversationID: d.ConversationID}
 	var dec collab.Decision
 	switch {
@@ -131,7 +144,11 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 		about.message, dec, w.RecordID, w.RecordKind = &m, meta.Wake, m.ID, kindMessage
 	case d.InvocationID != "":
 		w.RecordID, w.RecordKind = about.invocation.FlightID, "flight"
-		dec = collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: about.invocation.TargetAgentID + ": was invoked"}
+		dec = collab.Decision{
+			Rule:       collab.RuleExplicit,
+			Candidates: []collab.Candidate{},
+			Reason:     about.invocation.TargetAgentID + ": was invoked",
+		}
 		dec.TargetAgentID, dec.TargetIdentity = about.invocation.TargetAgentID, about.invocation.TargetIdentity
 	default:
 		w.RecordID, w.RecordKind = about.record.ID, about.record.Kind
@@ -158,7 +175,13 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 
 // decisionFor derives the decision for a party that another decision passed over.
 func decisionFor(dec collab.Decision, p party) collab.Decision {
-	out := collab.Decision{Rule: collab.RuleExplicit, TargetAgentID: p.name, TargetIdentity: p.id, Candidates: dec.Candidates, Reason: p.name + ": its wake waited"}
+	out := collab.Decision{
+		Rule:           collab.RuleExplicit,
+		TargetAgentID:  p.name,
+		TargetIdentity: p.id,
+		Candidates:     dec.Candidates,
+		Reason:         p.name + ": its wake waited",
+	}
 	if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Identity == p.id }); i >= 0 {
 		out.Rule = dec.Candidates[i].Rule
 	}
@@ -184,7 +207,10 @@ func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string
 		return
 	}
 	online := t.endpointsThat(func(e *endpoint) bool { return e.Identity == to && e.Status == collab.StatusOnline })
-	if i := slices.IndexFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt && e.actsFor(d.TargetIdentity) }); i >= 0 {
+	if i := slices.IndexFunc(online, func(e *endpoint) bool {
+		return e.AnnouncedAt > sentAt &&
+			e.actsFor(d.TargetIdentity)
+	}); i >= 0 {
 		t.wakeWaiting(&online[i].Endpoint)
 		return
 	}
@@ -247,7 +273,9 @@ func (t wakeHandler) requestSpawn(d collab.Delivery) {
 
 // obsolete returns why a delivery is no longer needed, or "".
 func (s *state) obsolete(d collab.Delivery) string {
-	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() && r.UpdatedAt >= d.CreatedAt { // otherwise the delivery was made after the end
+	if r := s.records.get(cmp.Or(d.WorkItemID,
+		d.QuestionID)); r != nil && r.Terminal() &&
+		r.UpdatedAt >= d.CreatedAt { // otherwise the delivery was made after the end
 		return r.name() + " is " + string(r.State)
 	}
 	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {
@@ -307,7 +335,8 @@ func (t wakeHandler) addCurrentOutcome(dec *collab.Decision, p collab.ExplainPar
 	var d *collab.Delivery
 	for _, one := range t.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
 		record := one.MessageID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
-		if fits := p.MessageID != "" && one.MessageID == p.MessageID || p.MessageID == "" && record; fits && (d == nil || one.UpdatedAt >= d.UpdatedAt) {
+		if fits := p.MessageID != "" && one.MessageID == p.MessageID ||
+			p.MessageID == "" && record; fits && (d == nil || one.UpdatedAt >= d.UpdatedAt) {
 			d = one
 		}
 	}
@@ -320,7 +349,8 @@ func (t wakeHandler) addCurrentOutcome(dec *collab.Decision, p collab.ExplainPar
 		dec.Outcome, dec.EndpointID = collab.OutcomeWoken, d.EndpointID
 		dec.Reason += "; woken at " + d.EndpointID + ", which came later"
 	}
-	if d != nil && d.Wake == collab.WakeWoken && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= ackPatience {
+	if d != nil && d.Wake == collab.WakeWoken && d.Status == collab.DeliveryPending &&
+		t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= ackPatience {
 		dec.Reason += "; " + d.TargetAgentID + " has not acknowledged that wake yet, and may be stuck"
 	}
 }
@@ -334,14 +364,21 @@ const ackPatience = 3 * time.Second
 func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
 	emit(t.tx, collab.EventWakeDecided, r.target(), collab.WakeDecided{
-		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Decision: dec,
+		RecordID:       r.ID,
+		RecordKind:     r.Kind,
+		ConversationID: r.ConversationID,
+		SenderID:       sender.Name,
+		Decision:       dec,
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return dec, nil
 	}
 	d := collab.Delivery{
-		TargetAgentID: dec.TargetAgentID, TargetIdentity: dec.TargetIdentity, Reason: collab.ReasonInvocation,
-		Policy: collab.PolicyMustAck, ConversationID: r.ConversationID,
+		TargetAgentID:  dec.TargetAgentID,
+		TargetIdentity: dec.TargetIdentity,
+		Reason:         collab.ReasonInvocation,
+		Policy:         collab.PolicyMustAck,
+		ConversationID: r.ConversationID,
 	}
 	if r.isQuestion() {
 		d.QuestionID = r.ID
@@ -386,7 +423,8 @@ func (s *state) dependency(r *record) party {
 		return other.next()
 	case kinds[on.Kind] != nil, on.External():
 		return party{}
-	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.agents[on.TargetIdentity] && len(s.endpointsOf(on.TargetIdentity)) == 0:
+	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.agents[on.TargetIdentity] &&
+		len(s.endpointsOf(on.TargetIdentity)) == 0:
 		return party{}
 	}
 	return party{bareName(on.TargetID), on.TargetIdentity}

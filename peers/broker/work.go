@@ -22,7 +22,8 @@ func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 		failInvalid("id is required")
 	}
 	if q := t.records.get(*p.ID); q != nil && q.isQuestion() {
-		failInvalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
+		failInvalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID,
+			cmp.Or(p.State, "update"))
 	}
 	old := t.mustFindMovable(collab.KindWorkItem, *p.ID)
 	r := *old
@@ -99,14 +100,29 @@ func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 	mustBeName("askedOfId", p.AskedOfID)
 	mustFit("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
-	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer, Obligation: mustBeObligation(p.Obligation)}
+	q := record{
+		WorkItem:        collab.WorkItem{Kind: collab.KindQuestion},
+		AskedOfID:       asked.name,
+		AskedOfIdentity: asked.id,
+		Answer:          p.Answer,
+		Obligation:      mustBeObligation(p.Obligation),
+	}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
 		q.AskedByID = by.name
 	}
 	r := t.newRecord(q, collab.WorkParams{
-		ID: p.ID, Kind: p.Kind, Title: &p.Title, NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
-		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID, OnBehalfOf: p.OnBehalfOf,
-		CreatedByID: p.CreatedByID, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
+		ID:              p.ID,
+		Kind:            p.Kind,
+		Title:           &p.Title,
+		NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
+		State:           collab.WorkState(p.State),
+		AcceptanceState: p.AcceptanceState,
+		ConversationID:  &p.ConversationID,
+		ParentID:        &p.ParentID,
+		OnBehalfOf:      p.OnBehalfOf,
+		CreatedByID:     p.CreatedByID,
+		CreatedAt:       p.CreatedAt,
+		UpdatedAt:       p.UpdatedAt,
 	})
 	r.AskedByID, r.AskedByIdentity = by.name, by.id
 	return t.create(r, r.State == collab.WorkOpen)

@@ -157,9 +157,13 @@ func (w *writer) commitBatch(ctx context.Context, jobs []job) (t *tx, guilty int
 		}
 		w.state.tables.tx = db
 		t = &tx{
-			view: view{state: w.state}, db: db, opts: w.opts, presence: w.presence, now: w.opts.Now().UTC(),
-			newID:  func(prefix string) string { return newID(prefix, w.opts.Now()) },
-			stored: func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
+			view:     view{state: w.state},
+			db:       db,
+			opts:     w.opts,
+			presence: w.presence,
+			now:      w.opts.Now().UTC(),
+			newID:    func(prefix string) string { return newID(prefix, w.opts.Now()) },
+			stored:   func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}
 		for i, j := range jobs {
 			t.caller = brokerCaller

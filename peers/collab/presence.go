@@ -149,7 +149,12 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 }
 
 // attend sends a heartbeat, or announces an endpoint that the broker does not know.
-func (c *Client) attend(ctx context.Context, known bool, who collab.AnnounceParams, announced func(ctx context.Context)) (watched bool, err error) {
+func (c *Client) attend(
+	ctx context.Context,
+	known bool,
+	who collab.AnnounceParams,
+	announced func(ctx context.Context),
+) (watched bool, err error) {
 	if known {
 		if watched, err = c.heartbeat(ctx); err == nil || collab.Refusal(err) == "" {
 			return watched, err

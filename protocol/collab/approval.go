@@ -92,7 +92,8 @@ func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Reusable
 // Covers reports whether a reusable approval allows the call of another one. Its author must also
 // be allowed to decide the other one.
 func (a *Approval) Covers(other *Approval) bool {
-	return a.Reusable() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity && other.MayBeDecidedBy(a.By)
+	return a.Reusable() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity &&
+		other.MayBeDecidedBy(a.By)
 }
 
 // MayBeDecidedBy reports whether an identity may decide. People at the command line may decide
@@ -111,7 +112,8 @@ func (a Approval) Decide(v Verdict, scope ApprovalScope, by string, now time.Tim
 	case scope != ScopeOnce && scope != ScopeSession && scope != ScopeAlways:
 		return a, Refuse(CodeInvalid, "the scope %q is none of once, session and always", text.Clip(string(scope), 40))
 	case !a.MayBeDecidedBy(by):
-		return a, Refuse(CodeForbidden, "%s may not decide %s; only %s may", by, a.ID, cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"))
+		return a, Refuse(CodeForbidden, "%s may not decide %s; only %s may", by, a.ID,
+			cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"))
 	case a.State == to && a.By == by:
 		return a, nil // two clicks are one decision
 	}
@@ -161,11 +163,22 @@ func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 
 // transition changes the state if the table allows it. Otherwise the error describes the current
 // state.
-func (a Approval) transition(to ApprovalState, scope ApprovalScope, by, reason string, now time.Time) (Approval, error) {
+func (a Approval) transition(
+	to ApprovalState,
+	scope ApprovalScope,
+	by, reason string,
+	now time.Time,
+) (Approval, error) {
 	if !slices.Contains(approvalTransitions[a.State], to) {
 		return a, Refuse(CodeBadTransition, "decision %s is no longer open: %s", a.ID, a.Describe())
 	}
-	a.ApprovalOutcome = ApprovalOutcome{State: to, Scope: scope, By: by, DecidedAt: protocol.FormatTime(now), Reason: reason}
+	a.ApprovalOutcome = ApprovalOutcome{
+		State:     to,
+		Scope:     scope,
+		By:        by,
+		DecidedAt: protocol.FormatTime(now),
+		Reason:    reason,
+	}
 	return a, nil
 }
 

@@ -26,7 +26,8 @@ func entry[P, R any](m Method[P, R], needs, does string) Entry {
 
 // Entries are all methods of the broker. A "*" marks those that read the current state.
 var Entries = []Entry{
-	entry(IdentityAnnounce, "logicalAgentId endpointId", "*announces an endpoint of the caller, and sends it the wakes that waited"),
+	entry(IdentityAnnounce, "logicalAgentId endpointId",
+		"*announces an endpoint of the caller, and sends it the wakes that waited"),
 	entry(IdentityHeartbeat, "endpointId", "*keeps an endpoint online; not_found: announce it again"),
 	entry(IdentityLeave, "endpointId", "*takes an endpoint offline that is stopping"),
 	entry(IdentityList, "", "*lists endpoints"),
@@ -44,12 +45,15 @@ var Entries = []Entry{
 	entry(QuestionList, "", "*lists questions"),
 	entry(WorkCreate, "title ownerId nextMoveOwnerId", "creates work; with wake:true it wakes the owner of the next move"),
 	entry(WorkUpdate, "id", "changes the given members; with wake:true it wakes the owner of the next move"),
-	entry(WorkAssign, "id ownerId", "assigns work, created first if there is a title, and asks an agent to begin; decision is the wake"),
+	entry(WorkAssign, "id ownerId",
+		"assigns work, created first if there is a title, and asks an agent to begin; decision is the wake"),
 	entry(WorkGet, "id", "*gets a work item"),
 	entry(WorkList, "", "*lists work items"),
-	entry(WorkArrived, "name", "reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of its next move is woken"),
+	entry(WorkArrived, "name",
+		"reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of its next move is woken"),
 	entry(WorkWake, "id", "wakes the responsible party of a work item"),
-	entry(InvocationCreate, "targetAgentId text", "asks an agent to do something, and wakes it; the flight is its progress"),
+	entry(InvocationCreate, "targetAgentId text",
+		"asks an agent to do something, and wakes it; the flight is its progress"),
 	entry(FlightUpdate, "id state", "changes the state of a flight; a completed flight moves its work to review"),
 	entry(FlightGet, "id", "*gets a flight and its invocation"),
 	entry(DeliveryList, "targetAgentId", "*lists the deliveries to an agent"),
@@ -68,8 +72,10 @@ var Entries = []Entry{
 	entry(DecisionRevoke, "id", "ends an approval that allows further calls"),
 	entry(DecisionGet, "id", "*gets a decision"),
 	entry(DecisionList, "", "*lists decisions"),
-	entry(ObligationOpen, "eventId author recipient blocks", "*opens the obligation of an event's recipient to its author; either of them may open it"),
-	entry(ObligationReact, "targetEventId", "*reports a signal about such an event, or its edit or deletion; stored until the event is known"),
+	entry(ObligationOpen, "eventId author recipient blocks",
+		"*opens the obligation of an event's recipient to its author; either of them may open it"),
+	entry(ObligationReact, "targetEventId",
+		"*reports a signal about such an event, or its edit or deletion; stored until the event is known"),
 	entry(ObligationDischarge, "eventId recipient", "*closes an obligation, for its author or the delegate"),
 	entry(ObligationGet, "eventId recipient", "*gets an obligation with all acts about it"),
 	entry(ObligationList, "", "*lists open obligations"),
@@ -91,7 +97,11 @@ var events = []eventEntry{
 	event(EventWorkCreated), event(EventWorkUpdated), event(EventDelivery), event(EventDeliveryChanged), event(EventWoken),
 	event(EventHeartbeat), event(EventOnline), event(EventOffline), event(EventAgentRetired), event(EventConversation),
 	event(EventWakeDecided), event(EventInvocation), event(EventFlight), event(EventBinding), event(EventClaimGranted),
-	event(EventClaimContended), event(EventClaimOffered), event(EventClaimAnswered), event(EventDecisionAsked), event(EventDecisionChanged),
+	event(EventClaimContended),
+	event(EventClaimOffered),
+	event(EventClaimAnswered),
+	event(EventDecisionAsked),
+	event(EventDecisionChanged),
 	event(EventObligationOpened), event(EventObligationChanged),
 }
 
@@ -100,26 +110,68 @@ var codes = [][2]string{
 	{string(CodeInvalid), "the request, or the record that it makes, is invalid"},
 	{string(CodeUnknownTarget), "a label means nobody; a message is stored anyway"},
 	{string(CodeAmbiguous), "a label means several agents; details has unique labels"},
-	{string(CodeUnavailable), "the agent to wake is away; the record is stored, and the agent is woken when it comes back"},
+	{
+		string(CodeUnavailable),
+		"the agent to wake is away; the record is stored, and the agent is woken when it comes back",
+	},
 	{string(CodeConflict), "the id, lease or claim belongs to somebody else, or the id has other content"},
 	{string(CodeForbidden), "the caller may not do this"},
 	{string(CodeNotFound), "there is no such record"},
-	{string(CodeBadTransition), "the record's state does not allow this transition; details.allowed lists the allowed states"},
+	{
+		string(CodeBadTransition),
+		"the record's state does not allow this transition; details.allowed lists the allowed states",
+	},
 }
 
 // enums lists the values of the enumerated types.
 var enums = map[reflect.Type][]any{
-	reflect.TypeFor[WorkState]():      {WorkOpen, WorkWorking, WorkWaiting, WorkReview, WorkDone, WorkCancelled},
-	reflect.TypeFor[QuestionState]():  {QuestionOpen, QuestionAnswered, QuestionClosed, QuestionDeclined},
-	reflect.TypeFor[Acceptance]():     {AcceptanceNone, AcceptancePending, AcceptanceAccepted, AcceptanceRejected},
-	reflect.TypeFor[FlightState]():    {FlightQueued, FlightWaking, FlightRunning, FlightWaiting, FlightCompleted, FlightFailed, FlightCancelled},
-	reflect.TypeFor[DeliveryStatus](): {DeliveryPending, DeliveryLeased, DeliveryAcknowledged, DeliveryFailed, DeliveryCancelled},
-	reflect.TypeFor[ClaimState]():     {ClaimHeld, ClaimOffered, ClaimAnswered},
-	reflect.TypeFor[Verdict]():        {Allow, Deny},
-	reflect.TypeFor[ApprovalScope]():  {ScopeOnce, ScopeSession, ScopeAlways},
-	reflect.TypeFor[ApprovalState]():  {ApprovalPending, ApprovalAllowed, ApprovalDenied, ApprovalExpired, ApprovalCancelled, ApprovalRevoked},
-	reflect.TypeFor[Rule]():           {RuleExplicit, RuleDependency, RuleNextMove, RuleOwner, RuleMaster, RuleRequester, RuleNone},
-	reflect.TypeFor[Outcome]():        {OutcomeWoken, OutcomeMissed, OutcomeUnavailable, OutcomeUnknown, OutcomeAmbiguous, OutcomeNobody},
+	reflect.TypeFor[WorkState]():     {WorkOpen, WorkWorking, WorkWaiting, WorkReview, WorkDone, WorkCancelled},
+	reflect.TypeFor[QuestionState](): {QuestionOpen, QuestionAnswered, QuestionClosed, QuestionDeclined},
+	reflect.TypeFor[Acceptance]():    {AcceptanceNone, AcceptancePending, AcceptanceAccepted, AcceptanceRejected},
+	reflect.TypeFor[FlightState](): {
+		FlightQueued,
+		FlightWaking,
+		FlightRunning,
+		FlightWaiting,
+		FlightCompleted,
+		FlightFailed,
+		FlightCancelled,
+	},
+	reflect.TypeFor[DeliveryStatus](): {
+		DeliveryPending,
+		DeliveryLeased,
+		DeliveryAcknowledged,
+		DeliveryFailed,
+		DeliveryCancelled,
+	},
+	reflect.TypeFor[ClaimState]():    {ClaimHeld, ClaimOffered, ClaimAnswered},
+	reflect.TypeFor[Verdict]():       {Allow, Deny},
+	reflect.TypeFor[ApprovalScope](): {ScopeOnce, ScopeSession, ScopeAlways},
+	reflect.TypeFor[ApprovalState](): {
+		ApprovalPending,
+		ApprovalAllowed,
+		ApprovalDenied,
+		ApprovalExpired,
+		ApprovalCancelled,
+		ApprovalRevoked,
+	},
+	reflect.TypeFor[Rule](): {
+		RuleExplicit,
+		RuleDependency,
+		RuleNextMove,
+		RuleOwner,
+		RuleMaster,
+		RuleRequester,
+		RuleNone,
+	},
+	reflect.TypeFor[Outcome](): {
+		OutcomeWoken,
+		OutcomeMissed,
+		OutcomeUnavailable,
+		OutcomeUnknown,
+		OutcomeAmbiguous,
+		OutcomeNobody,
+	},
 }
 
 // A member is one member of an object on the wire.
@@ -253,7 +305,11 @@ func Describe() map[string]any {
 	methods, facts, refusals := map[string]any{}, map[string]any{}, map[string]any{}
 	for _, e := range Entries {
 		methods[e.Name] = map[string]any{
-			"summary": e.Does, "required": append([]string{}, e.Needs...), "repeatable": e.Repeat, "params": d.schema(e.params), "result": d.schema(e.result),
+			"summary":    e.Does,
+			"required":   append([]string{}, e.Needs...),
+			"repeatable": e.Repeat,
+			"params":     d.schema(e.params),
+			"result":     d.schema(e.result),
 		}
 	}
 	for _, e := range events {

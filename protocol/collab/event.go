@@ -23,10 +23,13 @@ var (
 	EventOnline           = EventType[Endpoint]{"collab.agent.online"}
 	EventOffline          = EventType[Endpoint]{"collab.agent.offline"}
 
-	EventAgentRetired    = EventType[Endpoint]{"collab.agent.retired"} // an endpoint was offline for a long time and is removed
-	EventConversation    = EventType[Conversation]{"collab.conversation.created"}
-	EventQuestionUpdated = EventType[Question]{"collab.question.updated"} // if it was declined, also sent to the topic of the asking agent
-	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions, flights, and messages without a reader
+	// an endpoint was offline for a long time and is removed
+	EventAgentRetired = EventType[Endpoint]{"collab.agent.retired"}
+	EventConversation = EventType[Conversation]{"collab.conversation.created"}
+	// if it was declined, also sent to the topic of the asking agent
+	EventQuestionUpdated = EventType[Question]{"collab.question.updated"}
+	// for work items, questions, flights, and messages without a reader
+	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}
 	EventDeliveryChanged = EventType[Delivery]{"collab.delivery.updated"}
 	EventInvocation      = EventType[Invocation]{"collab.invocation.created"}
 	EventFlight          = EventType[Flight]{"collab.flight.updated"}
@@ -38,8 +41,10 @@ var (
 	EventDecisionAsked   = EventType[Approval]{"collab.decision.asked"}
 	EventDecisionChanged = EventType[Approval]{"collab.decision.updated"} // also sent to the topic of the asking agent
 
-	EventObligationOpened  = EventType[EventObligation]{"collab.obligation.opened"}  // also sent to the topics of both agents
-	EventObligationChanged = EventType[EventObligation]{"collab.obligation.updated"} // also sent to the topics of both agents
+	// also sent to the topics of both agents
+	EventObligationOpened = EventType[EventObligation]{"collab.obligation.opened"}
+	// also sent to the topics of both agents
+	EventObligationChanged = EventType[EventObligation]{"collab.obligation.updated"}
 )
 
 // Read decodes the payload of an event of this type.

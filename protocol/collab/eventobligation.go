@@ -88,8 +88,18 @@ func (d *EventObligation) obligations() []Obligation {
 		return nil
 	}
 	return []Obligation{{
-		ID: d.EventID, Kind: KindObligation, Title: cmp.Or(d.Title, "an answer"), State: d.State, Since: d.CreatedAt, Blocks: d.Blocks, DefaultAction: d.DefaultAction,
-		OwedByID: d.Recipient.Name(), OwedByIdentity: d.Recipient, OwedToID: d.Author.Name(), OwedToIdentity: d.Author, DelegateIdentity: d.Delegate,
+		ID:               d.EventID,
+		Kind:             KindObligation,
+		Title:            cmp.Or(d.Title, "an answer"),
+		State:            d.State,
+		Since:            d.CreatedAt,
+		Blocks:           d.Blocks,
+		DefaultAction:    d.DefaultAction,
+		OwedByID:         d.Recipient.Name(),
+		OwedByIdentity:   d.Recipient,
+		OwedToID:         d.Author.Name(),
+		OwedToIdentity:   d.Author,
+		DelegateIdentity: d.Delegate,
 	}}
 }
 

@@ -50,7 +50,8 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval, du
 		list = append(list, work[i].obligations()...)
 	}
 	for i := range questions {
-		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) { // else its declared obligation is listed
+		// else its declared obligation is listed
+		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) {
 			list = append(list, questions[i].obligations()...)
 		}
 	}
@@ -73,8 +74,13 @@ func (w *WorkItem) obligations() []Obligation {
 		return nil
 	}
 	o := Obligation{
-		ID: w.ID, Kind: KindWorkItem, Title: w.Title, State: string(w.State), Since: w.UpdatedAt,
-		OwedByID: w.NextMoveOwnerID, OwedByIdentity: w.NextMoveOwnerIdentity,
+		ID:             w.ID,
+		Kind:           KindWorkItem,
+		Title:          w.Title,
+		State:          string(w.State),
+		Since:          w.UpdatedAt,
+		OwedByID:       w.NextMoveOwnerID,
+		OwedByIdentity: w.NextMoveOwnerIdentity,
 	}
 	for _, waits := range []struct {
 		name string
@@ -93,8 +99,15 @@ func (q *Question) obligations() []Obligation {
 		return nil
 	}
 	o := Obligation{
-		ID: q.ID, Kind: KindQuestion, Title: q.Title, State: string(q.State), Since: q.CreatedAt,
-		OwedByID: q.AskedOfID, OwedByIdentity: q.AskedOfIdentity, OwedToID: q.AskedByID, OwedToIdentity: q.AskedByIdentity,
+		ID:             q.ID,
+		Kind:           KindQuestion,
+		Title:          q.Title,
+		State:          string(q.State),
+		Since:          q.CreatedAt,
+		OwedByID:       q.AskedOfID,
+		OwedByIdentity: q.AskedOfIdentity,
+		OwedToID:       q.AskedByID,
+		OwedToIdentity: q.AskedByIdentity,
 	}
 	if o.OwedToID == "" {
 		o.OwedToID, o.OwedToIdentity = q.CreatedByID, q.CreatedByIdentity
@@ -109,8 +122,14 @@ func (a *Approval) obligations() (list []Obligation) {
 		return nil
 	}
 	o := Obligation{
-		ID: a.ID, Kind: KindDecision, Title: "may " + a.AskedByID + " run " + a.Tool + "?", State: string(a.State), Since: a.CreatedAt,
-		OwedByID: "people at the command line", OwedToID: a.AskedByID, OwedToIdentity: a.AskedByIdentity,
+		ID:             a.ID,
+		Kind:           KindDecision,
+		Title:          "may " + a.AskedByID + " run " + a.Tool + "?",
+		State:          string(a.State),
+		Since:          a.CreatedAt,
+		OwedByID:       "people at the command line",
+		OwedToID:       a.AskedByID,
+		OwedToIdentity: a.AskedByIdentity,
 	}
 	for _, who := range a.MayDecide {
 		o.OwedByID, o.OwedByIdentity = who, protocol.PeerID(who)

@@ -82,10 +82,11 @@ type WorkItem struct {
 	WaitingOn             *WaitingOn      `json:"waitingOn,omitempty"`
 	ParentID              string          `json:"parentId,omitempty"`
 	ConversationID        string          `json:"conversationId,omitempty"`
-	Priority              string          `json:"priority,omitempty"`   // low, normal, high or urgent
-	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // the person whom the latest change serves, according to its author
-	CreatedAt             string          `json:"createdAt"`
-	UpdatedAt             string          `json:"updatedAt"`
+	Priority              string          `json:"priority,omitempty"` // low, normal, high or urgent
+	// the person whom the latest change serves, according to its author
+	OnBehalfOf string `json:"onBehalfOf,omitempty"`
+	CreatedAt  string `json:"createdAt"`
+	UpdatedAt  string `json:"updatedAt"`
 }
 
 // Terminal reports whether the item is done or cancelled.

@@ -75,8 +75,10 @@ func (a *Approval) DescribeRequest() string {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
 	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s",
-		a.ID, a.AskedByID, text.EscapeInvisible(a.Tool), text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")), maxQuoted),
-		a.Digest, cmp.Or(a.EventID, "no event"), cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
+		a.ID, a.AskedByID, text.EscapeInvisible(a.Tool), text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")),
+			maxQuoted),
+		a.Digest, cmp.Or(a.EventID, "no event"), cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"),
+		a.ExpiresAt, a.Default)
 }
 
 // Describe returns an obligation and the last act about it in words.
@@ -102,13 +104,15 @@ func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 		m, _ := EventMessagePosted.Read(e)
 		var meta PostMetadata
 		_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
-		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID, meta.Wake.Describe(), meta.Wake.Reason)
+		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID, meta.Wake.Describe(),
+			meta.Wake.Reason)
 	case EventInvocation.Name:
 		i, _ := EventInvocation.Read(e)
 		return fmt.Sprintf("handed to %s: %q", name(i.TargetAgentID, i.TargetIdentity), text.Clip(i.Text, maxQuoted))
 	case EventFlight.Name:
 		f, _ := EventFlight.Read(e)
-		return strings.TrimSpace(fmt.Sprintf("flight %s of %s is %s %s", f.ID, f.TargetAgentID, f.State, text.Clip(cmp.Or(f.Error, f.Output), maxQuoted)))
+		return strings.TrimSpace(fmt.Sprintf("flight %s of %s is %s %s", f.ID, f.TargetAgentID, f.State,
+			text.Clip(cmp.Or(f.Error, f.Output), maxQuoted)))
 	case EventDecisionAsked.Name, EventDecisionChanged.Name:
 		a, _ := EventDecisionChanged.Read(e)
 		return a.DescribeRequest()

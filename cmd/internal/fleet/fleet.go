@@ -21,13 +21,14 @@ type Child struct {
 
 // Options are the optional settings of a Fleet. Nil is valid.
 type Options struct {
-	Line        func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
-	Event       func(name, text string)        // takes events of a child, as sentences
-	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
-	MaxBackoff  time.Duration                  // longest pause; default 30 s
-	MaxFailures int                            // consecutive ends before a child pauses or, in the first stage, stays down; default 6
-	RestPause   time.Duration                  // between two starts of a child that pauses; default 5 min
-	StopTimeout time.Duration                  // for a stage to stop; half of it for the first stage; default 5 s
+	Line       func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
+	Event      func(name, text string)        // takes events of a child, as sentences
+	MinBackoff time.Duration                  // pause before the first restart; default 500 ms
+	MaxBackoff time.Duration                  // longest pause; default 30 s
+	// consecutive ends before a child pauses or, in the first stage, stays down; default 6
+	MaxFailures int
+	RestPause   time.Duration // between two starts of a child that pauses; default 5 min
+	StopTimeout time.Duration // for a stage to stop; half of it for the first stage; default 5 s
 }
 
 func (o *Options) withDefaults() Options {

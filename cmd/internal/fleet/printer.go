@@ -48,7 +48,11 @@ func (p *Printer) Line(name string, line []byte) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()
 	if err := dec.Decode(&entry); err != nil || entry == nil {
-		entry = map[string]any{"level": "error", "message": strings.TrimRight(string(line), "\n"), "time": p.now().Format(time.RFC3339Nano)}
+		entry = map[string]any{
+			"level":   "error",
+			"message": strings.TrimRight(string(line), "\n"),
+			"time":    p.now().Format(time.RFC3339Nano),
+		}
 	}
 	p.print(name, entry)
 }

@@ -84,7 +84,11 @@ func (b Bus) rig(ctx context.Context, w Workload, run int64) (_ *rig, err error)
 		}
 		m := newMessage(topic, id, w.Size)
 		wanted := fmt.Appendf(nil, `"deliveredTo":%d}}`, w.Targets)
-		r.senders = append(r.senders, &sender{l, m.append, func(answer []byte) (int, error) { return delivered(answer, wanted) }})
+		r.senders = append(r.senders, &sender{
+			l,
+			m.append,
+			func(answer []byte) (int, error) { return delivered(answer, wanted) },
+		})
 	}
 	const holders = 100
 	for i := 0; w.Subscriptions > 0 && i < holders; i++ {

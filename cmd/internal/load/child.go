@@ -63,7 +63,13 @@ func (c *Child) usage(context.Context) (u usage, err error) {
 
 // ServeChild makes this process a Child: it serves on a port of its own, says
 // where with that scheme, and tells what it has used for each line of in.
-func ServeChild(ctx context.Context, in io.Reader, out io.Writer, scheme string, serve func(context.Context, net.Listener) error) error {
+func ServeChild(
+	ctx context.Context,
+	in io.Reader,
+	out io.Writer,
+	scheme string,
+	serve func(context.Context, net.Listener) error,
+) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

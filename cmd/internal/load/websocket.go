@@ -36,7 +36,8 @@ func dialWebSocket(ctx context.Context, address, token string, kind opcode) (*li
 func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	if u.Scheme == "wss" {
-		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp",
+			net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
 	}
 	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")))
 }

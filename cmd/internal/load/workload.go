@@ -90,8 +90,12 @@ func (w Workload) Compare(ctx context.Context, bus, echo, tcp Server, repeat int
 	slices.Sort(ofTCP)
 	middle := repeat / 2
 	return Result{
-		Workload: w.Name, Measurement: runs[2][middle], Echo: runs[0][middle], TCP: runs[1][middle],
-		OfEcho: ofEcho[middle], OfTCP: ofTCP[middle],
+		Workload:    w.Name,
+		Measurement: runs[2][middle],
+		Echo:        runs[0][middle],
+		TCP:         runs[1][middle],
+		OfEcho:      ofEcho[middle],
+		OfTCP:       ofTCP[middle],
 	}, nil
 }
 
@@ -117,10 +121,16 @@ func (w Workload) measure(ctx context.Context, s Server, r *rig) (Measurement, e
 	messages := w.Messages / w.Senders * w.Senders
 	each := func(seconds float64) float64 { return seconds / float64(messages) }
 	return Measurement{
-		Messages: messages, Took: took, PerSecond: float64(messages) / took.Seconds(),
-		Deliveries: float64(messages*w.Targets) / took.Seconds(),
-		P50:        at(0.5), P99: at(0.99), P999: at(0.999),
-		CPU: each(after.cpu-before.cpu) * 1e5, CPUDelivery: each(after.cpu-before.cpu) * 1e6 / float64(w.Targets),
-		DriverCPU: each(own) * 1e5, RSS: after.rss,
+		Messages:    messages,
+		Took:        took,
+		PerSecond:   float64(messages) / took.Seconds(),
+		Deliveries:  float64(messages*w.Targets) / took.Seconds(),
+		P50:         at(0.5),
+		P99:         at(0.99),
+		P999:        at(0.999),
+		CPU:         each(after.cpu-before.cpu) * 1e5,
+		CPUDelivery: each(after.cpu-before.cpu) * 1e6 / float64(w.Targets),
+		DriverCPU:   each(own) * 1e5,
+		RSS:         after.rss,
 	}, nil
 }

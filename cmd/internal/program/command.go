@@ -41,8 +41,12 @@ func Attach(root *cobra.Command) *Attached {
 	level := root.PersistentFlags().Lookup("log-level")
 	level.DefValue = "warn" // people read results
 	a.settings.logLevel = level.DefValue
-	for flag, values := range map[string][]string{"log-level": {"debug", "info", "warn", "error"}, "log-format": {"console", "json"}} {
-		_ = root.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	for flag, values := range map[string][]string{
+		"log-level":  {"debug", "info", "warn", "error"},
+		"log-format": {"console", "json"},
+	} {
+		_ = root.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = a.prepare

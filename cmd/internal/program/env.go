@@ -51,9 +51,16 @@ type Streams struct {
 
 func newEnv(name string, c *settings, o outside) (*Env, error) {
 	e := &Env{
-		Name: name, Version: Version(), Data: c.data, Buses: c.buses, Config: c.config,
+		Name:     name,
+		Version:  Version(),
+		Data:     c.data,
+		Buses:    c.buses,
+		Config:   c.config,
 		Streams:  Streams{Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr},
-		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(),
+		settings: c,
+		outside:  o,
+		secrets:  &secrets{},
+		notify:   newNotifier(),
 	}
 	if err := datafolder.ActAsOwner(e.Data, c.made...); err != nil {
 		return nil, err

@@ -180,7 +180,10 @@ func Settings(fs *pflag.FlagSet) []Setting {
 		kind, _ := pflag.UnquoteUsage(f)
 		_, repeatable := f.Value.(pflag.SliceValue)
 		list = append(list, Setting{
-			Name: f.Name, Type: cmp.Or(f.Value.Type(), kind), Default: f.DefValue, Usage: f.Usage,
+			Name:       f.Name,
+			Type:       cmp.Or(f.Value.Type(), kind),
+			Default:    f.DefValue,
+			Usage:      f.Usage,
 			Repeatable: repeatable,
 		})
 	})

@@ -165,10 +165,11 @@ func wrongAtStart(err error) error {
 
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
 	width := helpWidth(w)
-	fmt.Fprint(w, term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
-		"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
-		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
-		"variables over the file.\n", width))
+	fmt.Fprint(w,
+		term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
+			"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
+			"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
+			"variables over the file.\n", width))
 }
 
 // stopped reports whether err is only that a signal ended the context.

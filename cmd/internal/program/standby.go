@@ -26,7 +26,8 @@ type Standby struct {
 
 // Flags adds the flags.
 func (s *Standby) Flags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&s.urls, "cluster", nil, "NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)")
+	fs.StringSliceVar(&s.urls, "cluster", nil,
+		"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)")
 	fs.StringVar(&s.name, "cluster-name", "hubbub", "name of the cluster: the prefix of its leases")
 	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
 }
@@ -60,7 +61,11 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	waiting.Go(func() { env.PulseWhile(ctx, func() bool { return !working.Load() }) })
-	return lease.New(s.urls, what, holder, &lease.Options{Prefix: s.name, NATS: options, Log: &env.Log}).Run(ctx, func(ctx context.Context) error {
+	return lease.New(s.urls, what, holder, &lease.Options{
+		Prefix: s.name,
+		NATS:   options,
+		Log:    &env.Log,
+	}).Run(ctx, func(ctx context.Context) error {
 		working.Store(true)
 		defer working.Store(false)
 		return work(ctx)

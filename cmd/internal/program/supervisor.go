@@ -110,4 +110,7 @@ func (n *notifier) pulse() {
 }
 
 // stopping tells systemd that the program is stopping.
-func (n *notifier) stopping() { daemon.SdNotify(false, daemon.SdNotifyStopping) } //nolint:errcheck // nothing depends on it
+func (n *notifier) stopping() {
+	daemon.SdNotify(false,
+		daemon.SdNotifyStopping)
+} //nolint:errcheck // nothing depends on it

@@ -214,7 +214,8 @@ func adviceFor(path string, self int) string {
 				return "" // the mode is the reason, or everybody may read the folder
 			}
 			owner := datafolder.UserName(stat.Uid)
-			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data", path, owner, owner)
+			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data",
+				path, owner, owner)
 		}
 		if filepath.Dir(path) == path {
 			return ""
