@@ -66,7 +66,7 @@ func startWithStderr(t *testing.T, stderr *os.File, address, name string, args .
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() }) //nolint:errcheck // it may have ended
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
 		resp, err := http.Get("http://" + address + "/readyz")
 		if err == nil {
 			resp.Body.Close() //nolint:errcheck // only the status counts
