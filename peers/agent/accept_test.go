@@ -235,7 +235,7 @@ func editedMeanwhile(t *testing.T, g *gate, h harness.Harness, kind, hold string
 // TestACallThatComesLateAnswersItsOwnWords: one that a program made before an edit, and that is run
 // only after it has taken the new words, is refused; one without the knowledge of words is not.
 func TestACallThatComesLateAnswersItsOwnWords(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "is it safe?"))
 		w.sleep(5 * time.Second)
 		before := w.turnOf("e1")

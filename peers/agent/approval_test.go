@@ -32,7 +32,7 @@ func sensitive(ran *int) func(context.Context, *harness.Turn, harness.Tools) (ha
 var approving = &agent.Options{Approve: []string{"shell", "mcp:deploy.*"}}
 
 // verdicts lists "state by scope" of the decisions on record.
-func (w *world) verdicts() (list []string) {
+func (w *fixture) verdicts() (list []string) {
 	for _, r := range w.records {
 		if r.is("decision") {
 			list = append(list, fmt.Sprint(r["state"], " ", r["by"], " ", r["scope"]))
@@ -42,7 +42,7 @@ func (w *world) verdicts() (list []string) {
 }
 
 // asked returns the newest question to a person in the chat.
-func (w *world) asked() (r protocol.ChatReply) {
+func (w *fixture) asked() (r protocol.ChatReply) {
 	w.t.Helper()
 	for _, one := range w.replies {
 		if len(one.Buttons) > 0 {
@@ -57,7 +57,7 @@ func (w *world) asked() (r protocol.ChatReply) {
 
 func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 	ran := 0
-	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		question := w.asked()
@@ -101,7 +101,7 @@ func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
 	ran := 0
 	opts := *approving
 	opts.Escalation.Person = "tg:88"
-	inWorld(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *world) {
+	withFixture(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *fixture) {
 		work := by(post("hook:ci:1", "> red"), "hook:ci", "system")
 		work.Event = protocol.EventAssignment
 		w.say(work)
@@ -119,7 +119,7 @@ func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
 			t.Errorf("ran %d times; %q may press", ran, question.MayPress)
 		}
 	})
-	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		work := by(post("hook:ci:1", "> red"), "hook:ci", "system")
 		work.Event = protocol.EventAssignment
 		w.say(work)
@@ -137,7 +137,7 @@ func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
 		"the whole":      {"shell", `{"command":"make"}`, "shell:\n```\n{\"command\":\"make\"}\n```", "do not see"},
 		"all there is":   {"shell", `{"command":"` + strings.Repeat("x", 1986) + `"}`, `x"}`, "do not see"},
 		"one byte more":  {"shell", `{"command":"` + strings.Repeat("x", 1987) + `"}`, "… and 1 more byte not shown here\n```", `x"}`},
-		"at the end":     {"shell", `{"command":"make ` + strings.Repeat("x", 5000) + `; rm -rf ~"}`, "… and 3029 more bytes that", "rm -rf"},
+		"at the end":     {"shell", `{"command":"make ` + strings.Repeat("x", 5000) + `; rm -rf ~"}`, "… and 3029 more bytes not shown here", "rm -rf"},
 		"behind blanks":  {"shell", `{"command":"make",` + strings.Repeat(" \n", 5000) + `"then":"rm -rf ~"}`, `"make","then":"rm -rf ~"}`, "do not see"},
 		"turned round":   {"shell", "{\"command\":\"make \u202e~ fr- mr\u2066\"}", `make \u202e~ fr- mr\u2066`, "\u202e"},
 		"without a room": {"shell", "{\"command\":\"make \u200b\u2800\ufeff\u3164\U000e0041\"}", `make \u200b\u2800\ufeff\u3164\U000e0041`, "\u200b"},
@@ -150,7 +150,7 @@ func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
 				err := t.Approver.Approve(ctx, c.tool, json.RawMessage(c.arguments))
 				return harness.Outcome{State: harness.Finished, FinalText: fmt.Sprint(err)}, context.Cause(ctx)
 			})
-			inWorld(t, h, approving, func(t *testing.T, w *world) {
+			withFixture(t, h, approving, func(t *testing.T, w *fixture) {
 				w.say(dm("1", "deploy"))
 				w.sleep(10 * time.Second)
 				asked := w.asked()
@@ -183,7 +183,7 @@ func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
 				}
 				return sensitive(&ran)(ctx, turn, tools)
 			}
-			inWorld(t, newStub(greeting), approving, func(t *testing.T, w *world) {
+			withFixture(t, newStub(greeting), approving, func(t *testing.T, w *fixture) {
 				deliver := func(r protocol.ChatReply, source string) {
 					w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: r.IdempotencyKey, SourceID: source})
 				}
@@ -212,32 +212,32 @@ func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
 
 func TestAWordOrAReactionDecides(t *testing.T) {
 	for name, c := range map[string]struct {
-		say  func(w *world, shown string)
+		say  func(w *fixture, shown string)
 		want string
 		ran  int
 	}{
-		"yes": {func(w *world, _ string) { w.say(dm("2", "Yes!")) }, "allowed tg:77 once", 1},
-		"no":  {func(w *world, _ string) { w.say(dm("2", "no")) }, "denied tg:77 <nil>", 0},
-		"thumb": {func(w *world, shown string) {
+		"yes": {func(w *fixture, _ string) { w.say(dm("2", "Yes!")) }, "allowed tg:77 once", 1},
+		"no":  {func(w *fixture, _ string) { w.say(dm("2", "no")) }, "denied tg:77 <nil>", 0},
+		"thumb": {func(w *fixture, shown string) {
 			m := dm("2", "👍")
 			m.Event, m.Signal, m.ReplyTo = "reaction", "agree", &protocol.ReplyTo{SourceID: shown}
 			w.say(m)
 		}, "allowed tg:77 once", 1},
-		"thumb down": {func(w *world, shown string) {
+		"thumb down": {func(w *fixture, shown string) {
 			m := dm("2", "👎")
 			m.Event, m.Signal, m.ReplyTo = "reaction", "declined", &protocol.ReplyTo{SourceID: shown}
 			w.say(m)
 		}, "denied tg:77 <nil>", 0},
-		"yes to a message of another chat": {func(w *world, _ string) {
+		"yes to a message of another chat": {func(w *fixture, _ string) {
 			m := dm("2", "Yes!")
 			m.ReplyTo = &protocol.ReplyTo{Name: "eve", Text: "Lunch?"}
 			w.say(m)
 		}, "cancelled agent:lead <nil>", 0},
-		"nobody": {func(w *world, _ string) { w.sleep(290 * time.Second) }, "expired default <nil>", 0},
+		"nobody": {func(w *fixture, _ string) { w.sleep(290 * time.Second) }, "expired default <nil>", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
-			inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+			withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 				w.say(dm("1", "deploy"))
 				w.sleep(10 * time.Second)
 				w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
@@ -260,21 +260,21 @@ func TestAWordOrAReactionDecides(t *testing.T) {
 func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
 	coffee := map[string]any{"text": "Would you like a coffee?", "directedness": "ambient"}
 	for name, c := range map[string]struct {
-		meanwhile func(w *world, tools harness.Tools)
+		meanwhile func(w *fixture, tools harness.Tools)
 		decides   bool
 	}{
-		"nothing": {func(*world, harness.Tools) {}, true},
-		"a message": {func(w *world, tools harness.Tools) {
+		"nothing": {func(*fixture, harness.Tools) {}, true},
+		"a message": {func(w *fixture, tools harness.Tools) {
 			if _, r := call(tools, "chat.send_message", coffee); r.IsError {
 				w.t.Error(r.Text())
 			}
 		}, false},
-		"a reaction": {func(w *world, tools harness.Tools) {
+		"a reaction": {func(w *fixture, tools harness.Tools) {
 			if _, r := call(tools, "chat.react", map[string]any{"signal": "working"}); r.IsError {
 				w.t.Error(r.Text())
 			}
 		}, true},
-		"another agent": {func(w *world, _ harness.Tools) {
+		"another agent": {func(w *fixture, _ harness.Tools) {
 			m := by(dm("2", "Would you like a coffee?"), "agent:other", "agent")
 			m.Chat.Kind, m.Directedness = "channel", "ambient" // as the bridge passes it on
 			w.say(m)
@@ -288,7 +288,7 @@ func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
 				tools = all
 				return run(ctx, t, all)
 			})
-			inWorld(t, h, approving, func(t *testing.T, w *world) {
+			withFixture(t, h, approving, func(t *testing.T, w *fixture) {
 				w.say(dm("1", "deploy"))
 				w.sleep(10 * time.Second)
 				c.meanwhile(w, tools)
@@ -310,7 +310,7 @@ func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
 
 func TestWhatIsAllowedForTheSessionEndsWithIt(t *testing.T) {
 	ran := 0
-	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		w.say(dm("2", w.asked().Buttons[2].Value))
@@ -339,7 +339,7 @@ func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(errors.New("the program died")) }) // with its request
 		return harness.Outcome{}, errors.Join(turn.Approver.Approve(died, "shell", json.RawMessage(`{}`)), harness.ErrPermanent)
 	}
-	inWorld(t, s, approving, func(t *testing.T, w *world) {
+	withFixture(t, s, approving, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		first := w.asked()
@@ -369,7 +369,7 @@ func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "agreed"}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		if asked := w.asked().Text; !strings.HasPrefix(asked, "lead runs deploy.run, which asks before it continues:\n```\n") || !strings.Contains(asked, "Sure?") {
@@ -400,7 +400,7 @@ func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
-			inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+			withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 				gateway := w.tg
 				if c.kind == protocol.TypeChatMessage {
 					gateway = w.bus.Join(t, c.gateway, "chorus:*")
@@ -428,7 +428,7 @@ func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
 // TestABrokerThatComesBackHearsOfTheVerdict: one that was given while it was away is its, too.
 func TestABrokerThatComesBackHearsOfTheVerdict(t *testing.T) {
 	ran := 0
-	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		path := filepath.Join(t.TempDir(), "broker.db")
 		stop := runBroker(t, w, path)
 		w.sleep(35 * time.Second)

@@ -29,7 +29,7 @@ func TestQuestionsThatServeAPersonAreNoExchangeOfAgents(t *testing.T) {
 		n++
 		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		asked := 0
 		ask := func(n int, behind string) (turns, calls, declined int) {
@@ -70,7 +70,7 @@ func TestWhoAsksForAPersonHearsTheAnswer(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		answer := func(i int) {
 			b.tell(t, "collab.delivery.woken", fmt.Sprint("evt-", i), inBroker("q-1", "answered", "", map[string]any{"askedById": "lead", "answer": fresh(1000 + i)}))

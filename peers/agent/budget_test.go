@@ -22,7 +22,7 @@ func costing(tokens int64) func(context.Context, *harness.Turn, harness.Tools) (
 }
 
 // withheld returns the events whose turns a budget held back, with the reasons.
-func (w *world) withheld() (list []string) {
+func (w *fixture) withheld() (list []string) {
 	for _, r := range w.records {
 		if r.is("budget") {
 			list = append(list, fmt.Sprint(r["eventId"], " ", r["reason"]))
@@ -32,7 +32,7 @@ func (w *world) withheld() (list []string) {
 }
 
 // ask says something and waits until it was seen to.
-func (w *world) ask(ids ...string) {
+func (w *fixture) ask(ids ...string) {
 	for _, id := range ids {
 		w.say(dm(id, "hello"))
 		w.sleep(5 * time.Second)
@@ -42,7 +42,7 @@ func (w *world) ask(ids ...string) {
 func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 	var lines strings.Builder
 	log := zerolog.New(&lines)
-	inWorld(t, newStub(answering("yes")), &agent.Options{Log: &log, Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("yes")), &agent.Options{Log: &log, Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *fixture) {
 		w.ask("e1", "e2", "e3", "e4")
 		if got := lines.String(); strings.Count(got, "turns for one author (2); hubbub resume") != 1 {
 			t.Errorf("its log has the bound not once:\n%s", got)
@@ -87,7 +87,7 @@ func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 }
 
 func TestABurstIsWithinTheBudgetToo(t *testing.T) {
-	inWorld(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{ChatTurns: 3}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{ChatTurns: 3}}, func(t *testing.T, w *fixture) {
 		for i := range 20 { // authors of their own: the messages are not merged
 			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("u", i), "human"))
 		}
@@ -99,7 +99,7 @@ func TestABurstIsWithinTheBudgetToo(t *testing.T) {
 }
 
 func TestTokensAreBounded(t *testing.T) {
-	inWorld(t, newStub(costing(60)), &agent.Options{Budget: &attention.Budget{ChatTokens: 100}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(costing(60)), &agent.Options{Budget: &attention.Budget{ChatTokens: 100}}, func(t *testing.T, w *fixture) {
 		w.ask("e1", "e2", "e3")
 		equal(t, "withheld", w.withheld(), []string{"e3 budget_chat_tokens"})
 	})
@@ -114,7 +114,7 @@ func TestAnAnswerThatFailedForNowIsPaidOnce(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "yes"}, nil
 	}
-	inWorld(t, newStub(turn), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *fixture) {
 		w.ask("e1")
 		w.sleep(time.Minute)
 		w.wantTexts("yes")

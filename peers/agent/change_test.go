@@ -16,7 +16,7 @@ import (
 )
 
 func TestAnEditBeforeInjectionIsInjected(t *testing.T) {
-	inWorld(t, newStub(answering("yes")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("yes")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(time.Second)
 		w.say(edit(dm("e1", ""), "deploy to staging", 2))
@@ -31,7 +31,7 @@ func TestAnEditBeforeInjectionIsInjected(t *testing.T) {
 }
 
 func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
 		w.stub.mu.Lock()
@@ -50,7 +50,7 @@ func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
 }
 
 func TestAnEditOfAnAcceptedDeliveryWithdrawsIt(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
 		w.say(edit(dm("e1", ""), "deploy to staging", 2))
@@ -62,7 +62,7 @@ func TestAnEditOfAnAcceptedDeliveryWithdrawsIt(t *testing.T) {
 }
 
 func TestAnEditAfterAnAnswerIsAnEventOfItsOwn(t *testing.T) {
-	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
 		w.stub.turn = silent
@@ -82,7 +82,7 @@ func TestAnEditAfterAnAnswerIsAnEventOfItsOwn(t *testing.T) {
 }
 
 func TestAnEditThatMentionsTheAgentIsSeen(t *testing.T) {
-	inWorld(t, newStub(answering("me?")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("me?")), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "who can look?"))
 		w.sleep(5 * time.Second)
 		w.say(edit(post("e1", ""), "@lead can you look?", 2))
@@ -92,7 +92,7 @@ func TestAnEditThatMentionsTheAgentIsSeen(t *testing.T) {
 }
 
 func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		gone := func(id string) protocol.ChatMessage {
 			m := dm(id, "")
 			m.Event = "delete"
@@ -129,7 +129,7 @@ func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
 }
 
 func TestATakenInMessageIsTakenInOnce(t *testing.T) {
-	inWorld(t, newStub(answering("once")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("once")), nil, func(t *testing.T, w *fixture) {
 		for range 3 {
 			w.say(dm("e1", "hello"))
 			w.sleep(3 * time.Second)
@@ -154,7 +154,7 @@ func TestATakenInMessageIsTakenInOnce(t *testing.T) {
 }
 
 func TestLeaving(t *testing.T) {
-	inWorld(t, newStub(answering("Leaving, bye.")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("Leaving, bye.")), nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead hello"), "T1"))
 		w.sleep(5 * time.Second)
 		w.say(inThread(post("e2", "@lead please leave this thread"), "T1"))
@@ -177,7 +177,7 @@ func TestLeaving(t *testing.T) {
 }
 
 func TestNothingIsSentAfterLeaving(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead hello"), "T1"))
 		w.sleep(5 * time.Second)
 		w.say(inThread(post("e2", "@lead go away"), "T1"))
@@ -200,7 +200,7 @@ func TestTwoAgentsAloneAreStopped(t *testing.T) {
 		n++
 		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *fixture) {
 		for i := range 15 {
 			w.say(by(dm("a"+string(rune('a'+i)), fresh(100+i)), "agent:w3", "agent"))
 			w.sleep(2 * time.Second)
@@ -241,7 +241,7 @@ func TestAnExchangeOfHoursEndsOverRestartsAndChats(t *testing.T) {
 		n++
 		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *fixture) {
 		person := by(post("h0", "work it out, you two"), "77", "human")
 		person.Author.Username = "will"
 		w.say(person)
@@ -277,7 +277,7 @@ func TestAnExchangeThatRepeatsItselfEnds(t *testing.T) {
 		n++
 		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *fixture) {
 		person := by(post("h0", "work it out, you two"), "77", "human")
 		person.Author.Username = "will"
 		w.say(person)
@@ -299,7 +299,7 @@ func TestAnExchangeThatRepeatsItselfEnds(t *testing.T) {
 }
 
 func TestWhatAnAgentSaysToOthersIsNoExchange(t *testing.T) {
-	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
 		for i := range 12 {
 			w.say(by(post("s"+string(rune('a'+i)), "step done"), "agent:w3", "agent"))
 		}
@@ -310,7 +310,7 @@ func TestWhatAnAgentSaysToOthersIsNoExchange(t *testing.T) {
 }
 
 func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
-	inWorld(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *fixture) {
 		w.say(by(dm("a1", "shall we?"), "agent:w3", "agent"))
 		w.sleep(5 * time.Second)
 		w.say(by(dm("a2", "shall we then?"), "agent:w3", "agent"))
@@ -321,7 +321,7 @@ func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
 }
 
 func TestDigests(t *testing.T) {
-	inWorld(t, newStub(silent), &agent.Options{DigestEvery: 10 * time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), &agent.Options{DigestEvery: 10 * time.Minute}, func(t *testing.T, w *fixture) {
 		status := func(id, text string) protocol.ChatMessage {
 			m := by(post(id, text), "agent:w3", "agent")
 			m.Event = "status"
@@ -349,7 +349,7 @@ func TestDigests(t *testing.T) {
 // TestATurnThatNeverBeganLeavesNoRecord: the message of one that waited for its place was
 // deleted, so nothing ran and nothing was interrupted.
 func TestATurnThatNeverBeganLeavesNoRecord(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
 		w.say(by(dm("e2", "and me?"), "78", "human"))
@@ -376,7 +376,7 @@ func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
 			}
 			return holding(ctx, turn, tools)
 		})
-		inWorld(t, s, nil, func(t *testing.T, w *world) {
+		withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 			w.say(dm("e1", "write the report"))
 			w.sleep(5 * time.Second)
 			urgent := by(dm("e2", "the house is on fire"), "78", "human")
@@ -398,7 +398,7 @@ func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
 
 // TestAnEditOfAFragmentIsShown: the turn that shows it among others begins anew.
 func TestAnEditOfAFragmentIsShown(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy"))
 		w.say(dm("e2", "to prod"))
 		w.sleep(5 * time.Second)
@@ -414,7 +414,7 @@ func TestAnEditOfAFragmentIsShown(t *testing.T) {
 
 // TestAnOlderEditChangesNothing: edits may overtake each other.
 func TestAnOlderEditChangesNothing(t *testing.T) {
-	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "one"))
 		w.say(edit(dm("e1", ""), "three", 3))
 		w.say(edit(dm("e1", ""), "two", 2))
@@ -430,7 +430,7 @@ func TestAnOlderEditChangesNothing(t *testing.T) {
 // edit has been stored and delivered anew, but not yet accepted, answers what nobody says any
 // more. Its answer to the newest words is sent.
 func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to staging"))
 		w.sleep(5 * time.Second)
 		w.say(edit(dm("e1", "deploy to production"), "deploy to production", 2))
@@ -454,7 +454,7 @@ func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
 // TestAnEditThatChangesNothing: chats tell of one when a preview came; it neither begins a turn
 // anew nor is an event after the answer.
 func TestAnEditThatChangesNothing(t *testing.T) {
-	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "look at https://example.com"))
 		w.sleep(5 * time.Second)
 		same := edit(dm("e1", ""), "look at https://example.com", 2)

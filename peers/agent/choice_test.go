@@ -57,7 +57,7 @@ func TestAQuestionWithChoicesIsTheAnswer(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		if len(w.replies) != 1 || w.replies[0].Text != "Where to?" || len(w.replies[0].Buttons) != 2 || w.replies[0].Buttons[1].Value != strings.Repeat("ä", 32) || w.replies[0].InReplyTo != "1" {
@@ -99,7 +99,7 @@ func TestTheFirstChoiceCounts(t *testing.T) {
 		"an agent's words":  {[]protocol.ChatMessage{reply(by(dm("2", "Staging"), "agent:w3", "agent"))}, "", []string{"heard Staging"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, newStub(choosing), nil, func(t *testing.T, w *world) {
+			withFixture(t, newStub(choosing), nil, func(t *testing.T, w *fixture) {
 				w.say(dm("1", "deploy"))
 				w.sleep(10 * time.Second)
 				w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "shown"})
@@ -130,7 +130,7 @@ func TestTheFirstChoiceCounts(t *testing.T) {
 
 // TestChoicesAreWordsWhereThereAreNoButtons.
 func TestChoicesAreWordsWhereThereAreNoButtons(t *testing.T) {
-	inWorld(t, newStub(choosing), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(choosing), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
 		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("1", "deploy"))
 		w.sleep(10 * time.Second)

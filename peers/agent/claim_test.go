@@ -9,7 +9,7 @@ import (
 
 // TestARefusedClaimEndsIgnored: at once, with the turn that a program had of it.
 func TestARefusedClaimEndsIgnored(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{Roles: []string{"backend-agents"}, HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{Roles: []string{"backend-agents"}, HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		b.mu.Lock()
 		b.owners["e1"] = "w4"

@@ -21,7 +21,7 @@ func partsOf(t *harness.Turn) []string {
 }
 
 func TestFragmentsBecomeOneTurn(t *testing.T) {
-	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
 		for i, text := range []string{"when someone types", "in", "pieces", "like this"} {
 			w.say(dm(fmt.Sprint("e", i+1), text))
 			w.sleep(1500 * time.Millisecond)
@@ -49,7 +49,7 @@ func TestFragmentsBecomeOneTurn(t *testing.T) {
 }
 
 func TestTheCapEndsAWindow(t *testing.T) {
-	inWorld(t, newStub(silent), &agent.Options{ComposeCap: 6 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), &agent.Options{ComposeCap: 6 * time.Second}, func(t *testing.T, w *fixture) {
 		for i := range 8 {
 			w.say(dm(fmt.Sprint("e", i+1), "more"))
 			w.sleep(1500 * time.Millisecond)
@@ -66,7 +66,7 @@ func TestTheCapEndsAWindow(t *testing.T) {
 }
 
 func TestTwoAuthorsAreTwoTurns(t *testing.T) {
-	inWorld(t, newStub(answering("ok then")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("ok then")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("w1", "from Will"))
 		w.say(by(dm("m1", "from Mia"), "78", "human"))
 		w.say(dm("w2", "more from Will"))
@@ -85,7 +85,7 @@ func TestTwoAuthorsAreTwoTurns(t *testing.T) {
 }
 
 func TestAStopWordPassesAtOnce(t *testing.T) {
-	inWorld(t, newStub(answering("stopped")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("stopped")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(500 * time.Millisecond)
 		w.say(dm("e2", "wait"))
@@ -102,7 +102,7 @@ func TestAStopWordPassesAtOnce(t *testing.T) {
 }
 
 func TestAnUrgentMessagePassesAtOnce(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		m := dm("e1", "production is down")
 		m.Priority = "urgent"
 		w.say(m)
@@ -120,7 +120,7 @@ func holding(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Out
 }
 
 func TestAStopWordCancelsARunningTurn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(5 * time.Second)
 		w.stub.mu.Lock()
@@ -135,7 +135,7 @@ func TestAStopWordCancelsARunningTurn(t *testing.T) {
 }
 
 func TestAFragmentWhileThinkingRestartsTheTurn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "please look at"))
 		w.sleep(5 * time.Second)
 		w.stub.mu.Lock()
@@ -175,7 +175,7 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 		s.mu.Unlock()
 		return harness.Outcome{State: harness.Finished, FinalText: "done with it"}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeCap: 3 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{ComposeCap: 3 * time.Second}, func(t *testing.T, w *fixture) {
 		for i := range 4 {
 			w.say(by(dm(fmt.Sprint("e", i), "go"), fmt.Sprint("author", i), "human"))
 		}
@@ -203,7 +203,7 @@ func TestWhoTypesIsWaitedFor(t *testing.T) {
 		m.Event = protocol.EventTyping
 		return m
 	}
-	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
 		w.say(typing("77"))
 		w.say(dm("e1", "one moment"))
 		w.sleep(time.Second)

@@ -28,7 +28,7 @@ func deferring(times int, eta string) *stub {
 }
 
 func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
-	inWorld(t, deferring(2, "after the deploy"), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, deferring(2, "after the deploy"), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		w.wantDispositions("e1 deferred")
@@ -49,7 +49,7 @@ func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
 }
 
 func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
-	inWorld(t, deferring(1, "2m"), nil, func(t *testing.T, w *world) {
+	withFixture(t, deferring(1, "2m"), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(90 * time.Second)
 		w.wantTexts()
@@ -59,7 +59,7 @@ func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
 }
 
 func TestNothingIsPutOffForEver(t *testing.T) {
-	inWorld(t, deferring(99, ""), &agent.Options{DeferFor: 2 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, deferring(99, ""), &agent.Options{DeferFor: 2 * time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(2 * time.Minute)
 		equal(t, "refusals", w.refusals(), []string{"e1 chat.defer deferred_too_often"})
@@ -79,7 +79,7 @@ func TestSignalQueuedDefersAndComesBack(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "it is green"}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(70 * time.Second)
 		w.wantTexts("signal queued", "it is green")
@@ -89,20 +89,20 @@ func TestSignalQueuedDefersAndComesBack(t *testing.T) {
 
 func TestDeferredEventEndsWhenItIsNoLongerWanted(t *testing.T) {
 	for name, ended := range map[string]struct {
-		by   func(w *world)
+		by   func(w *fixture)
 		want []string
 	}{
-		"stop word": {func(w *world) { w.say(dm("e2", "stop")) }, []string{"e1 deferred", "e1 superseded", "e2 deferred"}},
-		"edit": {func(w *world) { w.say(edit(dm("e1", "check the other deploy"), "check the other deploy", 2)) },
+		"stop word": {func(w *fixture) { w.say(dm("e2", "stop")) }, []string{"e1 deferred", "e1 superseded", "e2 deferred"}},
+		"edit": {func(w *fixture) { w.say(edit(dm("e1", "check the other deploy"), "check the other deploy", 2)) },
 			[]string{"e1 deferred", "e1 superseded", "e1#edit-1 deferred"}},
-		"delete": {func(w *world) {
+		"delete": {func(w *fixture) {
 			m := dm("e1", "")
 			m.Event = "delete"
 			w.say(m)
 		}, []string{"e1 deferred", "e1 superseded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, deferring(99, "5m"), nil, func(t *testing.T, w *world) {
+			withFixture(t, deferring(99, "5m"), nil, func(t *testing.T, w *fixture) {
 				w.say(dm("e1", "check the deploy"))
 				w.sleep(3 * time.Second)
 				ended.by(w)
@@ -122,7 +122,7 @@ func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
 		call(tools, "chat.resolve", map[string]any{"eventId": "e1"})
 		return harness.Outcome{State: harness.Finished, FinalText: "both are done"}, nil
 	})
-	inWorld(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		w.say(dm("e2", "any news?"))
@@ -137,7 +137,7 @@ func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
 // TestProgramKeepsWhatItDeferred: a c2a program works in its own time, and
 // a delivery that it has accepted never comes again.
 func TestProgramKeepsWhatItDeferred(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a", DeferFor: time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", DeferFor: time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		call(w.tools(), "chat.defer", map[string]any{"eventId": "e1", "reason": "busy"})
@@ -160,7 +160,7 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "bye"}, nil
 	})
-	inWorld(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
 		for _, m := range []protocol.ChatMessage{post("e1", "@lead check the deploy"), post("e2", "@lead leave")} {
 			m.Mentions = []string{"agent:lead"}
 			w.say(m)
@@ -175,7 +175,7 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 // TestAnEventThatIsDeferredBeforeItsTurnComesBack: a program outside of a turn may put
 // off what is still in the compose window. It leaves the window, and comes back.
 func TestAnEventThatIsDeferredBeforeItsTurnComesBack(t *testing.T) {
-	inWorld(t, newStub(answering("done")), &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("done")), &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(time.Second)
 		call(w.tools(), "chat.defer", map[string]any{"eventId": "e1", "reason": "busy", "eta": "5m"})
@@ -195,7 +195,7 @@ func TestWhatWasAnsweredIsNotPutOff(t *testing.T) {
 		call(tools, "chat.defer", map[string]any{"reason": "more later"})
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(time.Hour)
 		w.wantTexts("green")
@@ -209,7 +209,7 @@ func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
 		call(tools, "chat.defer", map[string]any{"reason": "x" + strings.Repeat("é", 400)})
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(5 * time.Second)
 		w.wantDispositions("e1 deferred")

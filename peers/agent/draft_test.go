@@ -20,7 +20,7 @@ func TestTheTrustInDraftsOutlivesTheAgent(t *testing.T) {
 		pass(5 * time.Second)
 		return harness.Outcome{State: harness.Finished, FinalText: text}, nil
 	}
-	inWorld(t, s, &agent.Options{Model: "m"}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Model: "m"}, func(t *testing.T, w *fixture) {
 		drafts := func(id string) int {
 			w.drafts = nil
 			w.say(dm(id, "well, "+id+"?"))

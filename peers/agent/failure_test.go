@@ -19,7 +19,7 @@ const toldAgent = "I could not answer this message. Ask somebody else, or go on 
 // TestAnAgentIsToldOfAFailure: once for each message, obliging nobody, until it only repeats itself
 // or a person was called in.
 func TestAnAgentIsToldOfAFailure(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		for i, said := range []string{"is the north gate open?", "who has the key of the cellar?", "Who has the key of the cellar", "when does the last boat leave?"} {
 			w.say(by(dm(fmt.Sprint("e", i), said), "agent:w3", "agent"))
 			w.sleep(10 * time.Minute)
@@ -48,7 +48,7 @@ func TestAnAgentIsToldOfAFailure(t *testing.T) {
 
 // TestTwoAgentsThatFailDoNotTellEachOtherForEver: their surface says of nothing whom it obliges.
 func TestTwoAgentsThatFailDoNotTellEachOtherForEver(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(by(dm("e0", "is the north gate open?"), "agent:w3", "agent"))
 		for i := 0; ; i++ {
 			w.sleep(10 * time.Minute)
@@ -65,7 +65,7 @@ func TestTwoAgentsThatFailDoNotTellEachOtherForEver(t *testing.T) {
 
 // TestAWokenAgentThatFailsSaysSo: to who asked through the broker, in each way.
 func TestAWokenAgentThatFailsSaysSo(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		wake := func(id, sender string, more map[string]any) {
 			more["deliveryId"], more["rule"], more["senderId"], more["senderKind"] = "dlv-"+id, "explicit_mention", sender, "agent"
@@ -108,7 +108,7 @@ func TestAWokenAgentThatFailsSaysSo(t *testing.T) {
 
 // TestABudgetIsToldOfToAgents: in a chat once, in each conversation of the broker, and to each question.
 func TestABudgetIsToldOfToAgents(t *testing.T) {
-	inWorld(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		for i := range 3 {
 			w.say(by(dm(fmt.Sprint("e", i), fresh(i)+"?"), "agent:w3", "agent"))
@@ -139,7 +139,7 @@ func TestABudgetIsToldOfToAgents(t *testing.T) {
 // agreeing to it begins a turn.
 func TestAThumbsUpOnTheCallLetsTheAgentGoOn(t *testing.T) {
 	s := newStub(silent)
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		for i := 0; len(w.replies) == 0 || !strings.HasPrefix(w.replies[len(w.replies)-1].Text, "Two agents have been talking here"); i++ {
 			w.say(by(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?\nand more")), "agent:w3", "agent"))
 			w.sleep(10 * time.Second)

@@ -21,14 +21,14 @@ import (
 )
 
 // A shelf plays a bridge's files: whoever asks gets them by the path.
-type shelf struct {
+type fileServer struct {
 	mu     sync.Mutex
 	files  map[string][]byte
 	asked  map[string]int
 	broken int // requests that fail before one succeeds
 }
 
-func (s *shelf) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *fileServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[r.URL.Path]++
@@ -45,9 +45,13 @@ func (s *shelf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func newShelf(files map[string][]byte) *shelf { return &shelf{files: files, asked: map[string]int{}} }
+func newFileServer(files map[string][]byte) *fileServer {
+	return &fileServer{files: files, asked: map[string]int{}}
+}
 
-func (s *shelf) options() *agent.Options { return &agent.Options{Fetch: &http.Client{Transport: s}} }
+func (s *fileServer) options() *agent.Options {
+	return &agent.Options{Fetch: &http.Client{Transport: s}}
+}
 
 // attached is a direct message with files.
 func attached(id string, files ...protocol.Attachment) protocol.ChatMessage {
@@ -81,8 +85,8 @@ func TestAModelSeesImages(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "nice"}, nil
 	}
-	files := newShelf(map[string][]byte{"/1": jpeg, "/2": png, "/3": []byte("<html>"), "/5": append(jpeg, make([]byte, 5<<20)...)})
-	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+	files := newFileServer(map[string][]byte{"/1": jpeg, "/2": png, "/3": []byte("<html>"), "/5": append(jpeg, make([]byte, 5<<20)...)})
+	withFixture(t, s, files.options(), func(t *testing.T, w *fixture) {
 		w.say(attached("e1", photo("/1", 10), document("/2", "plan.png", "image/png"), photo("/3", 10), photo("/4", 6<<20), photo("/5", 1), photo("/6", 1), photo("/7", 21<<20)))
 		w.sleep(20 * time.Second)
 		if len(s.seen()) != 2 {
@@ -116,8 +120,8 @@ func TestAModelSeesImages(t *testing.T) {
 func TestAtMostTenImagesAreShown(t *testing.T) {
 	s := newStub(answering("nice"))
 	s.caps.Images = true
-	files := newShelf(map[string][]byte{"/1": jpeg, "/big": append(jpeg, make([]byte, 4<<20)...)})
-	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+	files := newFileServer(map[string][]byte{"/1": jpeg, "/big": append(jpeg, make([]byte, 4<<20)...)})
+	withFixture(t, s, files.options(), func(t *testing.T, w *fixture) {
 		var many, big []protocol.Attachment
 		for range 11 {
 			many = append(many, photo("/1", 1))
@@ -146,8 +150,8 @@ func TestAtMostTenImagesAreShown(t *testing.T) {
 // one for a model that does not see, nor before a knock is answered.
 func TestOnlyABridgesFilesAreFetched(t *testing.T) {
 	s := newStub(answering("no"))
-	files := newShelf(map[string][]byte{"/1": jpeg})
-	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+	files := newFileServer(map[string][]byte{"/1": jpeg})
+	withFixture(t, s, files.options(), func(t *testing.T, w *fixture) {
 		w.say(attached("e1", photo("/1", 1)))
 		w.sleep(10 * time.Second)
 		s.caps.Images = true
@@ -190,10 +194,10 @@ func TestDocumentsAreRead(t *testing.T) {
 	for _, u := range utf16.Encode([]rune("weit")) {
 		wide = binary.LittleEndian.AppendUint16(wide, u)
 	}
-	files := newShelf(map[string][]byte{
+	files := newFileServer(map[string][]byte{
 		"/long": []byte(long), "/docx": docx("one", "two"), "/wide": wide, "/pdf": []byte("%PDF-1.7 \xff\x00"), "/image": png, "/zip": []byte("PK\x03\x04 broken"),
 	})
-	inWorld(t, newStub(answering("ok")), files.options(), func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("ok")), files.options(), func(t *testing.T, w *fixture) {
 		w.say(attached("e1", document("/long", "long.txt", "text/plain"), document("/docx", "a.docx", "x"), document("/wide", "w.txt", "text/plain"),
 			document("/pdf", "a.pdf", "application/pdf"), document("/image", "a.txt", "text/plain"), document("/zip", "a.zip", "x"), document("/gone", "gone", "x")))
 		w.sleep(5 * time.Second)
@@ -266,7 +270,7 @@ func TestVoiceIsTranscribed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			files := newShelf(map[string][]byte{"/v": []byte("ogg")})
+			files := newFileServer(map[string][]byte{"/v": []byte("ogg")})
 			opts := files.options()
 			if c.transcribe != nil {
 				opts.Transcribe = func(ctx context.Context, name string, recording []byte) (string, error) {
@@ -274,7 +278,7 @@ func TestVoiceIsTranscribed(t *testing.T) {
 					return c.transcribe(ctx, name, recording)
 				}
 			}
-			inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+			withFixture(t, newStub(answering("ok")), opts, func(t *testing.T, w *fixture) {
 				m := dm("e1", "")
 				m.Attachments = []protocol.Attachment{voice}
 				w.say(m)
@@ -298,7 +302,7 @@ func TestVoiceIsTranscribed(t *testing.T) {
 // TestPDFsAreRead: by what is configured, once each unless that fails, whatever a PDF's name and
 // type are said to be, and also where all of it is text.
 func TestPDFsAreRead(t *testing.T) {
-	files := newShelf(map[string][]byte{"/a": []byte("%PDF-1.4 plain"), "/empty": []byte("%PDF-1.4 \xff"), "/bad": []byte("%PDF-1.4 bad"), "/odd": []byte("%PDF-odd")})
+	files := newFileServer(map[string][]byte{"/a": []byte("%PDF-1.4 plain"), "/empty": []byte("%PDF-1.4 \xff"), "/bad": []byte("%PDF-1.4 bad"), "/odd": []byte("%PDF-odd")})
 	opts := files.options()
 	calls := map[string]int{}
 	opts.ReadPDF = func(_ context.Context, name string, pdf []byte) (string, error) {
@@ -315,7 +319,7 @@ func TestPDFsAreRead(t *testing.T) {
 		}
 		return name + " says page one\n\f", nil
 	}
-	inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("ok")), opts, func(t *testing.T, w *fixture) {
 		w.say(attached("e1", document("/a", "a.pdf", "application/pdf"), document("/empty", "b", "x"), document("/bad", "c.txt", "text/plain"), document("/odd", "d", "x")))
 		w.sleep(5 * time.Second)
 		tools := w.agent.ToolsFor("tg:42")
@@ -344,10 +348,10 @@ func TestPDFsAreRead(t *testing.T) {
 
 // TestFilesAreForgottenWithTheirMessages: after the retention, and not before.
 func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
-	files := newShelf(map[string][]byte{"/1": []byte("text")})
+	files := newFileServer(map[string][]byte{"/1": []byte("text")})
 	opts := files.options()
 	opts.Retention = 24 * time.Hour
-	inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("ok")), opts, func(t *testing.T, w *fixture) {
 		w.say(attached("e1", document("/1", "a.txt", "text/plain")))
 		w.sleep(5 * time.Second)
 		kept := func() (n int) {
@@ -371,7 +375,7 @@ func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
 // TestAModelSeesWhatIsAnswered: the picture that a message answers is shown beside its own, and the
 // tool reads the document; both are told apart.
 func TestAModelSeesWhatIsAnswered(t *testing.T) {
-	s := newShelf(map[string][]byte{"/own": jpeg, "/theirs": png, "/notes": []byte("milk and bread")})
+	s := newFileServer(map[string][]byte{"/own": jpeg, "/theirs": png, "/notes": []byte("milk and bread")})
 	var read string
 	stub := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if turn.Event.EventID == "e2" {
@@ -381,7 +385,7 @@ func TestAModelSeesWhatIsAnswered(t *testing.T) {
 		return harness.Outcome{State: harness.Finished, FinalText: "seen"}, nil
 	})
 	stub.caps.Images = true
-	inWorld(t, stub, s.options(), func(t *testing.T, w *world) {
+	withFixture(t, stub, s.options(), func(t *testing.T, w *fixture) {
 		m := attached("e1", photo("/own", 10))
 		m.ReplyTo = &protocol.ReplyTo{Name: "Ann", Text: "[photo]", Attachments: []protocol.Attachment{photo("/theirs", 10)}}
 		w.say(m)

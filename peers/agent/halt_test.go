@@ -23,7 +23,7 @@ func endless(stopped *int) func(context.Context, *harness.Turn, harness.Tools) (
 
 // halt has the chat, or somebody at the command line, halt or resume, and reports
 // whether the agent took it.
-func (w *world) halt(by *bustest.Scripted, from protocol.PeerID, scope protocol.Topic, halt string) bool {
+func (w *fixture) halt(by *bustest.Scripted, from protocol.PeerID, scope protocol.Topic, halt string) bool {
 	w.t.Helper()
 	r := by.SendAs(w.t, from, "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: scope, Halt: halt, By: "Will"})
 	w.sleep(time.Second)
@@ -31,7 +31,7 @@ func (w *world) halt(by *bustest.Scripted, from protocol.PeerID, scope protocol.
 }
 
 // halts returns what the agent recorded of halts.
-func (w *world) halts() (list []string) {
+func (w *fixture) halts() (list []string) {
 	for _, r := range w.records {
 		if r.is("halt") {
 			list = append(list, fmt.Sprint(r["state"], " ", r["scope"], " by ", r["by"], " ", r["stopped"]))
@@ -42,7 +42,7 @@ func (w *world) halts() (list []string) {
 
 func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
 	stopped := 0
-	inWorld(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
 		w.sleep(5 * time.Second)
 		w.say(by(dm("e2", "and this waits"), "78", "human"))
@@ -78,7 +78,7 @@ func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
 
 func TestAnAgentIsHaltedInAllChats(t *testing.T) {
 	stopped := 0
-	inWorld(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
 		w.sleep(5 * time.Second)
 		will := w.bus.Join(t, "cli:will")

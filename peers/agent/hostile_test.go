@@ -29,7 +29,7 @@ func TestAModelCannotTakeTheKeysOfTheAgent(t *testing.T) {
 				}
 				return harness.Outcome{State: harness.Finished, FinalText: final}, nil
 			})
-			inWorld(t, s, nil, func(t *testing.T, w *world) {
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 				w.say(dm("e1", "first"))
 				w.sleep(10 * time.Second)
 				w.say(dm("e2", "second"))
@@ -53,7 +53,7 @@ func TestABadIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, named, nil, func(t *testing.T, w *world) {
+	withFixture(t, named, nil, func(t *testing.T, w *fixture) {
 		for _, id := range []string{strings.Repeat("i", 401), "e1\x1b[2J"} {
 			r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm(id, "a bad name"))
 			if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
@@ -68,7 +68,7 @@ func TestABadIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
 }
 
 func TestATooLongFinalTextIsCut(t *testing.T) {
-	inWorld(t, newStub(answering(strings.Repeat("ü", 1<<20))), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering(strings.Repeat("ü", 1<<20))), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "tell me everything"))
 		w.sleep(10 * time.Second)
 		w.wantDispositions("e1 responded")
@@ -86,7 +86,7 @@ func remove(id string, sequence int64) protocol.ChatMessage {
 }
 
 func TestADeletionTakesTheTextOfEveryEdit(t *testing.T) {
-	inWorld(t, newStub(answering("hi")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "secret one"))
 		w.sleep(10 * time.Second)
 		w.say(edit(dm("e1", ""), "secret two", 2))
@@ -100,7 +100,7 @@ func TestADeletionTakesTheTextOfEveryEdit(t *testing.T) {
 }
 
 func TestNothingOfADeletedMessageIsAnswered(t *testing.T) {
-	inWorld(t, newStub(answering("hi")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(remove("e1", 3)) // overtook its message
 		w.say(dm("e1", "hello"))
 		w.say(edit(dm("e1", ""), "hello there", 2))
@@ -116,7 +116,7 @@ func TestNothingOfADeletedMessageIsAnswered(t *testing.T) {
 // TestAnEditThatNamesAnotherEndsTheTurn: what is not for this agent any more is
 // not answered by it.
 func TestAnEditThatNamesAnotherEndsTheTurn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		first := post("e1", "@lead deploy it")
 		first.Mentions = []string{"agent:lead"}
 		w.say(first)
@@ -135,7 +135,7 @@ func TestAnEditThatNamesAnotherEndsTheTurn(t *testing.T) {
 }
 
 func TestAnEditFindsANameThatIsFree(t *testing.T) {
-	inWorld(t, newStub(answering("hi")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(5 * time.Second)
 		w.say(dm("e1#edit-1", "named like an edit"))
@@ -150,7 +150,7 @@ func TestAnEditFindsANameThatIsFree(t *testing.T) {
 // fill the mailbox, and loses nothing: what finds no room is not rejected, which a
 // chat would take for the last word.
 func TestWhatWaitsForATurnCountsAsOpen(t *testing.T) {
-	inWorld(t, newStub(holding), &agent.Options{MaxOpen: 5, Deadline: time.Hour}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), &agent.Options{MaxOpen: 5, Deadline: time.Hour}, func(t *testing.T, w *fixture) {
 		said := func(n int) protocol.ChatMessage {
 			return by(dm(fmt.Sprint("e", n), "hello"), fmt.Sprint("person-", n), "human")
 		}

@@ -21,7 +21,7 @@ func interim(tools harness.Tools, event, text string) string {
 }
 
 // edits lists "text<-what it edits" of the replies.
-func (w *world) edits() (list []string) {
+func (w *fixture) edits() (list []string) {
 	for _, r := range w.replies {
 		list = append(list, r.Text+"<-"+r.Edits)
 	}
@@ -54,7 +54,7 @@ func TestAnInterimMessageIsNotTheAnswer(t *testing.T) {
 		equal(t, "after the answer", []string{interim(tools, "", "one more")}, []string{"refused interim_sent"})
 		return harness.Outcome{State: harness.Finished}, nil
 	}
-	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "what is 2+2?"))
 		w.sleep(10 * time.Second)
 		equal(t, "replies", w.edits(), []string{long[1:] + "<-", "It is 4.<-interim:e1"})
@@ -82,7 +82,7 @@ func TestWhatMayNotBeAnsweredGetsNoInterimMessage(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "Yes."}, nil
 	}
-	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch, everybody?"))
 		w.sleep(5 * time.Second)
 		w.say(post("e2", "@lead are you coming?"))
@@ -103,7 +103,7 @@ func TestATurnThatSaidOnlyThatItIsAtItRunsAgain(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil
 	}
-	inWorld(t, newStub(turn), &agent.Options{MaxAttempts: 2}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), &agent.Options{MaxAttempts: 2}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "where is it?"))
 		w.sleep(time.Minute)
 		equal(t, "results", results, []string{"sent", "duplicate"})
@@ -133,7 +133,7 @@ func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
 		<-ctx.Done()
 		return harness.Outcome{}, context.Cause(ctx)
 	}
-	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "what is 2+2?"))
 		w.sleep(5 * time.Second)
 		w.say(edit(dm("e1", ""), "what is 3+3?", 2))
@@ -146,7 +146,7 @@ func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
 // TestOnlyTheFirstPartOfAnAnswerTakesThePlace: what a program says in parts follows as
 // messages.
 func TestOnlyTheFirstPartOfAnAnswerTakesThePlace(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
 		turn := w.stub.seen()[0].ID
@@ -166,7 +166,7 @@ func TestAServiceReadsAnInterimMessageAsItsStatus(t *testing.T) {
 		equal(t, "interim", []string{interim(tools, "", "Looking.")}, []string{"sent"})
 		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil
 	}
-	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(turn), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
 		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("e1", "where is it?"))
 		w.sleep(10 * time.Second)

@@ -54,7 +54,7 @@ func (s *stub) returns() (list []string) {
 }
 
 // obligations lists "state reason" of the records of obligations.
-func (w *world) obligations() (list []string) {
+func (w *fixture) obligations() (list []string) {
 	for _, r := range w.records {
 		if r.is("obligation") {
 			id, _, _ := strings.Cut(fmt.Sprint(r["obligationId"]), "_")
@@ -81,8 +81,8 @@ func evading(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.
 var halfAnHour = []string{"10m0s", "20m0s", "30m0s"}
 
 // runArm has the author wait for agent:lead, above whom agent:boss stands.
-func runArm(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
-	inHouse(t, s, opts, func(t *testing.T, w *world) {
+func runArm(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *fixture)) {
+	withQuestions(t, s, opts, func(t *testing.T, w *fixture) {
 		boss := newStub(silent)
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Version: attention.Version0811})()
 		w.sleep(35 * time.Second)
@@ -102,7 +102,7 @@ func TestArmsAAndD(t *testing.T) {
 			}
 			return evading(ctx, tn, tools)
 		})
-		runArm(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *world) {
+		runArm(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 			w.sleep(41 * time.Minute)
 			equal(t, "returns", s.returns(), halfAnHour)
 			equal(t, "obligations", w.obligations(), []string{
@@ -135,7 +135,7 @@ func TestArmsAAndD(t *testing.T) {
 // also if that is taken away.
 func TestArmB(t *testing.T) {
 	s := newStub(evading)
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		answer := func(id string) protocol.ChatMessage {
 			w.shown(w.replies[len(w.replies)-3], "shown "+id) // two signals came after it
 			return inReply(dm("close "+id, ""), "shown "+id)
@@ -173,7 +173,7 @@ func TestArmB(t *testing.T) {
 // TestNothingElseDischarges: of all that others do, nothing keeps it from coming back.
 func TestNothingElseDischarges(t *testing.T) {
 	s := newStub(evading)
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
 		w.sleep(time.Minute)
 		deleted := by(dm("e1", ""), "99", "human")
@@ -195,7 +195,7 @@ func TestNothingElseDischarges(t *testing.T) {
 // obliged, whose own ladder goes on.
 func TestArmC(t *testing.T) {
 	s := newStub(silent)
-	runArm(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *world) {
+	runArm(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 		w.sleep(39 * time.Minute)
 		equal(t, "returns", s.returns(), halfAnHour)
 		if got := w.obligations(); strings.Contains(strings.Join(got, " "), "escalated") {
@@ -227,7 +227,7 @@ func TestWithoutReturnsTheArmsFail(t *testing.T) {
 			s := newStub(turn)
 			opts := with0811(attention.EscalationPolicy{Person: "tg:88"})
 			opts.Returns = &attention.ReturnIntervals{}
-			inWorld(t, s, opts, func(t *testing.T, w *world) {
+			withFixture(t, s, opts, func(t *testing.T, w *fixture) {
 				w.say(by(post("0", "morning"), "88", "human"))
 				w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
 				w.sleep(50 * time.Minute)
@@ -247,7 +247,7 @@ func TestSignalsOfTheRecipient(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		longer := []string{"20m0s", "30m0s", "40m0s"}
 		for signal, c := range map[string]struct {
@@ -279,7 +279,7 @@ func TestWhatIsUnclearObligesItsAuthor(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inHouse(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withQuestions(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is it blocked?")))
 		w.sleep(15 * time.Minute)
 		asked := func() (list []string) {
@@ -314,7 +314,7 @@ func TestWhatIsUnclearObligesItsAuthor(t *testing.T) {
 }
 
 // owed lists "recipient: id" of what the tools of the agent tell.
-func (w *world) owed(who, tool string) string {
+func (w *fixture) owed(who, tool string) string {
 	w.t.Helper()
 	if tool == "" {
 		tool = "owe"
@@ -336,7 +336,7 @@ func (w *world) owed(who, tool string) string {
 // TestAgeAndTierOutliveARestart: the age is that of the event, and what was missed is not made up for.
 func TestAgeAndTierOutliveARestart(t *testing.T) {
 	s := newStub(silent)
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(11 * time.Minute)
 		w.stop()
@@ -355,7 +355,7 @@ func TestAgeAndTierOutliveARestart(t *testing.T) {
 // TestAReactionToAnUnknownEventIsHeld: it closes the event that comes after it.
 func TestAReactionToAnUnknownEventIsHeld(t *testing.T) {
 	s := newStub(silent)
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(reaction("r1", "e1", "tg:77", "done", "agent:lead"))
 		w.sleep(time.Minute)
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
@@ -368,7 +368,7 @@ func TestAReactionToAnUnknownEventIsHeld(t *testing.T) {
 // TestAPersonIsTheLastRung: nothing comes back to them, it stays in sight, and they may close it.
 func TestAPersonIsTheLastRung(t *testing.T) {
 	s := newStub(silent)
-	inHouse(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withQuestions(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(waiting(mention(post("e1", "@lead is the deploy blocked?"))))
 		w.sleep(41 * time.Minute)
@@ -408,7 +408,7 @@ func TestAPersonIsTheLastRung(t *testing.T) {
 func TestEscalationsCoalesce(t *testing.T) {
 	s := newStub(silent)
 	boss := newStub(silent)
-	inHouse(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *world) {
+	withQuestions(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Version: attention.Version0811, Returns: &attention.ReturnIntervals{}})()
 		w.sleep(35 * time.Second)
 		w.say(waiting(dm("e1", "one")))

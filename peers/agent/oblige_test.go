@@ -24,7 +24,7 @@ func TestOlderDraftsPassObligationsOver(t *testing.T) {
 		var said [2]string
 		for i, oblige := range []bool{true, false} {
 			s := newStub(evading)
-			inWorld(t, s, &agent.Options{Version: version, Escalation: attention.EscalationPolicy{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *world) {
+			withFixture(t, s, &agent.Options{Version: version, Escalation: attention.EscalationPolicy{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *fixture) {
 				m := waiting(dm("e1", "Is the deploy blocked?"))
 				if !oblige {
 					m.Obligation, m.Recipients = nil, nil
@@ -62,7 +62,7 @@ func TestAgentsOblige(t *testing.T) {
 		return harness.Outcome{State: harness.Finished}, nil
 	})
 	worker := newStub(silent)
-	inHouse(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *world) {
+	withQuestions(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:worker", worker, &agent.Options{Version: attention.Version0811})()
 		w.sleep(35 * time.Second)
 		w.say(mention(post("e1", "@lead ask the worker")))
@@ -119,7 +119,7 @@ func TestTwoAgentsThatObligeEachOtherStop(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		obliging := func(from int) (answers, obliging int) {
 			for _, r := range w.replies[from:] {
 				answers++
@@ -152,7 +152,7 @@ func TestRetentionKeepsWhatIsOpen(t *testing.T) {
 	s := newStub(answering("yes"))
 	opts := with0811(attention.EscalationPolicy{})
 	opts.Retention, opts.Returns = time.Hour, &attention.ReturnIntervals{}
-	inWorld(t, s, opts, func(t *testing.T, w *world) {
+	withFixture(t, s, opts, func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(time.Minute)
 		w.say(dm("e2", "and the other one?"))
@@ -176,7 +176,7 @@ func TestRetentionKeepsWhatIsOpen(t *testing.T) {
 
 // TestBadObligationsAreSentences: what cannot be is refused in words that say which it is.
 func TestBadObligationsAreSentences(t *testing.T) {
-	inWorld(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		for want, change := range map[string]func(m *protocol.ChatMessage){
 			`obligation.blocks is "quite": use halted, degraded or none`: func(m *protocol.ChatMessage) { m.Obligation.Blocks = "quite" },
 			"at most 16 recipients":  func(m *protocol.ChatMessage) { m.Recipients = make([]protocol.Party, 17) },
@@ -299,7 +299,7 @@ func TestWhatAPersonOwesIsListedWhateverBecameOfTheMessage(t *testing.T) {
 			}
 			return harness.Outcome{State: harness.Finished}, nil
 		})
-		inHouse(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+		withQuestions(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 			w.say(dm("e1", "Deploy it, please"))
 			w.sleep(10 * time.Second)
 			for _, status := range c.statuses {

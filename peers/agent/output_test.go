@@ -14,7 +14,7 @@ import (
 )
 
 // output hands one output of the program to the agent.
-func (w *world) output(o harness.Output) error {
+func (w *fixture) output(o harness.Output) error {
 	w.t.Helper()
 	err := w.stub.host.Output(w.t.Context(), o)
 	w.sleep(time.Second)
@@ -24,7 +24,7 @@ func (w *world) output(o harness.Output) error {
 // TestTheOutputOfATurnIsOneAnswer: what a program says of a turn in several parts is
 // one answer, in order with what it reports; a repeated key changes nothing.
 func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
 		turn := w.stub.seen()[0].ID
@@ -69,7 +69,7 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 // TestOutputObeysPolicy: one sentence is enough to leave, and what is for words of
 // before an edit is refused and recorded.
 func TestOutputObeysPolicy(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		refused := func(o harness.Output, reason string) {
 			t.Helper()
 			var r *harness.RefusedError
@@ -115,7 +115,7 @@ func TestOutputObeysPolicy(t *testing.T) {
 // TestOutputHoldsTheClaimOfItsEvent: what a program says of an event that several agents
 // could answer is said under a claim, which is made once; what another has is refused.
 func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
-	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		w.say(post("e1", "@backend-agents who can look?"))
 		w.sleep(time.Second)
@@ -148,7 +148,7 @@ func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
 			t.Errorf("%d replies were sent", len(w.replies))
 		}
 	})
-	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) { // nobody else is there
+	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) { // nobody else is there
 		w.say(post("e1", "@backend-agents who can look?"))
 		w.sleep(time.Second)
 		if err := w.output(harness.Output{TurnID: w.turnOf("e1").ID, Key: "k1", Text: "me"}); err != nil {
@@ -164,7 +164,7 @@ func TestHowLongAClaimHolds(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{
 		0: 5 * time.Minute, -time.Second: 5 * time.Minute, time.Second: time.Second, 24 * time.Hour: 24 * time.Hour, 24*time.Hour + 1e6: 5 * time.Minute,
 	} {
-		inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+		withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 			w.say(post("e1", "@backend-agents who can look?"))
 			w.sleep(time.Second)
 			r, _ := call(w.tools(), "chat.claim", map[string]any{"eventId": "e1", "ttlMs": ttl.Milliseconds()})
@@ -200,7 +200,7 @@ func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
 		answers[id] = answers[id][1:]
 		return harness.Outcome{State: harness.Finished, FinalText: said}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		for _, id := range []string{"e1", "e2", "e3", "e4"} {
 			w.say(dm(id, "what is "+id+"?"))
 			w.sleep(time.Minute)
@@ -221,7 +221,7 @@ func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
 // so that no piece of a thought reaches the chat, and it is told what it began. An edit begins
 // anew.
 func TestAThoughtInSeveralOutputs(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
 		turn := w.stub.seen()[0]

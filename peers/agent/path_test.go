@@ -92,7 +92,7 @@ func TestADirectMessageIsAnswered(t *testing.T) {
 // TestAnAnswerToACommandThatEndedIsNoDeadLetter: the log says that nobody got it,
 // and no person has to look at it.
 func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
-	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		pub := w.bus.Join(t, "cli:pub-1")
 		pub.Send(t, "agent:lead", protocol.TypeTGMessage, dm("e1", "deploy"))
 		pub.Leave()
@@ -121,7 +121,7 @@ func TestAnAnswerShowsWhichMessageItMeans(t *testing.T) {
 		"a thread":      {inThread(dm("1", "@lead deploy"), "T1"), "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+			withFixture(t, newStub(turn), nil, func(t *testing.T, w *fixture) {
 				w.say(c.said)
 				w.sleep(10 * time.Second)
 				if len(w.replies) != 2 || w.replies[0].Signal != "working" || w.replies[0].ReplyTo != "" || w.replies[1].Text != "done" || w.replies[1].ReplyTo != c.want {

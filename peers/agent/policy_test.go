@@ -13,7 +13,7 @@ import (
 )
 
 func TestAmbientEventsWakeNobodyAndCanBeRead(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch?"))
 		w.sleep(5 * time.Second)
 		if len(w.stub.seen()) != 0 {
@@ -30,7 +30,7 @@ func TestAmbientEventsWakeNobodyAndCanBeRead(t *testing.T) {
 }
 
 func TestWhatPolicyForbidsIsRefusedAndRecorded(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch?"))
 		w.say(dm("e2", "thanks"))
 		w.say(by(dm("e3", "hello"), "78", "human"))
@@ -60,7 +60,7 @@ func TestWhatPolicyForbidsIsRefusedAndRecorded(t *testing.T) {
 }
 
 func TestOneEventGetsOneAnswer(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(500 * time.Millisecond)
 		send := func(key, text string) string {
@@ -79,7 +79,7 @@ func TestOneEventGetsOneAnswer(t *testing.T) {
 }
 
 func TestSilenceIsNeverText(t *testing.T) {
-	inWorld(t, newStub(answering("(silence)")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("(silence)")), nil, func(t *testing.T, w *fixture) {
 		m := inThread(post("e0", "@lead are you in?"), "T1")
 		w.say(m)
 		w.sleep(5 * time.Second)
@@ -91,7 +91,7 @@ func TestSilenceIsNeverText(t *testing.T) {
 }
 
 func TestFinalTextIsTheAnswerWhereOneIsOwed(t *testing.T) {
-	inWorld(t, newStub(answering("  here you are ")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("  here you are ")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(5 * time.Second)
 		w.wantTexts("  here you are ")
@@ -107,7 +107,7 @@ func TestFinalTextIsTheAnswerWhereOneIsOwed(t *testing.T) {
 }
 
 func TestATurnWithoutAnAnswerFailsAndTellsItsAuthorOnce(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(5 * time.Second)
 		w.wantDispositions("e1 failed")
@@ -120,7 +120,7 @@ func TestATurnWithoutAnAnswerFailsAndTellsItsAuthorOnce(t *testing.T) {
 }
 
 func TestTheDeadlineEndsATurn(t *testing.T) {
-	inWorld(t, newStub(holding), &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(58 * time.Second)
 		w.wantDispositions()
@@ -138,7 +138,7 @@ func TestTheDeadlineEndsATurn(t *testing.T) {
 }
 
 func TestAnAcceptedTurnEndsAtTheDeadline(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{Deadline: time.Minute, HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{Deadline: time.Minute, HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.say(inThread(post("e2", "@lead hello"), "T1"))
 		w.sleep(10 * time.Second)
@@ -162,7 +162,7 @@ func TestTemporaryFailuresAreTriedAgain(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "at last"}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(time.Minute)
 		w.wantTexts("at last")
@@ -177,7 +177,7 @@ func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
 		call(tools, "chat.react", map[string]any{"signal": "working"})
 		return harness.Outcome{}, fmt.Errorf("status 503: %w", harness.ErrTemporary)
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(3 * time.Minute)
 		if len(w.stub.seen()) != 1 {
@@ -188,7 +188,7 @@ func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
 }
 
 func TestReactions(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		want := map[string]string{
 			"seen": "acknowledged", "agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
 			"done": "responded", "declined": "ignored", "blocked": "deferred",
@@ -237,7 +237,7 @@ func TestAReceiptBeforeAnAnswerIsNoEnd(t *testing.T) {
 		call(tools, "chat.send_message", map[string]any{"text": "here"})
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(5 * time.Second)
 		w.wantTexts("signal seen", "here")
@@ -246,7 +246,7 @@ func TestAReceiptBeforeAnAnswerIsNoEnd(t *testing.T) {
 }
 
 func TestInboundReactionsBeginNoTurn(t *testing.T) {
-	inWorld(t, newStub(answering("fine")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(protocol.ChatMessage{
 			SourceID: "r1", Event: "reaction", Signal: "agree", Chat: &protocol.Chat{ID: "42", Kind: "dm"},
 			Author: &protocol.Author{ID: "77"}, ReplyTo: &protocol.ReplyTo{SourceID: "s1", Author: "agent:lead"},
@@ -267,7 +267,7 @@ func TestInboundReactionsBeginNoTurn(t *testing.T) {
 func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
 	s := newStub(answering("ready now"))
 	s.ready = false
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(time.Minute)
 		if len(w.records) != 0 || len(s.seen()) != 0 {
@@ -283,7 +283,7 @@ func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
 func TestWhatWaitedForAHarnessInVainSaysWhy(t *testing.T) {
 	s := newStub(answering("never"))
 	s.ready = false
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(10 * time.Minute)
 		w.wantDispositions("e1 failed")
@@ -296,7 +296,7 @@ func TestWhatWaitedForAHarnessInVainSaysWhy(t *testing.T) {
 func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
 	s := newStub(answering("never"))
 	s.caps.Injection = harness.Injection{ToolMailbox: true}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(10 * time.Second)
 		if len(s.seen()) != 0 || w.records[0]["injection"] != "tool_mailbox" {
@@ -316,7 +316,7 @@ func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
 		call(tools, "chat.send_message", map[string]any{"text": "me"})
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, &agent.Options{Roles: []string{"backend-agents"}}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Roles: []string{"backend-agents"}}, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "@backend-agents who can look?"))
 		w.sleep(10 * time.Second)
 		w.wantTexts("me")
@@ -330,7 +330,7 @@ func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
 // TestWhatReactionsMean: agreeing to a question of the agent lets it go on, with a turn;
 // done closes what is open of the message, or of what the agent said to it.
 func TestWhatReactionsMean(t *testing.T) {
-	react := func(w *world, id, signal, about, author string) {
+	react := func(w *fixture, id, signal, about, author string) {
 		w.say(protocol.ChatMessage{
 			SourceID: id, Event: "reaction", Signal: signal, Chat: &protocol.Chat{ID: "42", Kind: "dm"},
 			Author: &protocol.Author{ID: "77"}, ReplyTo: &protocol.ReplyTo{SourceID: about, Author: author},
@@ -348,7 +348,7 @@ func TestWhatReactionsMean(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "is it ready?"))
 		w.sleep(5 * time.Second)
 		status := protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "s1"}
@@ -380,7 +380,7 @@ func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(time.Minute)
 		w.wantTexts("done")
@@ -398,7 +398,7 @@ func TestAChatThatHangsLeavesTheOthersRoom(t *testing.T) {
 		}
 		return answering("here")(ctx, tn, tools)
 	}
-	inWorld(t, s, &agent.Options{Deadline: 10 * time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Deadline: 10 * time.Minute}, func(t *testing.T, w *fixture) {
 		for i := range 8 {
 			w.say(inThread(post(fmt.Sprint("e", i), "@lead look at this"), fmt.Sprint("T", i)))
 			w.sleep(5 * time.Second)

@@ -28,7 +28,7 @@ func words(target, text string) map[string]any {
 }
 
 // join assigns the agent to a chat.
-func (w *world) join(chat protocol.PeerID) {
+func (w *fixture) join(chat protocol.PeerID) {
 	w.t.Helper()
 	if r := w.tg.SendAs(w.t, chat, "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: chat.Topic()}); r.DeliveredTo != 1 {
 		w.t.Fatalf("configure: %+v", r)
@@ -46,7 +46,7 @@ func TestAnAgentSpeaksFirst(t *testing.T) {
 		map[string]any{"target": "tg:43", "text": "hello", "reason": " "},
 		map[string]any{"target": "tg:43", "text": "the build is green", "reason": "again", "idempotencyKey": "2"},
 	))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.join("tg:43")
 		w.say(dm("e1", "is it green?"))
 		w.sleep(10 * time.Second)
@@ -73,7 +73,7 @@ func TestAnAgentSpeaksFirst(t *testing.T) {
 
 // TestPostsAreBounded: by the budget of a day, over restarts, in each chat by itself.
 func TestPostsAreBounded(t *testing.T) {
-	inWorld(t, newStub(silent), &agent.Options{Budget: &attention.Budget{ChatPosts: 2}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), &agent.Options{Budget: &attention.Budget{ChatPosts: 2}}, func(t *testing.T, w *fixture) {
 		w.join("tg:43")
 		w.join("tg:44")
 		try := func(target string, want ...string) {
@@ -105,7 +105,7 @@ func TestPostsAreBounded(t *testing.T) {
 func TestAPostDoesNotPassWhatForbidsAnAnswer(t *testing.T) {
 	var got []string
 	s := newStub(silent)
-	inWorld(t, s, &agent.Options{DigestEvery: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{DigestEvery: time.Minute}, func(t *testing.T, w *fixture) {
 		w.join("tg:43")
 		try := func(want, target, text string) {
 			t.Helper()

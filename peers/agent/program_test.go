@@ -123,7 +123,7 @@ func TestAProgramThatDiesIsDeliveredToAgain(t *testing.T) {
 // handed to the harness in the order in which it was said.
 func TestAProgramGetsAConversationInItsOrder(t *testing.T) {
 	s := newStub(accepting)
-	inWorld(t, s, &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		var want, got []string
 		for i := range 40 {
 			m := by(post(fmt.Sprint("e", i), "well?"), fmt.Sprint("u", i), "human")

@@ -18,7 +18,7 @@ import (
 )
 
 // runBroker runs the real broker until the returned function stops it.
-func runBroker(t *testing.T, w *world, path string) (stop func()) {
+func runBroker(t *testing.T, w *fixture, path string) (stop func()) {
 	t.Helper()
 	db, err := store.Open(path, broker.Schema)
 	if err != nil {
@@ -37,9 +37,9 @@ func runBroker(t *testing.T, w *world, path string) (stop func()) {
 	}
 }
 
-// inHouse is inWorld with a real broker, which knows the agent.
-func inHouse(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
-	inWorld(t, s, opts, func(t *testing.T, w *world) {
+// withQuestions is withFixture with a real broker, which knows the agent.
+func withQuestions(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *fixture)) {
+	withFixture(t, s, opts, func(t *testing.T, w *fixture) {
 		defer runBroker(t, w, filepath.Join(t.TempDir(), "broker.db"))()
 		w.sleep(35 * time.Second)
 		test(t, w)
@@ -47,7 +47,7 @@ func inHouse(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T,
 }
 
 // shown tells the agent under which id its bridge showed a reply.
-func (w *world) shown(r protocol.ChatReply, source string) {
+func (w *fixture) shown(r protocol.ChatReply, source string) {
 	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
 		Status: protocol.StatusDelivered, IdempotencyKey: r.IdempotencyKey, SourceID: source,
 	})
@@ -80,7 +80,7 @@ func consulting(name string) func(context.Context, *harness.Turn, harness.Tools)
 }
 
 // questions lists "key: text" of what the chat shows of questions to people.
-func (w *world) questions() (list []string) {
+func (w *fixture) questions() (list []string) {
 	for _, r := range w.replies {
 		if kind, _, _ := strings.Cut(r.IdempotencyKey, ":"); kind == "question" || kind == "replied" {
 			list = append(list, kind+": "+r.Text)
@@ -95,7 +95,7 @@ func TestAPersonIsAskedInTheirChat(t *testing.T) {
 	const shown, done = "question: which region?\n\nReply to this message to answer.", "replied: which region?\n\nAnswered by tg:77."
 	for _, name := range []string{"tg:77", "human:77", "@Will_T", "will_t"} {
 		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
-			inHouse(t, newStub(consulting(name)), nil, func(t *testing.T, w *world) {
+			withQuestions(t, newStub(consulting(name)), nil, func(t *testing.T, w *fixture) {
 				order := dm("1", "deploy it")
 				order.Author.Username = "will_t"
 				w.say(order)
@@ -120,7 +120,7 @@ func TestAPersonIsAskedInTheirChat(t *testing.T) {
 }
 
 // wantTextsOnce fails unless a text was said exactly once.
-func (w *world) wantTextsOnce(text string) {
+func (w *fixture) wantTextsOnce(text string) {
 	w.t.Helper()
 	n := 0
 	for _, r := range w.replies {
@@ -135,7 +135,7 @@ func (w *world) wantTextsOnce(text string) {
 
 // TestAnAnswerFromElsewhereEndsTheQuestionInTheChat.
 func TestAnAnswerFromElsewhereEndsTheQuestionInTheChat(t *testing.T) {
-	inHouse(t, newStub(consulting("tg:77")), nil, func(t *testing.T, w *world) {
+	withQuestions(t, newStub(consulting("tg:77")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy it"))
 		w.sleep(10 * time.Second)
 		w.shown(w.replies[0], "shown")
@@ -155,7 +155,7 @@ func TestAnAnswerFromElsewhereEndsTheQuestionInTheChat(t *testing.T) {
 func TestWhoIsInNoChatIsNotAskedThere(t *testing.T) {
 	for _, name := range []string{"tg:78", "tg:99", "chorus:77", "human:", "@", "w3"} {
 		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
-			inHouse(t, newStub(consulting(name)), nil, func(t *testing.T, w *world) {
+			withQuestions(t, newStub(consulting(name)), nil, func(t *testing.T, w *fixture) {
 				w.sayIn("tg:-8", by(in(dm("0", "hi"), "-8", "channel"), "78", "human"))
 				w.say(dm("1", "deploy it"))
 				w.sleep(10 * time.Second)
@@ -179,7 +179,7 @@ func TestAGroupAsksAPersonInTheirDirectChat(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	}
-	inHouse(t, s, nil, func(t *testing.T, w *world) {
+	withQuestions(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("0", "hi"))
 		m := by(in(dm("1", "lead, deploy it"), "-8", "channel"), "78", "human")
 		m.Mentions = []string{"agent:lead"}
@@ -196,7 +196,7 @@ func TestAGroupAsksAPersonInTheirDirectChat(t *testing.T) {
 
 // TestWhereMessagesAnswerNoneTheNextIsTheAnswer: a Chorus service cannot say what is answered.
 func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
-	inHouse(t, newStub(consulting("human:77")), nil, func(t *testing.T, w *world) {
+	withQuestions(t, newStub(consulting("human:77")), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
 		say := func(m protocol.ChatMessage) {
 			gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, m)

@@ -90,7 +90,7 @@ func TestWhateverHappensEveryEventEndsOnce(t *testing.T) {
 			s := newStub(nil)
 			s.turn = mood(rand.New(rand.NewPCG(seed, 8)), s)
 			opts := &agent.Options{Roles: []string{"backend-agents"}, Deadline: 20 * time.Second, FirstRetry: time.Second}
-			inWorld(t, s, opts, func(t *testing.T, w *world) {
+			withFixture(t, s, opts, func(t *testing.T, w *fixture) {
 				for n := range 20 {
 					w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, whatever(r, n))
 					w.sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
@@ -106,7 +106,7 @@ func TestWhateverHappensEveryEventEndsOnce(t *testing.T) {
 	}
 }
 
-func checkEnds(t *testing.T, w *world) {
+func checkEnds(t *testing.T, w *fixture) {
 	final := map[string][]string{}
 	policy := map[string]string{}
 	for _, r := range w.records {

@@ -13,7 +13,7 @@ import (
 )
 
 // sayIn sends a chat message from any chat.
-func (w *world) sayIn(chat protocol.PeerID, m protocol.ChatMessage) {
+func (w *fixture) sayIn(chat protocol.PeerID, m protocol.ChatMessage) {
 	w.t.Helper()
 	if r := w.tg.SendAs(w.t, chat, "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo != 1 {
 		w.t.Fatalf("message %s: %+v", m.SourceID, r)
@@ -59,7 +59,7 @@ func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "answer to " + id}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *fixture) {
 		mention := func(m protocol.ChatMessage) protocol.ChatMessage { m.Mentions = []string{"agent:lead"}; return m }
 		w.sayIn("tg:42", dm("dm", "plugh of Will"))
 		w.sayIn("tg:-7", in(dm("will-in-group", "xyzzy of Will"), "-7", "channel"))
@@ -130,7 +130,7 @@ func TestAStopWordStopsNothingOfAnotherChat(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "answer to " + tn.Event.EventID}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.sayIn("tg:42", dm("later", "when there is time?"))
 		w.sleep(10 * time.Second)
 		w.sayIn("tg:42", dm("now", "and this now?"))
@@ -145,7 +145,7 @@ func TestAStopWordStopsNothingOfAnotherChat(t *testing.T) {
 // chat that takes another's shares neither its turns nor what was said there.
 func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 	s := newStub(answering("yes"))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.sayIn("tg:42", dm("mine", "plugh of Will"))
 		w.sleep(10 * time.Second)
 		w.sayIn("tg:42", dm("again", "more of Will"))
@@ -170,7 +170,7 @@ func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 // TestACallThatNamesNoEventMeansTheOneOfItsChat: of none or several the caller is told
 // which there are.
 func TestACallThatNamesNoEventMeansTheOneOfItsChat(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		send := func(text string) (map[string]any, string) {
 			r, result := call(w.agent.ToolsFor("tg:42"), "chat.send_message", map[string]any{"text": text})
 			return r, result.Text()

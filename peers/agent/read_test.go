@@ -23,7 +23,7 @@ func ids(list any, key string) []string {
 }
 
 func TestListEvents(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Streams: []string{"migration"}}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Streams: []string{"migration"}}, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch?"))
 		w.say(dm("e2", "hello"))
 		m := post("e3", "step 4 is done")
@@ -64,7 +64,7 @@ func TestListEvents(t *testing.T) {
 }
 
 func TestReadThread(t *testing.T) {
-	inWorld(t, newStub(answering("on it")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("on it")), nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead look"), "T1"))
 		w.sleep(5 * time.Second)
 		w.say(inThread(by(post("e2", "me too"), "78", "human"), "T1"))
@@ -82,7 +82,7 @@ func TestReadThread(t *testing.T) {
 }
 
 func TestWhatWasSaidBeforeGoesWithAMention(t *testing.T) {
-	inWorld(t, newStub(answering("fine")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "the deploy is stuck\nresponse_policy: must_respond"))
 		w.say(post("e2", "@lead can you look?"))
 		w.sleep(5 * time.Second)
@@ -100,7 +100,7 @@ func TestWhatWasSaidBeforeGoesWithAMention(t *testing.T) {
 }
 
 func TestDeferAndResolve(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "when you can"))
 		w.say(by(dm("e2", "now"), "78", "human"))
 		w.sleep(5 * time.Second)
@@ -127,7 +127,7 @@ func TestDeferAndResolve(t *testing.T) {
 }
 
 func TestARestartGoesOn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(5 * time.Second)
 		w.stop()
@@ -143,7 +143,7 @@ func TestARestartGoesOn(t *testing.T) {
 }
 
 func TestARestartKeepsTheWindow(t *testing.T) {
-	inWorld(t, newStub(answering("both")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("both")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hel"))
 		w.stop()
 		w.start()
@@ -156,7 +156,7 @@ func TestARestartKeepsTheWindow(t *testing.T) {
 }
 
 func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
-	inWorld(t, newStub(answering("fine")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		m := protocol.NewMessage(protocol.TypeTGMessage, "tg:42", inThread(post("e1", "@lead?"), "7"))
 		m.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		if _, err := w.tg.Peer.Send(t.Context(), "agent:lead", m); err != nil {
@@ -179,7 +179,7 @@ func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
 }
 
 func TestAnAbsentBridgeGetsTheAnswerLater(t *testing.T) {
-	inWorld(t, newStub(answering("fine")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(time.Second)
 		w.tg.Leave()
@@ -202,7 +202,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressText, Message: "no"})
 		return harness.Outcome{State: harness.Finished, FinalText: "found"}, nil
 	}
-	inWorld(t, s, &agent.Options{Redact: redact.New()}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Redact: redact.New()}, func(t *testing.T, w *fixture) {
 		chorus := w.bus.Join(t, "chorus:gate", "chorus:*")
 		chorus.SendAs(t, "chorus:inbox.c1", "agent:lead", protocol.TypeChatMessage, map[string]any{
 			"text": "look it up", "sourceId": "m1", "chat": map[string]any{"id": "inbox.c1", "kind": "dm"}, "mcp": map[string]any{"url": "http://127.0.0.1:1/mcp"},
@@ -239,7 +239,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 // TestAModelReadsNoSecretOfAChat: what people wrote before is in the answer of a tool, the
 // secrets in it are not.
 func TestAModelReadsNoSecretOfAChat(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{Redact: redact.New()}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{Redact: redact.New()}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "the bot is 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1, keep it"))
 		w.sleep(5 * time.Second)
 		_, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"})

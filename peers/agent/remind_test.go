@@ -32,7 +32,7 @@ func reminding(arguments map[string]any) func(context.Context, *harness.Turn, ha
 }
 
 // said returns the texts of the replies since the test last asked.
-func (w *world) said() (texts []string) {
+func (w *fixture) said() (texts []string) {
 	for _, r := range w.replies {
 		texts = append(texts, r.Text)
 	}
@@ -41,7 +41,7 @@ func (w *world) said() (texts []string) {
 }
 
 // reminders returns what chat.remind lists outside of a turn.
-func (w *world) reminders() (list []reminders.Reminder) {
+func (w *fixture) reminders() (list []reminders.Reminder) {
 	w.t.Helper()
 	m, _ := call(w.tools(), "chat.remind", map[string]any{})
 	raw, err := json.Marshal(m["reminders"])
@@ -58,7 +58,7 @@ func (w *world) reminders() (list []reminders.Reminder) {
 // why.
 func TestAnAgentIsRemindedOnce(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "10m", "text": "ask whether it is green"}))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead ask again later"), "T1"))
 		w.sleep(5 * time.Minute)
 		equal(t, "before", w.said(), []string{"noted"})
@@ -96,7 +96,7 @@ func TestAnAgentIsRemindedOnce(t *testing.T) {
 // agent did not run; then it goes on.
 func TestMissedRemindersComeOnce(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "stand-up"}))
-	inWorld(t, s, nil, func(t *testing.T, w *world) { // its clock begins on 2000-01-01
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) { // its clock begins on 2000-01-01
 		w.say(dm("e1", "every ten minutes"))
 		w.sleep(time.Minute)
 		w.said()
@@ -117,7 +117,7 @@ func TestMissedRemindersComeOnce(t *testing.T) {
 // TestRemindersDoNotPileUp: while the event before is open, times are passed over.
 func TestRemindersDoNotPileUp(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "look"}))
-	inWorld(t, s, &agent.Options{Deadline: 24 * time.Hour}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Deadline: 24 * time.Hour}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "look every ten minutes"))
 		w.sleep(time.Minute)
 		w.said()
@@ -135,7 +135,7 @@ func TestRemindersDoNotPileUp(t *testing.T) {
 // and when the agent is asked to leave; 20 in a chat.
 func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 	s := newStub(answering("noted"))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.join("tg:43")
 		w.sleep(time.Minute)
@@ -264,7 +264,7 @@ func TestATurnThatRunsAgainSetsAReminderOnce(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "noted"}, nil
 	}
-	inWorld(t, s, &agent.Options{FirstRetry: 5 * time.Second}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{FirstRetry: 5 * time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "later"))
 		w.sleep(time.Minute)
 		reminded := 0

@@ -21,7 +21,7 @@ func TestARepeatedMessageOfAnAgentCostsNoSecondTurn(t *testing.T) {
 	answering := func(_ context.Context, turn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{State: harness.Finished, FinalText: answers[turn.Event.EventID]}, nil
 	}
-	inWorld(t, newStub(answering), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering), nil, func(t *testing.T, w *fixture) {
 		var want []string
 		for _, step := range []struct {
 			m    protocol.ChatMessage
@@ -60,7 +60,7 @@ func TestAFailedTurnIsNoReasonToBeSilent(t *testing.T) {
 	failing := func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{}, harness.ErrPermanent
 	}
-	inWorld(t, newStub(failing), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(failing), nil, func(t *testing.T, w *fixture) {
 		m := dm("e1", "is step 3 safe?")
 		m.Author = &protocol.Author{ID: "agent:w3", Kind: "agent"}
 		w.say(m)

@@ -74,7 +74,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "that is all"}, nil
 	})
-	inWorld(t, s, &agent.Options{Workspace: workspace, Redact: redact.New()}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Workspace: workspace, Redact: redact.New()}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "send me the plan"))
 		w.sleep(30 * time.Second)
 		if len(w.replies) != 11 {
@@ -98,7 +98,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 
 // TestWithoutAWorkspaceNoFileIsSent.
 func TestWithoutAWorkspaceNoFileIsSent(t *testing.T) {
-	inWorld(t, newStub(answering("ok")), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("ok")), nil, func(t *testing.T, w *fixture) {
 		if _, r := call(w.tools(), "chat.send_file", map[string]any{"path": "/etc/hostname"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no workspace") {
 			t.Errorf("%+v", r)
 		}

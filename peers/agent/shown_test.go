@@ -17,7 +17,7 @@ import (
 func constantFence() string { return "FENCE" }
 
 // turnOf returns the newest turn of an event.
-func (w *world) turnOf(event string) harness.Turn {
+func (w *fixture) turnOf(event string) harness.Turn {
 	w.t.Helper()
 	for _, turn := range slices.Backward(w.stub.seen()) {
 		if turn.Event.EventID == event {
@@ -32,7 +32,7 @@ func (w *world) turnOf(event string) harness.Turn {
 // event, and nothing beside it.
 func TestWhatAHarnessIsGiven(t *testing.T) {
 	opts := &agent.Options{Fence: constantFence, SystemPrompt: " Be brief. ", Workspace: "/work", Roles: []string{"role:sre"}}
-	inWorld(t, newStub(answering("on it")), opts, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("on it")), opts, func(t *testing.T, w *fixture) {
 		m := dm("e1", "help me")
 		m.CreatedAt, m.Author.Username = "2026-06-01T12:00:00Z", "will"
 		m.Attachments = []protocol.Attachment{{Kind: "photo", Name: "a.png", MimeType: "image/png", Size: 1234, Ref: "file_1"}}
@@ -79,7 +79,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 // TestWhatWasSaidAroundAMention: the dozen messages before it in its thread, the agent's
 // own as such, without those that were deleted and those of other places.
 func TestWhatWasSaidAroundAMention(t *testing.T) {
-	inWorld(t, newStub(answering("I am in")), &agent.Options{Fence: constantFence}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(answering("I am in")), &agent.Options{Fence: constantFence}, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e0", "@lead join us"), "T1"))
 		w.sleep(5 * time.Second)
 		w.say(inThread(post("other", "of another thread"), "T2"))
@@ -117,7 +117,7 @@ func TestWhatWasSaidAroundAMention(t *testing.T) {
 // TestAKnockNamesNobody: of what others chose, only the mentions of this agent and of its
 // roles are in it.
 func TestAKnockNamesNobody(t *testing.T) {
-	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 		m := post("e1", "@backend-agents look")
 		m.Mentions = []string{"role:backend-agents", "role:ops"}
 		m.Author.Username, m.Chat.Service, m.Chat.Context = "named", "service", "context"
@@ -144,7 +144,7 @@ func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
 		{"chat.defer", "finished", "deferred", map[string]any{"eventId": "e1", "reason": "later"}},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
-			inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+			withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 				w.say(dm("e1", "help me"))
 				w.sleep(5 * time.Second)
 				if _, r := call(w.tools(), c.tool, c.arguments); r.IsError {
@@ -162,7 +162,7 @@ func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
 // minutes, both again to those who saw the agent leave and come back, and nothing where no
 // answer is owed.
 func TestTheTypingSignEnds(t *testing.T) {
-	inWorld(t, newStub(holding), &agent.Options{Deadline: time.Hour}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), &agent.Options{Deadline: time.Hour}, func(t *testing.T, w *fixture) {
 		said := func(begins, ends int) {
 			t.Helper()
 			if w.typing != begins || w.typingEnds != ends {
@@ -184,7 +184,7 @@ func TestTheTypingSignEnds(t *testing.T) {
 		w.sleep(5 * time.Minute)
 		said(2, 1)
 	})
-	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead join us"), "T1"))
 		w.sleep(10 * time.Second)
 		before := w.typing

@@ -17,7 +17,7 @@ import (
 )
 
 // toolRows returns the calls of tools that were recorded.
-func (w *world) toolRows() (list []protocol.ToolCall) {
+func (w *fixture) toolRows() (list []protocol.ToolCall) {
 	w.t.Helper()
 	w.collect()
 	for _, r := range w.records {
@@ -59,7 +59,7 @@ func TestEachToolCallIsARow(t *testing.T) {
 		tools.Call(ctx, "chat.react", json.RawMessage(`{"signal":"`+strings.Repeat("x", 9000)+`"}`))
 		return harness.Outcome{State: harness.Finished}, nil
 	}
-	inWorld(t, s, &agent.Options{Redact: redact.New()}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Redact: redact.New()}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how many?"))
 		w.sleep(5 * time.Second)
 		got := map[string]protocol.ToolCall{}
@@ -89,7 +89,7 @@ func TestEachToolCallIsARow(t *testing.T) {
 
 // TestAProgramsOwnCallsAreRows: of a program that works in its own time, too.
 func TestAProgramsOwnCallsAreRows(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
 		turn := w.stub.seen()[0].ID

@@ -23,7 +23,7 @@ const told = "I could not answer this message. Please send it again, or ask some
 func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 	s := newStub(answering("here I am"))
 	s.setReady(false)
-	inWorld(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "is anybody there?"))
 		w.say(post("e2", "lunch?"))
 		w.sleep(50 * time.Second)
@@ -60,7 +60,7 @@ func TestADeferredEventThatComesBackWaitsForTheHarness(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
 	}
-	inWorld(t, s, &agent.Options{Deadline: 5 * time.Minute}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Deadline: 5 * time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "look at it later"))
 		w.sleep(10 * time.Second)
 		s.setReady(false)
@@ -109,7 +109,7 @@ func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
 				asked = append(asked, time.Since(first))
 				return harness.Outcome{}, c.fail(ctx)
 			}
-			inWorld(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+			withFixture(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 				w.say(dm("e1", "well?"))
 				w.sleep(3*time.Second + c.end)
 				w.wantDispositions("e1 failed")
@@ -130,7 +130,7 @@ func TestACutAnswerSaysSo(t *testing.T) {
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{State: harness.Finished, FinalText: "first, and second", Truncated: true}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "list everything"))
 		w.sleep(5 * time.Second)
 		if len(w.replies) != 1 || !strings.HasPrefix(w.replies[0].Text, "first, and second\n") || !strings.Contains(w.replies[0].Text, "was cut here") {
@@ -150,7 +150,7 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{State: harness.Finished, FinalText: says}, failure
 	})
-	inWorld(t, s, &agent.Options{Log: &log}, func(t *testing.T, w *world) {
+	withFixture(t, s, &agent.Options{Log: &log}, func(t *testing.T, w *fixture) {
 		for i := range 10 {
 			w.say(dm(fmt.Sprint("e", i), fmt.Sprint("help me ", i)))
 			w.sleep(5 * time.Second)

@@ -22,9 +22,9 @@ func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
 
 func hangAndAsk(t *testing.T, pauses []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		hang := make(chan struct{})
-		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
 			if a.handle != "1" {
 				sayOnline(s, spec, a)
 				return
@@ -46,20 +46,20 @@ func hangAndAsk(t *testing.T, pauses []time.Duration) {
 			}
 		}
 		rounds(5)
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Fatalf("%d starts of an agent that is there", n)
 		}
 		close(hang)
 		time.Sleep(time.Minute)
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Fatalf("%d starts of an agent that nobody asks for", n)
 		}
 		rounds(2)
-		if n := h.stage.startCount(); n != 2 {
+		if n := h.launcher.startCount(); n != 2 {
 			t.Errorf("%d starts of an agent that hangs; want one more", n)
 		}
 		rounds(5)
-		if n := h.stage.startCount(); n != 2 {
+		if n := h.launcher.startCount(); n != 2 {
 			t.Errorf("%d starts in the end", n)
 		}
 	})
@@ -69,9 +69,9 @@ func hangAndAsk(t *testing.T, pauses []time.Duration) {
 // each hour, and bridges that ask for it often meanwhile.
 func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{StartTimeout: 5 * time.Second})
+		h := newFixture(t, &system.Options{StartTimeout: 5 * time.Second})
 		leave, back := make(chan struct{}), make(chan struct{})
-		h.stage.playing(func(s *stage, _ system.Spec, a *actor) {
+		h.launcher.playing(func(s *fakeLauncher, _ system.Spec, a *fakeInstance) {
 			for {
 				p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
 				p.Send(s.t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online"})
@@ -101,7 +101,7 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 			back <- struct{}{}
 			time.Sleep(time.Hour)
 		}
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -111,10 +111,10 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 // asked on the connection whether it is online, and serves who waits at once.
 func TestASpawnerAsksThoseThatItHasNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		h.stage.outlive = true
+		h := newFixture(t, nil)
+		h.launcher.outlive = true
 		away := make(chan struct{})
-		h.stage.playing(func(s *stage, _ system.Spec, a *actor) {
+		h.launcher.playing(func(s *fakeLauncher, _ system.Spec, a *fakeInstance) {
 			p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
 			defer p.Leave()
 			<-away
@@ -137,7 +137,7 @@ func TestASpawnerAsksThoseThatItHasNotHeard(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		route(t, bridge)
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})

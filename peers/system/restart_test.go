@@ -13,13 +13,13 @@ import (
 // bridge would send into the void and back off.
 func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MinBackoff: 10 * time.Second})
+		h := newFixture(t, &system.Options{MinBackoff: 10 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "first"})
 		result(t, bridge)
 		route(t, bridge)
 		settle()
-		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+		h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
 		settle()
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "while it rests"})
 		time.Sleep(9 * time.Second)

@@ -19,7 +19,7 @@ import (
 
 func TestAChatGetsItsAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{Args: []string{"--harness=scripted"}})
+		h := newFixture(t, &system.Options{Args: []string{"--harness=scripted"}})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: "r1"})
 		got, d := result(t, bridge)
@@ -30,7 +30,7 @@ func TestAChatGetsItsAgent(t *testing.T) {
 		if got := route(t, bridge); got != (protocol.RouteAssigned{Topic: "tg:42", Agent: "agent:tg-42", RequestID: "r1"}) {
 			t.Errorf("route %+v", got)
 		}
-		args := strings.Join(h.stage.starts[0].Args, " ")
+		args := strings.Join(h.launcher.starts[0].Args, " ")
 		if args != "--id tg-42 --bus ws://127.0.0.1:7892 --data /stage/tg-42 --token-file /stage/tg-42.token --harness=scripted" {
 			t.Error("started as", args)
 		}
@@ -45,7 +45,7 @@ func TestAChatGetsItsAgent(t *testing.T) {
 			t.Errorf("second: %+v to %s", got, d.Topic)
 		}
 		settle()
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -53,8 +53,8 @@ func TestAChatGetsItsAgent(t *testing.T) {
 
 func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+		h := newFixture(t, nil)
+		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
 			time.Sleep(5 * time.Second)
 			sayOnline(s, spec, a)
 		})
@@ -81,7 +81,7 @@ func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 				t.Errorf("answers %v", answers)
 			}
 		}
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -89,7 +89,7 @@ func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 
 func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		agents := map[protocol.PeerID]protocol.Topic{}
 		// An agent by name takes the name that a topic would derive.
@@ -115,7 +115,7 @@ func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		settle()
-		if n := h.stage.startCount(); n != 4 {
+		if n := h.launcher.startCount(); n != 4 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -123,7 +123,7 @@ func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
 
 func TestRefusalsAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxAgents: 1})
+		h := newFixture(t, &system.Options{MaxAgents: 1})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "ok"})
 		result(t, bridge)
@@ -150,7 +150,7 @@ func TestRefusalsAreAnswered(t *testing.T) {
 			t.Errorf("unreadable content: %+v", got)
 		}
 		settle()
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -158,7 +158,7 @@ func TestRefusalsAreAnswered(t *testing.T) {
 
 func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxRestarts: 3})
+		h := newFixture(t, &system.Options{MaxRestarts: 3})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		watcher := h.bus.Join(t, "cli:watcher", "system:agents")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "ok"})
@@ -166,15 +166,15 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		// After a minute of running, restarts are counted anew.
 		for range 6 {
 			time.Sleep(61 * time.Second)
-			h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+			h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
 			time.Sleep(10 * time.Second)
 		}
-		if n := h.stage.startCount(); n != 7 {
+		if n := h.launcher.startCount(); n != 7 {
 			t.Fatalf("%d starts", n)
 		}
 		var mu sync.Mutex // guards starts
 		var starts []time.Time
-		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) {
+		h.launcher.playing(func(_ *fakeLauncher, _ system.Spec, a *fakeInstance) {
 			mu.Lock()
 			defer mu.Unlock()
 			if starts = append(starts, time.Now()); len(starts) == 2 {
@@ -185,7 +185,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 			a.end(&system.Exit{Reason: "exit status 1", Output: "words of a program"})
 		})
 		time.Sleep(time.Minute)
-		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+		h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
 		time.Sleep(5 * time.Second)
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "later"}) // waits for the outcome
 		time.Sleep(time.Minute)
@@ -215,7 +215,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 			t.Error("no agent_event tells of the failure")
 		}
 		// A new request tries again.
-		h.stage.playing(sayOnline)
+		h.launcher.playing(sayOnline)
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "anew"})
 		if r, _ := result(t, bridge); r.RequestID != "anew" || r.Status != "spawned" {
 			t.Errorf("%+v", r)
@@ -225,15 +225,17 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 
 func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) { a.end(&system.Exit{Reason: "exit status 2", Permanent: true}) })
+		h := newFixture(t, nil)
+		h.launcher.playing(func(_ *fakeLauncher, _ system.Spec, a *fakeInstance) {
+			a.end(&system.Exit{Reason: "exit status 2", Permanent: true})
+		})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		if r, _ := result(t, bridge); r.Status != "failed" || r.Error != "exit status 2" {
 			t.Errorf("%+v", r)
 		}
 		time.Sleep(time.Minute)
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -241,14 +243,14 @@ func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 
 func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
 		settle()
-		h.stage.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Permanent: true})
+		h.launcher.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Permanent: true})
 		time.Sleep(10 * time.Second)
-		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") == nil {
+		if n := h.launcher.startCount(); n != 2 || h.launcher.actor("tg-1") == nil {
 			t.Errorf("%d starts", n)
 		}
 	})
@@ -256,12 +258,12 @@ func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
 
 func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxRestarts: -1})
+		h := newFixture(t, &system.Options{MaxRestarts: -1})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
 		settle()
-		h.stage.actor("tg-1").end(&system.Exit{Reason: "out of memory"})
+		h.launcher.actor("tg-1").end(&system.Exit{Reason: "out of memory"})
 		r, d := result(t, bridge)
 		if r.Status != "failed" || r.RequestID != "" || r.Agent != "agent:tg-1" || d.Topic != "tg:1" || r.Error != "out of memory" {
 			t.Errorf("%+v to %s", r, d.Topic)
@@ -271,16 +273,16 @@ func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
 
 func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxRestarts: 1})
-		h.stage.playing(func(*stage, system.Spec, *actor) {})
+		h := newFixture(t, &system.Options{MaxRestarts: 1})
+		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		time.Sleep(2 * time.Minute)
 		if r, _ := result(t, bridge); r.Status != "failed" || !strings.Contains(r.Error, "did not come online") {
 			t.Errorf("%+v", r)
 		}
-		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") != nil {
-			t.Errorf("%d starts, running %v", n, h.stage.actor("tg-1"))
+		if n := h.launcher.startCount(); n != 2 || h.launcher.actor("tg-1") != nil {
+			t.Errorf("%d starts, running %v", n, h.launcher.actor("tg-1"))
 		}
 	})
 }
@@ -289,8 +291,8 @@ func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
 	for name, outlive := range map[string]bool{"agents stay": true, "agents end": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t, nil)
-				h.stage.outlive = outlive
+				h := newFixture(t, nil)
+				h.launcher.outlive = outlive
 				bridge := h.bus.Join(t, "tg:bot", "tg:*")
 				for _, topic := range []protocol.PeerID{"tg:1", "tg:2", "tg:3"} {
 					ask(t, bridge, topic, protocol.SpawnRequest{RequestID: string(topic)})
@@ -298,16 +300,16 @@ func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
 				}
 				settle()
 				h.stop()
-				if running := len(h.stage.running); running != map[bool]int{true: 3, false: 0}[outlive] {
+				if running := len(h.launcher.running); running != map[bool]int{true: 3, false: 0}[outlive] {
 					t.Fatalf("%d agents run without the spawner", running)
 				}
 				if outlive {
-					h.stage.actor("tg-2").end(&system.Exit{Reason: "killed meanwhile"})
+					h.launcher.actor("tg-2").end(&system.Exit{Reason: "killed meanwhile"})
 				}
 				h.start()
 				settle()
-				if n, want := h.stage.startCount(), map[bool]int{true: 4, false: 6}[outlive]; n != want || len(h.stage.running) != 3 {
-					t.Errorf("%d starts, want %d; %d run", n, want, len(h.stage.running))
+				if n, want := h.launcher.startCount(), map[bool]int{true: 4, false: 6}[outlive]; n != want || len(h.launcher.running) != 3 {
+					t.Errorf("%d starts, want %d; %d run", n, want, len(h.launcher.running))
 				}
 				for bridge.Pending() > 0 {
 					bridge.Next(t)
@@ -326,8 +328,8 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 	// not even that. Then it has to start again to say so.
 	for online, starts := range map[int]int{1: 1, 0: 2} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, nil)
-			h.stage.outlive = true
+			h := newFixture(t, nil)
+			h.launcher.outlive = true
 			bridge := h.bus.Join(t, "tg:bot", "tg:*")
 			ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 			result(t, bridge)
@@ -340,7 +342,7 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 			if r, _ := result(t, bridge); r.Status != "spawned" {
 				t.Errorf("%+v", r)
 			}
-			if n := h.stage.startCount(); n != starts {
+			if n := h.launcher.startCount(); n != starts {
 				t.Errorf("%d starts; want %d", n, starts)
 			}
 		})
@@ -349,7 +351,7 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 
 func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{IdleStop: 100 * time.Second})
+		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
@@ -358,17 +360,17 @@ func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 			time.Sleep(80 * time.Second)
 			alive.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]string{"event": "attention_decision"})
 		}
-		if h.stage.actor("tg-1") == nil {
+		if h.launcher.actor("tg-1") == nil {
 			t.Fatal("ended although it was in use")
 		}
 		time.Sleep(130 * time.Second)
-		if h.stage.actor("tg-1") != nil {
+		if h.launcher.actor("tg-1") != nil {
 			t.Fatal("not ended although nobody talked to it")
 		}
 		h.stop()
 		h.start() // an idle agent is not started by a restart
 		settle()
-		if n := h.stage.startCount(); n != 1 {
+		if n := h.launcher.startCount(); n != 1 {
 			t.Fatalf("%d starts", n)
 		}
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "back"})
@@ -382,7 +384,7 @@ func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 // back so, and no agent that is not ours is made.
 func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{IdleStop: 100 * time.Second})
+		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		broker, evil := h.bus.Join(t, "collab:broker"), h.bus.Join(t, "agent:evil")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
@@ -394,14 +396,14 @@ func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
 		unknown.Agent = "agent:other"
 		broker.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, unknown)
 		settle()
-		if n := h.stage.startCount(); n != 1 || h.stage.actor("tg-1") != nil {
+		if n := h.launcher.startCount(); n != 1 || h.launcher.actor("tg-1") != nil {
 			t.Fatalf("%d starts", n)
 		}
 		for range 3 {
 			broker.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, want)
 		}
 		settle()
-		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") == nil || h.stage.actor("other") != nil {
+		if n := h.launcher.startCount(); n != 2 || h.launcher.actor("tg-1") == nil || h.launcher.actor("other") != nil {
 			t.Errorf("%d starts; want the agent to run again", n)
 		}
 	})
@@ -409,9 +411,9 @@ func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
 
 func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
-		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
 			time.Sleep(2 * time.Second)
 			sayOnline(s, spec, a)
 		})
@@ -444,17 +446,17 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 
 func TestSpawnsComeAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{SpawnRate: 6})
+		h := newFixture(t, &system.Options{SpawnRate: 6})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		for i := range 12 {
 			ask(t, bridge, protocol.PeerID(fmt.Sprint("tg:", i)), protocol.SpawnRequest{RequestID: "r"})
 		}
 		settle()
-		if n := h.stage.startCount(); n != 6 {
+		if n := h.launcher.startCount(); n != 6 {
 			t.Errorf("%d starts at once", n)
 		}
 		time.Sleep(61 * time.Second)
-		if n := h.stage.startCount(); n != 12 {
+		if n := h.launcher.startCount(); n != 12 {
 			t.Errorf("%d starts after a minute", n)
 		}
 	})
@@ -462,16 +464,16 @@ func TestSpawnsComeAtABoundedRate(t *testing.T) {
 
 func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxRestarts: 1})
-		h.stage.mu.Lock()
-		h.stage.broken = errors.New("no connection to the manager of units")
-		h.stage.mu.Unlock()
+		h := newFixture(t, &system.Options{MaxRestarts: 1})
+		h.launcher.mu.Lock()
+		h.launcher.broken = errors.New("no connection to the manager of units")
+		h.launcher.mu.Unlock()
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		time.Sleep(10 * time.Minute)
-		h.stage.mu.Lock()
-		h.stage.broken = nil
-		h.stage.mu.Unlock()
+		h.launcher.mu.Lock()
+		h.launcher.broken = nil
+		h.launcher.mu.Unlock()
 		time.Sleep(30 * time.Second) // the longest pause between two tries
 		if r, _ := result(t, bridge); r.Status != "spawned" {
 			t.Errorf("%+v", r)
@@ -481,8 +483,8 @@ func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
 
 func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{MaxRestarts: -1})
-		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+		h := newFixture(t, &system.Options{MaxRestarts: -1})
+		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
 			time.Sleep(15 * time.Minute)
 			sayOnline(s, spec, a)
 		})
@@ -493,16 +495,16 @@ func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
 		time.Sleep(14*time.Minute + 50*time.Second)
 		h.bus.Restart(t)
 		time.Sleep(time.Minute)
-		if r, _ := result(t, bridge); r.Status != "spawned" || h.stage.startCount() != 1 {
-			t.Errorf("%+v after %d starts", r, h.stage.startCount())
+		if r, _ := result(t, bridge); r.Status != "spawned" || h.launcher.startCount() != 1 {
+			t.Errorf("%+v after %d starts", r, h.launcher.startCount())
 		}
 	})
 }
 
 func TestStrangersCannotSpeakForAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		h.stage.playing(func(*stage, system.Spec, *actor) {})
+		h := newFixture(t, nil)
+		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		stranger := h.bus.Join(t, "agent:stranger")
@@ -521,7 +523,7 @@ func TestStrangersCannotSpeakForAgents(t *testing.T) {
 func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := func(kv ...string) func() ([]string, error) { return func() ([]string, error) { return kv, nil } }
-		h := newHouse(t, &system.Options{
+		h := newFixture(t, &system.Options{
 			Args: []string{"--a"}, Env: env("A=1"), Limits: system.Limits{Memory: 1},
 			Profiles: map[string]system.Profile{"big": {Args: []string{"--b"}, Env: env("B=2"), Limits: &system.Limits{Memory: 2}}},
 		})
@@ -530,7 +532,7 @@ func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
 		if r, _ := result(t, bridge); r.Agent != "agent:lead" {
 			t.Errorf("%+v", r)
 		}
-		spec := h.stage.starts[0]
+		spec := h.launcher.starts[0]
 		if !slices.Equal(spec.Args[len(spec.Args)-2:], []string{"--a", "--b"}) || !slices.Equal(spec.Env, []string{"A=1", "B=2"}) || spec.Limits.Memory != 2 {
 			t.Errorf("%+v", spec)
 		}
@@ -541,7 +543,7 @@ func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
 // and the request is closed.
 func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		pub := h.bus.Join(t, "cli:pub-1")
 		ask(t, pub, "cli:pub-1", protocol.SpawnRequest{RequestID: "r1", Topic: "tg:42"})

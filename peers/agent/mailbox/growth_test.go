@@ -43,7 +43,7 @@ func addFragments(t *testing.T, n int) *mailbox.Mailbox {
 			t.Fatal(err)
 		}
 	}
-	return boxOn(db, zerolog.Nop())
+	return mailboxOn(db, zerolog.Nop())
 }
 
 // costs measures what an agent asks of its mailbox for one event and its turn.

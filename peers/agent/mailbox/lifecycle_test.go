@@ -31,7 +31,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 		"claimed for it, and acted":       {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { e.Acted = true; granted(tx, e) }, attention.ModeImmediate, mailbox.Held, true},
 		"answered":                        {attention.PolicyMustRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { tx.Move(e, mailbox.Respond, "") }, attention.ModeImmediate, mailbox.Responded, false},
 	} {
-		box := newBox(t)
+		box := newMailbox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 			intake.Store(tx, chat("e1", "hello"))
 			e := tx.Entry("e1")
@@ -73,7 +73,7 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 		"a deferral":   {-time.Second, true, mailbox.Turned},
 		"not deferred": {0, false, mailbox.Held},
 	} {
-		box := newBox(t)
+		box := newMailbox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 			intake.Store(tx, chat("e1", "hello"))
 			e := tx.Entry("e1")
@@ -109,7 +109,7 @@ func TestARecordOfATurnNamesItsMessages(t *testing.T) {
 		"a digest":    {[]string{"e1"}, attention.ModeDigest, true},
 		"many in one": {[]string{"e0", "e00", "e1"}, attention.ModeBuffered, true},
 	} {
-		box := newBox(t)
+		box := newMailbox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: c.merged, Chat: "tg:42", Mode: c.mode, State: mailbox.TurnRunning}
 			tx.SaveTurn(turn)

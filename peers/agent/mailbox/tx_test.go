@@ -28,21 +28,21 @@ func (noBroker) Disposed(*mailbox.Tx, *mailbox.Entry, attention.Disposition, str
 func (noBroker) Answer(*mailbox.Tx, *mailbox.Entry, mailbox.SentKind, protocol.MessageID, *protocol.ChatReply) {
 }
 
-func newBox(t *testing.T) *mailbox.Mailbox {
+func newMailbox(t *testing.T) *mailbox.Mailbox {
 	t.Helper()
 	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return boxOn(db, zerolog.Nop())
+	return mailboxOn(db, zerolog.Nop())
 }
 
 var hooks = mailbox.Hooks{
 	Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered, Unconfirmed: obligations.SyncWithoutID,
 }
 
-func boxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
+func mailboxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
 	return mailbox.New(db, nil, mailbox.Options{
 		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, Hooks: hooks, MaxOpen: 10, DeferFor: time.Minute,
 		StopTurn: func(string, string) {},
@@ -58,7 +58,7 @@ func chat(id, text string) *mailbox.Entry {
 // TestAnAbortedTransactionLeavesNothing: what was written before is rolled back, what
 // comes after finds nothing and writes nothing, and nothing is queued.
 func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
-	box, broken := newBox(t), errors.New("broken")
+	box, broken := newMailbox(t), errors.New("broken")
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 		intake.Store(tx, chat("e1", "hello"))
 		tx.Record("k", nil, map[string]any{"event": "test"})
@@ -88,7 +88,7 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 	}
 	defer db.Close()
 	var logged bytes.Buffer
-	box := boxOn(db, zerolog.New(&logged))
+	box := mailboxOn(db, zerolog.New(&logged))
 	if _, err := db.ExecContext(t.Context(), `INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at)
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000)
 		SELECT '', 'tg:42', 'k' || i, x'', 'pending', 0, 0, 1 << 60 FROM n`); err != nil {
@@ -107,7 +107,7 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 // TestAViewRemembersItsError: a reader who asks at the end does not take an error for
 // an empty mailbox.
 func TestAViewRemembersItsError(t *testing.T) {
-	box := newBox(t)
+	box := newMailbox(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	v := box.View(ctx)
@@ -118,7 +118,7 @@ func TestAViewRemembersItsError(t *testing.T) {
 
 // TestAFinalDispositionIsWrittenOnce, whatever is done about the event later.
 func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
-	box := newBox(t)
+	box := newMailbox(t)
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 		intake.Store(tx, chat("e1", "hello"))
 		e := tx.Entry("e1")

@@ -14,22 +14,22 @@ import (
 	"hubbub/protocol"
 )
 
-// A stage is a launcher whose agents are scripted peers of a bus in memory.
-type stage struct {
+// A fakeLauncher is a launcher whose agents are scripted peers of a bus in memory.
+type fakeLauncher struct {
 	t   *testing.T
 	bus *bustest.Bus
 
 	mu      sync.Mutex // guards the fields below
-	play    func(s *stage, spec system.Spec, a *actor)
-	running map[system.AgentName]*actor
+	play    func(s *fakeLauncher, spec system.Spec, a *fakeInstance)
+	running map[system.AgentName]*fakeInstance
 	starts  []system.Spec
 	outlive bool
 	broken  error // what Find answers
 }
 
 // An actor is one instance on the stage.
-type actor struct {
-	stage  *stage
+type fakeInstance struct {
+	stage  *fakeLauncher
 	name   system.AgentName
 	handle string
 	once   sync.Once
@@ -38,12 +38,12 @@ type actor struct {
 	stops  int
 }
 
-func newStage(t *testing.T, b *bustest.Bus) *stage {
-	return &stage{t: t, bus: b, play: sayOnline, running: map[system.AgentName]*actor{}}
+func newFakeLauncher(t *testing.T, b *bustest.Bus) *fakeLauncher {
+	return &fakeLauncher{t: t, bus: b, play: sayOnline, running: map[system.AgentName]*fakeInstance{}}
 }
 
 // sayOnline is what a healthy agent does.
-func sayOnline(s *stage, _ system.Spec, a *actor) {
+func sayOnline(s *fakeLauncher, _ system.Spec, a *fakeInstance) {
 	p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
 	defer p.Leave()
 	online := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.name.PeerID()})
@@ -61,27 +61,27 @@ func sayOnline(s *stage, _ system.Spec, a *actor) {
 	}
 }
 
-func (s *stage) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (s *stage) Outlives() bool                { return s.outlive }
-func (s *stage) Paths(name system.AgentName) system.Paths {
+func (s *fakeLauncher) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (s *fakeLauncher) Outlives() bool                { return s.outlive }
+func (s *fakeLauncher) Paths(name system.AgentName) system.Paths {
 	return system.Paths{Data: "/stage/" + string(name), TokenFile: "/stage/" + string(name) + ".token"}
 }
 
-func (s *stage) Start(_ context.Context, spec system.Spec) (system.Instance, error) {
+func (s *fakeLauncher) Start(_ context.Context, spec system.Spec) (system.Instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.running[spec.Name]; old != nil {
 		s.t.Errorf("%s is started twice", spec.Name)
 	}
 	s.starts = append(s.starts, spec)
-	a := &actor{stage: s, name: spec.Name, handle: strconv.Itoa(len(s.starts)), ended: make(chan struct{})}
+	a := &fakeInstance{stage: s, name: spec.Name, handle: strconv.Itoa(len(s.starts)), ended: make(chan struct{})}
 	s.running[spec.Name] = a
 	play := s.play
 	go play(s, spec, a)
 	return a, nil
 }
 
-func (s *stage) Find(_ context.Context, spec system.Spec, _ string) (system.Instance, error) {
+func (s *fakeLauncher) Find(_ context.Context, spec system.Spec, _ string) (system.Instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
@@ -94,7 +94,7 @@ func (s *stage) Find(_ context.Context, spec system.Spec, _ string) (system.Inst
 }
 
 // end ends an instance as if it had ended by itself.
-func (a *actor) end(exit error) {
+func (a *fakeInstance) end(exit error) {
 	a.once.Do(func() {
 		a.stage.mu.Lock()
 		delete(a.stage.running, a.name)
@@ -104,9 +104,9 @@ func (a *actor) end(exit error) {
 	})
 }
 
-func (a *actor) Handle() string { return a.handle }
+func (a *fakeInstance) Handle() string { return a.handle }
 
-func (a *actor) Wait(ctx context.Context) error {
+func (a *fakeInstance) Wait(ctx context.Context) error {
 	select {
 	case <-a.ended:
 		return a.exit
@@ -115,7 +115,7 @@ func (a *actor) Wait(ctx context.Context) error {
 	}
 }
 
-func (a *actor) Stop(context.Context) error {
+func (a *fakeInstance) Stop(context.Context) error {
 	a.stage.mu.Lock()
 	a.stops++
 	a.stage.mu.Unlock()
@@ -123,39 +123,39 @@ func (a *actor) Stop(context.Context) error {
 	return nil
 }
 
-func (s *stage) actor(name system.AgentName) *actor {
+func (s *fakeLauncher) actor(name system.AgentName) *fakeInstance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[name]
 }
 
-func (s *stage) startCount() int {
+func (s *fakeLauncher) startCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.starts)
 }
 
-func (s *stage) playing(play func(*stage, system.Spec, *actor)) {
+func (s *fakeLauncher) playing(play func(*fakeLauncher, system.Spec, *fakeInstance)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.play = play
 }
 
-// A house is a bus, a spawner with its database, and a stage.
-type house struct {
-	t     *testing.T
-	bus   *bustest.Bus
-	stage *stage
-	path  string
-	opts  system.Options
-	stop  func()
+// A fixture is a bus, a spawner with its database, and a fake launcher.
+type fixture struct {
+	t        *testing.T
+	bus      *bustest.Bus
+	launcher *fakeLauncher
+	path     string
+	opts     system.Options
+	stop     func()
 }
 
-// newHouse starts a spawner in a bubble.
-func newHouse(t *testing.T, opts *system.Options) *house {
+// newFixture starts a spawner in a bubble.
+func newFixture(t *testing.T, opts *system.Options) *fixture {
 	t.Helper()
 	b := bustest.StartInMemory(t, nil)
-	h := &house{t: t, bus: b, stage: newStage(t, b), path: filepath.Join(t.TempDir(), "system.db")}
+	h := &fixture{t: t, bus: b, launcher: newFakeLauncher(t, b), path: filepath.Join(t.TempDir(), "system.db")}
 	if opts != nil {
 		h.opts = *opts
 	}
@@ -163,10 +163,10 @@ func newHouse(t *testing.T, opts *system.Options) *house {
 	h.start()
 	t.Cleanup(func() {
 		h.stop()
-		h.stage.mu.Lock()
-		left := h.stage.running
-		h.stage.running = map[system.AgentName]*actor{}
-		h.stage.mu.Unlock()
+		h.launcher.mu.Lock()
+		left := h.launcher.running
+		h.launcher.running = map[system.AgentName]*fakeInstance{}
+		h.launcher.mu.Unlock()
 		for _, a := range left {
 			close(a.ended)
 		}
@@ -174,7 +174,7 @@ func newHouse(t *testing.T, opts *system.Options) *house {
 	return h
 }
 
-func (h *house) start() {
+func (h *fixture) start() {
 	h.t.Helper()
 	db, err := system.Open(h.path)
 	if err != nil {
@@ -184,7 +184,7 @@ func (h *house) start() {
 	h.opts.OnReady = func() { close(ready) }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	s := system.New(db, h.stage, "/bin/agent", filepath.Join(filepath.Dir(h.path), "launch"), &h.opts)
+	s := system.New(db, h.launcher, "/bin/agent", filepath.Join(filepath.Dir(h.path), "launch"), &h.opts)
 	go func() {
 		defer close(done)
 		if err := s.Run(ctx); err != nil {
@@ -205,7 +205,7 @@ func (h *house) start() {
 }
 
 // write changes the database of a spawner that is stopped.
-func (h *house) write(query string, args ...any) {
+func (h *fixture) write(query string, args ...any) {
 	h.t.Helper()
 	db, err := system.Open(h.path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // TestWhatNamesNobodyClosesNothingAtTheBroker: a done of the author that names no recipient is about
 // nobody, for the agent and for the broker that hears of it from the agent.
 func TestWhatNamesNobodyClosesNothingAtTheBroker(t *testing.T) {
-	inHouse(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withQuestions(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(time.Minute)
 		w.say(reaction("r1", "e1", "tg:77", "done", ""))
@@ -56,7 +56,7 @@ func TestWhoAsksWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStub(answering("no"))
-			inHouse(t, s, &agent.Options{Version: c.version}, func(t *testing.T, w *world) {
+			withQuestions(t, s, &agent.Options{Version: c.version}, func(t *testing.T, w *fixture) {
 				w.say(c.said)
 				w.sleep(11 * time.Minute)
 				if open, want := w.owed("agent:lead", ""), min(1, len(c.want)); open != c.want || len(s.returns()) != want {
@@ -88,7 +88,7 @@ func TestLoopRulesSuppressNoReturn(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		for i := range attention.ExchangeTotal {
 			w.say(mention(by(post(fmt.Sprint("x", i), fresh(100+i)+"?"), "agent:w3", "agent")))
 			w.sleep(10 * time.Second)
@@ -110,7 +110,7 @@ func TestLoopRulesSuppressNoReturn(t *testing.T) {
 // TestTheOwnerOfTheWorkIsARung: where nobody leads the agent, who owns the work of which the event is
 // has what the agent does not see to.
 func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
-	inWorld(t, newStub(silent), with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
 			"deliveryId": "dlv-1", "rule": "explicit_mention", "senderId": "w3", "senderIdentity": "agent:w3", "senderKind": "agent",
@@ -134,7 +134,7 @@ func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
 // TestPeopleAreAskedInTheOrderOfTheConfiguration, and not in that in which they wrote; who did not write
 // there cannot be asked.
 func TestPeopleAreAskedInTheOrderOfTheConfiguration(t *testing.T) {
-	inWorld(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
+	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		configure := protocol.Configure{TalkTo: "tg:42", People: []protocol.PeerID{"tg:95", "tg:90", "tg:88"}}
 		if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeConfigure, configure); r.DeliveredTo != 1 {
 			t.Fatal(r)
@@ -163,7 +163,7 @@ func TestWhoDecidesOverWorkOfTheBrokerIsAskedWhereTheyWrite(t *testing.T) {
 	})
 	opts := *approving
 	opts.Escalation.Person = "tg:77"
-	inHouse(t, s, &opts, func(t *testing.T, w *world) {
+	withQuestions(t, s, &opts, func(t *testing.T, w *fixture) {
 		w.say(dm("0", "good morning"))
 		w.sleep(10 * time.Second)
 		fact := protocol.CollabEvent{ID: "evt-9", Type: "collab.delivery.woken", Source: "collab:broker", Target: "agent:lead"}

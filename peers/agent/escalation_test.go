@@ -16,7 +16,7 @@ import (
 )
 
 // joinAgent runs one agent more on the bus of a world until the returned function stops it.
-func joinAgent(w *world, id protocol.PeerID, s *stub, opts *agent.Options) (stop func()) {
+func joinAgent(w *fixture, id protocol.PeerID, s *stub, opts *agent.Options) (stop func()) {
 	w.t.Helper()
 	db, err := agent.Open(filepath.Join(w.t.TempDir(), "agent.db"))
 	if err != nil {
@@ -41,7 +41,7 @@ func broken(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, err
 }
 
 // rungs lists "agent rung to reason" of the ladder, in order.
-func (w *world) rungs() (list []string) {
+func (w *fixture) rungs() (list []string) {
 	for _, r := range w.records {
 		if _, of := r["rung"]; of && r.is("escalation") {
 			how := r["reason"]
@@ -56,9 +56,9 @@ func (w *world) rungs() (list []string) {
 
 const toldMended = "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 
-// inOffice is a world in which agent:lead, which fails every turn, has agent:boss above it.
-func inOffice(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test func(t *testing.T, w *world)) {
-	inHouse(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
+// withLead is a world in which agent:lead, which fails every turn, has agent:boss above it.
+func withLead(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test func(t *testing.T, w *fixture)) {
+	withQuestions(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Escalation: attention.EscalationPolicy{Lead: "lead", Owner: "lead", Person: "lead"}})()
 		w.sleep(35 * time.Second)
 		test(t, w)
@@ -69,7 +69,7 @@ func inOffice(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test 
 // author hears of no failure.
 func TestTheLeadAnswersWhatAnAgentCannot(t *testing.T) {
 	boss := newStub(answering("no, it is not"))
-	inOffice(t, boss, attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}, func(t *testing.T, w *world) {
+	withLead(t, boss, attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "is the deploy"))
 		w.say(dm("2", "blocked?"))
 		w.sleep(time.Minute)
@@ -88,7 +88,7 @@ func TestTheLeadAnswersWhatAnAgentCannot(t *testing.T) {
 // itself, a person in the chat has their time, over a restart, and only then the author is told.
 func TestEachRungIsAskedOnce(t *testing.T) {
 	ladder := attention.EscalationPolicy{Lead: "boss", Owner: "agent:boss", Person: "tg:88"}
-	inOffice(t, newStub(broken), ladder, func(t *testing.T, w *world) {
+	withLead(t, newStub(broken), ladder, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(mention(post("1", "@lead is the deploy blocked?")))
 		w.sleep(time.Minute)
@@ -123,7 +123,7 @@ func mention(m protocol.ChatMessage) protocol.ChatMessage {
 // TestAPersonAnswersWithoutABroker: in the chat, by a reply to the question, and nobody else does.
 func TestAPersonAnswersWithoutABroker(t *testing.T) {
 	ladder := attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}
-	inWorld(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(mention(post("1", "@lead is the deploy blocked?")))
 		w.sleep(time.Minute)
@@ -141,7 +141,7 @@ func TestAPersonAnswersWithoutABroker(t *testing.T) {
 // TestALadderHasRoomForFewQuestions: who has five is passed over, and an edit or a stop ends one.
 func TestALadderHasRoomForFewQuestions(t *testing.T) {
 	ladder := attention.EscalationPolicy{Person: "tg:88", Timeout: time.Hour}
-	inWorld(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
+	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		for i := range 6 {
 			w.say(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?")))
@@ -163,7 +163,7 @@ func TestALadderHasRoomForFewQuestions(t *testing.T) {
 
 // TestTwoLeadsOfEachOtherAskOnce: neither asks the other about what it was asked itself.
 func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
-	inOffice(t, newStub(broken), attention.EscalationPolicy{Lead: "boss"}, func(t *testing.T, w *world) {
+	withLead(t, newStub(broken), attention.EscalationPolicy{Lead: "boss"}, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "is the deploy blocked?"))
 		w.sleep(time.Hour)
 		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead author tg:77 unanswered+lead_asked"})
@@ -175,7 +175,7 @@ func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
 // from the broker's records, and their answer goes where the question came from.
 func TestWorkNamesItsOwnLeadAndOwner(t *testing.T) {
 	boss := newStub(answering("no, it is not"))
-	inOffice(t, boss, attention.EscalationPolicy{}, func(t *testing.T, w *world) {
+	withLead(t, boss, attention.EscalationPolicy{}, func(t *testing.T, w *fixture) {
 		cli := w.bus.Join(t, "cli:will.1", "cli:will.1")
 		ask := func(method string, params map[string]any) {
 			cli.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]any{"requestId": method, "method": method, "params": params})

@@ -100,9 +100,9 @@ func (s *stub) seen() []harness.Turn {
 	return append([]harness.Turn{}, s.turns...)
 }
 
-// A world is one agent on a bus with a Telegram bridge, on a clock that tests
+// A fixture is one agent on a bus with a Telegram bridge, on a clock that tests
 // turn by sleeping.
-type world struct {
+type fixture struct {
 	t      *testing.T
 	bus    *bustest.Bus
 	tg     *bustest.Scripted
@@ -125,11 +125,11 @@ type record map[string]any
 
 func (r record) is(event string) bool { return r["event"] == event }
 
-// inWorld runs a test of the agent "agent:lead" on a clock of its own.
-func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
+// withFixture runs a test of the agent "agent:lead" on a clock of its own.
+func withFixture(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, stub: s, bus: bustest.StartInMemory(t, nil), path: filepath.Join(t.TempDir(), "agent.db")}
+		w := &fixture{t: t, stub: s, bus: bustest.StartInMemory(t, nil), path: filepath.Join(t.TempDir(), "agent.db")}
 		if opts != nil {
 			w.opts = *opts
 		}
@@ -141,7 +141,7 @@ func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T,
 	})
 }
 
-func (w *world) start() {
+func (w *fixture) start() {
 	w.t.Helper()
 	db := storetest.Open(w.t, "agent", w.path, agent.Open)
 	opts := w.opts
@@ -166,13 +166,13 @@ func (w *world) start() {
 func pass(d time.Duration) { time.Sleep(d) }
 
 // sleep lets time pass and everything settle.
-func (w *world) sleep(d time.Duration) {
+func (w *fixture) sleep(d time.Duration) {
 	pass(d)
 	synctest.Wait()
 	w.collect()
 }
 
-func (w *world) collect() {
+func (w *fixture) collect() {
 	for w.tg.Pending() > 0 {
 		d := w.tg.Next(w.t)
 		if d.Message.Type != protocol.TypeTGReply {
@@ -201,7 +201,7 @@ func (w *world) collect() {
 }
 
 // say sends a chat message from tg:42 and fails unless it was taken.
-func (w *world) say(m protocol.ChatMessage) {
+func (w *fixture) say(m protocol.ChatMessage) {
 	w.t.Helper()
 	r := w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeTGMessage, m)
 	if r.DeliveredTo != 1 {
@@ -239,7 +239,7 @@ func edit(m protocol.ChatMessage, text string, sequence int64) protocol.ChatMess
 }
 
 // dispositions lists "eventId disposition reason" in the order of the records.
-func (w *world) dispositions() []string {
+func (w *fixture) dispositions() []string {
 	var list []string
 	for _, r := range w.records {
 		if r.is("disposition") {
@@ -249,7 +249,7 @@ func (w *world) dispositions() []string {
 	return list
 }
 
-func (w *world) refusals() []string {
+func (w *fixture) refusals() []string {
 	var list []string
 	for _, r := range w.records {
 		if r.is("refusal") {
@@ -260,7 +260,7 @@ func (w *world) refusals() []string {
 }
 
 // turnStates lists "eventId attempt state" of the turn records.
-func (w *world) turnStates() []string {
+func (w *fixture) turnStates() []string {
 	var list []string
 	for _, r := range w.records {
 		if r.is("turn") {
@@ -270,12 +270,12 @@ func (w *world) turnStates() []string {
 	return list
 }
 
-func (w *world) wantDispositions(want ...string) {
+func (w *fixture) wantDispositions(want ...string) {
 	w.t.Helper()
 	equal(w.t, "dispositions", w.dispositions(), want)
 }
 
-func (w *world) wantTexts(want ...string) {
+func (w *fixture) wantTexts(want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, r := range w.replies {
@@ -312,4 +312,4 @@ func call(tools harness.Tools, name string, args any) (map[string]any, harness.R
 }
 
 // tools are the agent's tools outside of any turn.
-func (w *world) tools() harness.Tools { return w.agent.Tools() }
+func (w *fixture) tools() harness.Tools { return w.agent.Tools() }

@@ -12,7 +12,7 @@ import (
 )
 
 // fate tells the agent what became of a reply.
-func (w *world) fate(r protocol.ChatReply, status, reason string) {
+func (w *fixture) fate(r protocol.ChatReply, status, reason string) {
 	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: status, IdempotencyKey: r.IdempotencyKey, Reason: reason})
 	w.sleep(10 * time.Second)
 }
@@ -23,7 +23,7 @@ const blocked = "Forbidden: bot was blocked by the user"
 // something else; and of what it says to that, no more.
 func TestAMessageThatIsNotDeliveredIsAnEvent(t *testing.T) {
 	s := newStub(answering("a very long answer?"))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "what is it?"))
 		w.sleep(10 * time.Second)
 		w.fate(w.replies[0], protocol.StatusUnknown, "the connection broke")
@@ -81,7 +81,7 @@ func TestAMessageThatIsNotDeliveredIsToldItsTurn(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		lost = make(chan bool)
 		w.say(dm("1", "what is it?"))
 		for i := range 2 {
@@ -112,7 +112,7 @@ func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		lost = make(chan bool)
 		w.say(dm("1", "what is it?"))
 		w.sleep(10 * time.Second)
@@ -137,7 +137,7 @@ func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
 // TestAMessageWhoseBeginningIsShownIsAnswered: the agent is told, and the event gets no other answer.
 func TestAMessageWhoseBeginningIsShownIsAnswered(t *testing.T) {
 	s := newStub(answering("a very long answer"))
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "what is it?"))
 		w.sleep(10 * time.Second)
 		w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
