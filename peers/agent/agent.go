@@ -68,29 +68,38 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 // New returns the agent of an identity such as "agent:lead" on a database from Open. h runs its
 // turns. New does no I/O and starts nothing. A program may run several agents.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), turnStarted: notify.New(), connected: notify.New(), announceRequested: notify.New(), drafts: newDrafts()}
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256),
+		turnStarted: notify.New(), connected: notify.New(), announceRequested: notify.New(), drafts: newDrafts()}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
 	a.approvals = newApprovals(a)
 	o := &a.opts
 	nature := staticCapabilities(h)
 	settings := mailbox.Settings{
-		Self:       attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
-		Attention:  attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
+		Self: attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
+		Attention: attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0,
+			Words: o.Words},
 		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Log: o.Log, Failpoint: o.failpoint,
 	}
 	a.mailbox = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
 		Broker: a.broker, Hooks: mailbox.Hooks{
-			Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered, Unconfirmed: obligations.SyncWithoutID,
-		}, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
+			Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered,
+			Unconfirmed: obligations.SyncWithoutID,
+		}, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) },
+		OnChange: func() { a.turns.Notify() },
 	})
 	kept := &files.Cache{Mailbox: a.mailbox, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
-	a.tools = &tools.Provider{Settings: settings, Mailbox: a.mailbox, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}
+	a.tools = &tools.Provider{Settings: settings, Mailbox: a.mailbox, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL,
+		OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace,
+		MaxPosts: o.Budget.ChatPosts}
 	a.turns = turns.New(a.mailbox, h, a.tools, a.broker, turns.Options{
-		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
-		ReadsSystem: nature.UsesSystemPrompt, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, Approver: a.approvals.forTurn, Files: kept,
+		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery,
+		Budget:      *o.Budget,
+		ReadsSystem: nature.UsesSystemPrompt, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts,
+		FirstRetry:   o.FirstRetry,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers,
+		Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, Approver: a.approvals.forTurn, Files: kept,
 	})
 	a.registerHandlers()
 	return a
@@ -130,7 +139,8 @@ func (a *Agent) ToolsFor(chat string) harness.Tools { return a.tools.ForChat(pro
 // Run connects, serves and runs turns. It returns nil when ctx ends, or an error when the bus
 // refuses the agent or its harness fails permanently. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.mailbox.InTx(ctx, decisions.RevokeSession)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx),
+		a.mailbox.InTx(ctx, decisions.RevokeSession)); err != nil {
 		return fmt.Errorf("recovering the last run: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {
@@ -142,7 +152,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer hangUp()
 	g, ctx := errgroup.WithContext(ctx)
 	for what, run := range map[string]func(context.Context) error{
-		"the connection to the bus": a.peer.Run, "the outbox": a.mailbox.Outbox.Run, "progress": a.reportLoop, "the typing sign": a.typingLoop,
+		"the connection to the bus": a.peer.Run, "the outbox": a.mailbox.Outbox.Run, "progress": a.reportLoop,
+		"the typing sign": a.typingLoop,
 	} {
 		g.Go(func() error { return wrap(what, run(link)) })
 	}
@@ -161,7 +172,8 @@ func (a *Agent) work(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return wrap("the harness", a.harness.Run(work, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output}))
+		return wrap("the harness", a.harness.Run(work,
+			harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output}))
 	})
 	g.Go(func() error { return wrap("the mailbox", a.turns.Run(ctx, work)) })
 	g.Go(func() error {
@@ -200,7 +212,8 @@ func (a *Agent) flush(ctx context.Context) {
 
 // somethingDue reports whether the outbox is sending or could send something.
 func (a *Agent) somethingDue(ctx context.Context) bool {
-	items, err := a.mailbox.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
+	items, err := a.mailbox.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending,
+		outbox.StateSending}, Limit: 100})
 	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool {
 		return i.State == outbox.StateSending || !i.NotBefore.After(time.Now())
 	})

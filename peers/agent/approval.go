@@ -82,7 +82,8 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		e := tx.Entry(p.turn.EventID)
 		id = decisions.Request(tx, p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
-			Chat: string(p.turn.Scope()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
+			Chat: string(p.turn.Scope()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)),
+			Default: collab.Deny,
 		}).ID
 	})
 	if err != nil {
@@ -101,7 +102,8 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		case <-again:
 		case <-ctx.Done():
 			return p.withdraw(stored, id, context.Cause(ctx))
-		case <-time.After(max(min(decisionPoll, time.Until(collab.ParseTime(decided.ExpiresAt))), 100*time.Millisecond)):
+		case <-time.After(max(min(decisionPoll, time.Until(collab.ParseTime(decided.ExpiresAt))),
+			100*time.Millisecond)):
 		}
 	}
 }
@@ -160,10 +162,12 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 		return d.Approval, err
 	}
 	err = p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(brokerSeenCounter) > 0 { // decided without the broker, which still has the decision as pending
-			tx.Enqueue(protocol.TopicBroker, "verdict:"+id, collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
-				ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
-			}))
+		// decided without the broker, which still has the decision as pending
+		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(brokerSeenCounter) > 0 {
+			tx.Enqueue(protocol.TopicBroker, "verdict:"+id,
+				collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
+					ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
+				}))
 		}
 		decisions.Apply(tx, newest)
 		if now := decisions.Find(&tx.View, id); now != nil {
@@ -179,9 +183,12 @@ func (p *approver) ask(ctx context.Context, d *decisions.Decision) (collab.Appro
 	b := p.agent.broker
 	var got collab.ApprovalResult
 	var err error
-	if got, err = collab.DecisionAsk.Ask(ctx, b, collab.ApprovalAskParams{ID: d.ID, ApprovalParams: d.ApprovalParams}); err == nil &&
+	if got, err = collab.DecisionAsk.Ask(ctx, b, collab.ApprovalAskParams{ID: d.ID,
+		ApprovalParams: d.ApprovalParams}); err == nil &&
 		d.ChatVerdict.Verdict != "" && got.Decision.State == collab.ApprovalPending {
-		got, err = collab.DecisionDecide.Ask(ctx, b, collab.ApprovalDecideParams{ID: d.ID, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By})
+		got, err = collab.DecisionDecide.Ask(ctx, b,
+			collab.ApprovalDecideParams{ID: d.ID, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope,
+				By: d.ChatVerdict.By})
 	}
 	switch {
 	case err == nil:
@@ -212,7 +219,10 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 // again after its restart.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
-		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { decisions.Cancel(tx, p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
+		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+			decisions.Cancel(tx, p.turn.ID,
+				turns.ReasonTurnEnded)
+		}); err != nil {
 			p.agent.opts.Log.Error().Err(err).Str("decision", id).Msg("decision not cancelled; it expires")
 		}
 	}

@@ -51,8 +51,9 @@ func (b *broker) attend(ctx context.Context) {
 		roles = append(roles, strings.TrimPrefix(r, "role:"))
 	}
 	who := contract.AnnounceParams{
-		LogicalAgentID: b.agent.id.Name(), HarnessType: o.HarnessType, WorkspaceID: o.WorkspaceID, ProjectPath: o.Workspace,
-		Roles: roles, WakePolicy: o.WakePolicy,
+		LogicalAgentID: b.agent.id.Name(), HarnessType: o.HarnessType, WorkspaceID: o.WorkspaceID,
+		ProjectPath: o.Workspace,
+		Roles:       roles, WakePolicy: o.WakePolicy,
 	}
 	b.Attend(ctx, who, func(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {
@@ -68,7 +69,8 @@ func (b *broker) askContract(ctx context.Context, o *mailbox.Origin) string {
 	ctx, cancel := context.WithTimeout(ctx, contractTimeout)
 	defer cancel()
 	answer, err := contract.PromptContract.Ask(ctx, b, contract.PromptParams{
-		AgentID: b.agent.id.Name(), HarnessType: b.agent.opts.HarnessType, ConversationID: o.ConversationID, WorkItemID: o.WorkItemID,
+		AgentID: b.agent.id.Name(), HarnessType: b.agent.opts.HarnessType, ConversationID: o.ConversationID,
+		WorkItemID: o.WorkItemID,
 	})
 	if err != nil {
 		b.agent.opts.Log.Debug().Err(err).Msg("prompt contract not received from the broker")
@@ -89,7 +91,8 @@ func (b *broker) Contract(ctx context.Context, wake *mailbox.Origin) (text strin
 		return text, true
 	}
 	o, name := &b.agent.opts, b.agent.id.Name()
-	text = "You are the agent " + name + " on a message bus. Others reach you as @" + name + ". You speak for nobody else."
+	text = "You are the agent " + name + " on a message bus. Others reach you as @" + name +
+		". You speak for nobody else."
 	if len(o.Roles) > 0 {
 		text += "\nYour roles: " + strings.Join(o.Roles, ", ") + "."
 	}

@@ -120,7 +120,8 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	}
 	unshown := false
 	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = decisions.AwaitsMessage(&tx.View, e); !unshown && !decisions.HandleReply(tx, e, a.opts.AllowWords, a.opts.DenyWords) &&
+		if unshown = decisions.AwaitsMessage(&tx.View, e); !unshown &&
+			!decisions.HandleReply(tx, e, a.opts.AllowWords, a.opts.DenyWords) &&
 			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
 			obligations.HandleReaction(tx, e)
 			obligations.HandleAskCommand(tx, e)
@@ -160,16 +161,19 @@ func checkChat(c *protocol.ChatMessage) string {
 	switch {
 	case len(c.Text) > maxText:
 		return fmt.Sprintf("the text has %d bytes; at most %d are taken", len(c.Text), maxText)
-	case len(c.Attachments) > maxAttachments || c.ReplyTo != nil && len(c.ReplyTo.Attachments) > maxAttachments || len(c.Mentions) > maxMentions:
+	case len(c.Attachments) > maxAttachments || c.ReplyTo != nil && len(c.ReplyTo.Attachments) > maxAttachments ||
+		len(c.Mentions) > maxMentions:
 		return fmt.Sprintf("at most %d attachments and %d mentions are taken", maxAttachments, maxMentions)
-	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil && len(c.Author.ID) > maxID:
+	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil &&
+		len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	}
 	if problem := checkObliging(c); problem != "" {
 		return problem
 	}
 	switch {
-	case !text.IsCleanName(c.SourceID), c.Chat != nil && !text.IsCleanName(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.IsCleanName(c.Author.ID):
+	case !text.IsCleanName(c.SourceID), c.Chat != nil && !text.IsCleanName(c.Chat.ID+c.Chat.ThreadID),
+		c.Author != nil && !text.IsCleanName(c.Author.ID):
 		return "an id has control or invisible characters"
 	}
 	return ""
@@ -189,7 +193,8 @@ func (a *Agent) handleAgentEvent(ctx context.Context, d *peer.Delivery, head *pr
 	if head.Event == "wanted" && d.Message.From == protocol.PeerSystem {
 		a.announceRequested.Notify()
 	}
-	a.opts.Log.Debug().Str("peer", string(d.Message.From)).Str("event", strings.ToValidUTF8(head.Event, "?")).Msg("agent event")
+	a.opts.Log.Debug().Str("peer", string(d.Message.From)).Str("event",
+		strings.ToValidUTF8(head.Event, "?")).Msg("agent event")
 	return nil
 }
 
@@ -202,7 +207,8 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	}
 	topic := protocol.Topic(item.Destination)
 	err := a.peer.Deliver(ctx, topic, item.Attempt, m)
-	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic) // answers in the same queue wait behind it
+	// answers in the same queue wait behind it
+	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic)
 	switch {
 	case errors.Is(err, peer.ErrStopped):
 		return outbox.Retry(time.Second, err)

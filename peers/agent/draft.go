@@ -174,7 +174,8 @@ func (a *Agent) showDrafts(ctx context.Context) (more bool, err error) {
 	}
 	errs := []error{a.keepDrafts(ctx)}
 	for _, e := range typingEvents(v) {
-		if e.Content.Chat.Kind != "dm" || protocol.PeerID(e.Chat).Family() == "chorus" || v.Interim(e) != nil || v.Err() != nil {
+		if e.Content.Chat.Kind != "dm" || protocol.PeerID(e.Chat).Family() == "chorus" || v.Interim(e) != nil ||
+			v.Err() != nil {
 			continue
 		}
 		if shown := a.drafts.due(e.TurnID, a.opts.Redact.String); shown != "" {

@@ -35,7 +35,8 @@ func checkObliging(c *protocol.ChatMessage) string {
 		case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Blocks)):
 			return fmt.Sprintf("obligation.blocks is %q: use halted, degraded or none", text.Clip(o.Blocks, 40))
 		case len(o.DefaultAction) > maxDefault:
-			return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken", len(o.DefaultAction), maxDefault)
+			return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken", len(o.DefaultAction),
+				maxDefault)
 		case o.DischargeDelegate != nil:
 			parties = append(parties, *o.DischargeDelegate)
 		}
@@ -47,8 +48,10 @@ func checkObliging(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	case !text.IsCleanName(c.ReactionID + c.TargetEventID):
 		return "an id has control or invisible characters"
-	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" && bareID(c.Actor.ID) != bareID(c.Author.ID):
-		return fmt.Sprintf("the author %s and the actor %s of the reaction must be the same", text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
+	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" &&
+		bareID(c.Actor.ID) != bareID(c.Author.ID):
+		return fmt.Sprintf("the author %s and the actor %s of the reaction must be the same",
+			text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
 	}
 	for _, p := range parties {
 		if p.ID == "" || len(p.ID) > maxID || !text.IsCleanName(p.ID) {
@@ -67,11 +70,15 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 	case err != nil:
 		return peer.Reject(err.Error())
 	case r.Actor.ID != string(d.Message.From):
-		return peer.Reject(fmt.Sprintf("%s may react for itself only, not for %s", d.Message.From, text.Clip(r.Actor.ID, 80)))
-	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.IsCleanName(r.TargetEventID+r.ReactionID):
-		return peer.Reject("a reaction needs a targetEventId, and its ids must be short and without invisible characters")
+		return peer.Reject(fmt.Sprintf("%s may react for itself only, not for %s", d.Message.From,
+			text.Clip(r.Actor.ID, 80)))
+	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID ||
+		!text.IsCleanName(r.TargetEventID+r.ReactionID):
+		return peer.Reject("a reaction needs a targetEventId, and its ids must be short and without invisible " +
+			"characters")
 	}
-	act := obligations.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
+	act := obligations.Act{ID: r.ReactionID, Target: r.TargetEventID,
+		Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
 	if r.Recipient != nil {
 		act.Recipient = r.Recipient.ID
 	}
@@ -84,11 +91,13 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 // agent missed, and lack acts from the time without it.
 func (b *broker) syncObligations(ctx context.Context) {
 	v := b.agent.mailbox.View(ctx)
-	for _, o := range append(obligations.ListOpen(v, string(b.agent.id), ""), obligations.ListOpen(v, "", string(b.agent.id))...) {
+	for _, o := range append(obligations.ListOpen(v, string(b.agent.id), ""),
+		obligations.ListOpen(v, "", string(b.agent.id))...) {
 		if o.Sync != obligations.Synced { // it is sent anyway, or nobody else knows it
 			continue
 		}
-		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
+		got, err := collab.ObligationGet.Ask(ctx, b,
+			collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
 		if err != nil {
 			if refused, ok := errors.AsType[*collab.Error](err); !ok || refused.Code != collab.CodeNotFound {
 				b.agent.opts.Log.Debug().Err(err).Str("obligation", o.ID).Msg("obligation not received from the broker")
@@ -99,7 +108,10 @@ func (b *broker) syncObligations(ctx context.Context) {
 				continue
 			}
 		}
-		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { obligations.ApplyBroker(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
+		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+			obligations.ApplyBroker(tx,
+				&got.Obligation)
+		}); err != nil && ctx.Err() == nil {
 			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("obligation of the broker not stored")
 		}
 	}

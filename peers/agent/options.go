@@ -31,8 +31,9 @@ type Options struct {
 	DigestEvery   time.Duration              // 0 disables digests
 	Budget        *attention.Budget          // default attention.DefaultBudget
 	Returns       *attention.ReturnIntervals // how often an open obligation returns; default attention.DefaultReturns
-	Escalation    attention.EscalationPolicy // who is asked about events that the agent cannot answer; 10m per level by default
-	DeferFor      time.Duration              // before a deferred event is redelivered, doubling; default 15m
+	// who is asked about events that the agent cannot answer; 10m per level by default
+	Escalation attention.EscalationPolicy
+	DeferFor   time.Duration // before a deferred event is redelivered, doubling; default 15m
 
 	Approve    []string // patterns of the tools that need a person's approval: "shell", "mcp:SERVER.TOOL"
 	AllowWords []string // replies that allow a call; default yes, allow, approve

@@ -192,7 +192,8 @@ func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progre
 	case p.Kind == harness.ProgressToolResult:
 		began := open[call]
 		delete(open, call)
-		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
+		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content,
+			Result: p.Content}
 		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // a repeated report, or a tool of the agent
 			return nil
 		}
@@ -238,7 +239,8 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 		return nil
 	}
 	content := map[string]any{
-		"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(a.opts.Redact.String(p.Message)), "progress": p.Progress, "total": p.Total,
+		"event": "progress", "agent": a.id, "turnId": p.TurnID,
+		"message": attention.HeaderValue(a.opts.Redact.String(p.Message)), "progress": p.Progress, "total": p.Total,
 	}
 	if e != nil {
 		content["eventId"] = e.EventID
@@ -254,14 +256,17 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 // meant to publish them.
 func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	p.Message, p.Content = a.opts.Redact.String(attention.VisibleText(p.Message)), a.opts.Redact.Bytes(p.Content)
-	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
+	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress,
+		Total: p.Total}
 	switch p.Kind {
 	case harness.ProgressError:
 		event = activityEvent{Event: "error", InReplyTo: e.SourceID, Message: p.Message, Code: p.Code}
 	case harness.ProgressToolCall:
-		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID, Args: p.Content}
+		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID,
+			Args: p.Content}
 	case harness.ProgressToolResult:
-		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID, Content: resultText(p.Content)}
+		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID,
+			Content: resultText(p.Content)}
 	}
 	return event
 }
@@ -312,8 +317,11 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 		tx.SaveTurn(t)
 	}
 	e := tx.Entry(t.EventID)
-	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // a Chorus callback reports the error
-		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.VisibleText(o.Report.Message))), maxError)
+	// a Chorus callback reports the error
+	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() &&
+		protocol.PeerID(e.Chat).Family() != "chorus" {
+		failed := a.id.Name() + " says that it failed: " +
+			text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.VisibleText(o.Report.Message))), maxError)
 		if !lifecycle.Escalate(tx, e, failed, failed) {
 			lifecycle.NotifyFailure(tx, e, failed)
 		}

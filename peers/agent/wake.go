@@ -71,7 +71,8 @@ func (a *Agent) handleWake(ctx context.Context, d *peer.Delivery, fact *protocol
 	c := wakeContent(&w)
 	c.SourceID, c.CreatedAt, c.Mentions = fact.ID, d.Message.Timestamp, []string{string(a.id)}
 	if o, at := obligationOf(&w); o != nil {
-		c.Obligation, c.CreatedAt, c.Recipients = o, at, []protocol.Party{{ID: string(a.id), Kind: string(attention.AuthorAgent)}}
+		c.Obligation, c.CreatedAt, c.Recipients = o, at,
+			[]protocol.Party{{ID: string(a.id), Kind: string(attention.AuthorAgent)}}
 	}
 	e := entryOf(d, c)
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
@@ -98,10 +99,12 @@ func (a *Agent) handleWake(ctx context.Context, d *peer.Delivery, fact *protocol
 func originOf(w *collab.Wake) mailbox.Origin {
 	o := mailbox.Origin{DeliveryID: w.DeliveryID}
 	if w.Conversation != nil {
-		o.ConversationID, o.Lead = w.Conversation.ID, cmp.Or(string(w.Conversation.MasterIdentity), w.Conversation.MasterID)
+		o.ConversationID, o.Lead = w.Conversation.ID,
+			cmp.Or(string(w.Conversation.MasterIdentity), w.Conversation.MasterID)
 	}
 	if w.WorkItem != nil {
-		o.WorkItemID, o.Owner, o.OnBehalfOf = w.WorkItem.ID, cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID), w.WorkItem.OnBehalfOf
+		o.WorkItemID, o.Owner, o.OnBehalfOf = w.WorkItem.ID,
+			cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID), w.WorkItem.OnBehalfOf
 	}
 	switch {
 	case isAnswer(w):
@@ -149,7 +152,8 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		c.Event = string(attention.KindAnswer)
 	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker
-	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview && w.Rule != collab.RuleOwner: // an owner does not review its own work
+	// an owner does not review its own work
+	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview && w.Rule != collab.RuleOwner:
 		c.Event = protocol.EventApproval
 	}
 	if w.WorkItem != nil {
@@ -209,9 +213,11 @@ func wakeText(w *collab.Wake) string {
 // are posted to the conversation. A notice that there will be no answer also answers the
 // question, or is addressed to the agent that asked. Signals are reported as flight states; see
 // Disposed.
-func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
+func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID,
+	reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
-	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
+	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text,
+		Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
 	unanswered := kind == mailbox.SentNotice && mailbox.IsNoAnswerNotice(reply.IdempotencyKey)
 	ends := unanswered || kind == mailbox.SentNotice && mailbox.IsEscalationNotice(reply.IdempotencyKey)
 	switch {
@@ -219,7 +225,8 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		return // see Disposed
 	case ends && o.QuestionID != "":
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
-	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody else
+	// for people who read there; it wakes nobody else
+	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "":
 		post.Kind = collab.KindStatus
 		if unanswered && e.FromAgent() {
 			post.InReplyTo, post.Targets = o.MessageID, []string{e.Content.Author.ID}
@@ -234,12 +241,14 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		for _, p := range reply.Recipients {
 			post.Targets = append(post.Targets, p.ID)
 		}
-		if post.Obligation == nil && (o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human") { // the requester reads it there, and no other agent needs to
+		// the requester reads it there, and no other agent needs to
+		if post.Obligation == nil && (o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human") {
 			post.Kind = collab.KindFinal
 		}
 		m = collab.MessagePost.Message(b.agent.id, post)
 	case o.FlightID != "":
-		m = collab.FlightUpdate.Message(b.agent.id, collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
+		m = collab.FlightUpdate.Message(b.agent.id,
+			collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
 	default: // without a conversation, the work item gets a summary
 		m = collab.WorkUpdate.Message(b.agent.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
 	}
@@ -253,15 +262,19 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		b.settleClaim(tx, e, d)
 	}
 	o := &e.Origin
-	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonExchangeHeld && tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
+	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonExchangeHeld &&
+		tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
 	if (collab.IsEscalationQuestion(o.QuestionID) || held) && d.Final() && d != attention.DispositionResponded {
-		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID, collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
+		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID,
+			collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
 	}
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
-		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.agent.id, collab.IDParams{ID: o.AnsweredID}))
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID,
+			collab.QuestionClose.Message(b.agent.id, collab.IDParams{ID: o.AnsweredID}))
 		return
 	}
-	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // the answer itself completes the flight
+	// the answer itself completes the flight
+	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == ""
 	state, moves := flightStates[d]
 	if o.FlightID == "" || completed || !moves {
 		return
@@ -303,5 +316,6 @@ func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) {
 }
 
 func (b *broker) moveFlight(tx *mailbox.Tx, e *mailbox.Entry, flight collab.FlightParams) {
-	tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.agent.id, flight))
+	tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq),
+		collab.FlightUpdate.Message(b.agent.id, flight))
 }

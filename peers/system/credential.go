@@ -119,7 +119,8 @@ func (k *supervisor) issue(ctx context.Context, want grantRequest, path string) 
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
 	err := store.InTx(ctx, k.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
-		tx.Exec(`INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
+		tx.Exec(`INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name,
+			want.text())
 	})
 	if err != nil {
 		return err
@@ -169,7 +170,8 @@ const credentialTimeout = 10 * time.Second
 
 // call makes an HTTP request to a bus, with the given token, or with the spawner's own if token
 // is empty.
-func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
+func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
 	status, answer, err = s.peer.CallHTTP(ctx, peer.HTTPCall{

@@ -29,7 +29,8 @@ var (
 func CheckName(name string) error {
 	switch {
 	case !nameSyntax.MatchString(name):
-		return fmt.Errorf("the agent name %.60q must be 1 to %d of a-z, 0-9 and '-', and must not begin with '-'", name, maxName)
+		return fmt.Errorf("the agent name %.60q must be 1 to %d of a-z, 0-9 and '-', and must not begin with '-'", name,
+			maxName)
 	case AgentName(name).PeerID() == protocol.PeerSystem:
 		return fmt.Errorf("%q is the spawner itself", protocol.PeerSystem)
 	}
@@ -43,7 +44,8 @@ func deriveNames(topic protocol.Topic) []AgentName {
 	sum := sha256.Sum256([]byte(topic))
 	hash := hex.EncodeToString(sum[:])
 	var names []AgentName
-	if plain := strings.Replace(string(topic), ":", "-", 1); plainTopic.MatchString(string(topic)) && CheckName(plain) == nil {
+	if plain := strings.Replace(string(topic), ":", "-", 1); plainTopic.MatchString(string(topic)) &&
+		CheckName(plain) == nil {
 		names = append(names, AgentName(plain))
 	}
 	slug := strings.Trim(otherThanAZ.ReplaceAllString(strings.ToLower(string(topic)), "-"), "-")
@@ -64,10 +66,12 @@ func checkTopic(topic protocol.Topic, from protocol.PeerID) error {
 		return err
 	}
 	if len(topic) > protocol.MaxPattern {
-		return fmt.Errorf("the topic is %d bytes long; an agent can be granted at most %d", len(topic), protocol.MaxPattern)
+		return fmt.Errorf("the topic is %d bytes long; an agent can be granted at most %d", len(topic),
+			protocol.MaxPattern)
 	}
 	if strings.ContainsAny(string(topic), `*?[]{}\`) {
-		return fmt.Errorf("the topic %.60q contains one of * ? [ ] { } \\ and cannot be granted to one agent only", topic)
+		return fmt.Errorf("the topic %.60q contains one of * ? [ ] { } \\ and cannot be granted to one agent only",
+			topic)
 	}
 	switch protocol.RoleOf(protocol.PeerID(topic)) {
 	case protocol.RoleTG, protocol.RoleChorus, protocol.RoleCLI:

@@ -57,7 +57,8 @@ func (s *Spawner) handleWanted(ctx context.Context, d *peer.Delivery) error {
 			return
 		}
 		if refusal := s.checkBounds(tx); refusal != nil {
-			s.opts.Log.Warn().Str("peer", string(c.Agent)).Str("delivery", c.DeliveryID).Err(refusal).Msg("agent not started for a wake")
+			s.opts.Log.Warn().Str("peer", string(c.Agent)).Str("delivery",
+				c.DeliveryID).Err(refusal).Msg("agent not started for a wake")
 			return
 		}
 		tx.Exec(toWanted, name, a.profile, a.derived, time.Now().UnixMicro())

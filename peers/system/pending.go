@@ -17,7 +17,8 @@ func storeRequest(tx *store.Tx, r request, agent AgentName, answering int) {
 
 // answering returns the number of queued answers to a request.
 func answering(tx *store.Tx, r request) int {
-	return store.Value[int](tx, `SELECT answering FROM requests WHERE requester = ? AND id = ? AND topic = ?`, r.requester, r.id, r.topic)
+	return store.Value[int](tx, `SELECT answering FROM requests WHERE requester = ? AND id = ? AND topic = ?`,
+		r.requester, r.id, r.topic)
 }
 
 // pendingRequests returns the unanswered requests for an agent.
@@ -33,6 +34,7 @@ func settleRequest(tx *store.Tx, a announcement) {
 	n := tx.ExecCount(`UPDATE requests SET answering = answering - 1
 		WHERE requester = ? AND id = ? AND topic = ? AND answering > 1`, a.Requester, a.ID, a.For)
 	if n == 0 {
-		tx.Exec(`DELETE FROM requests WHERE requester = ? AND id = ? AND topic = ? AND answering = 1`, a.Requester, a.ID, a.For)
+		tx.Exec(`DELETE FROM requests WHERE requester = ? AND id = ? AND topic = ? AND answering = 1`, a.Requester,
+			a.ID, a.For)
 	}
 }

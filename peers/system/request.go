@@ -95,7 +95,8 @@ func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 		return "", false
 	}
 	if refusal != nil {
-		s.opts.Log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("spawn request refused")
+		s.opts.Log.Warn().Str("peer", string(r.requester)).Str("topic",
+			string(r.topic)).Err(refusal).Msg("spawn request refused")
 		s.answer(tx, r, "", refusal)
 		return "", false
 	}

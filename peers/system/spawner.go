@@ -60,7 +60,8 @@ func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *
 		supervisors: map[AgentName]*supervisor{},
 	}
 	s.outbox = outbox.New(db, s.sendAnnouncement, &outbox.Options{
-		MaxBackoff: announceBackoff, AttemptTimeout: announceTimeout, StopTimeout: stopTimeout, MaxBody: maxAnnouncement,
+		MaxBackoff: announceBackoff, AttemptTimeout: announceTimeout, StopTimeout: stopTimeout,
+		MaxBody:   maxAnnouncement,
 		OnSettled: s.onSettled, Log: o.Log,
 	})
 	s.peer = peer.New(protocol.PeerSystem, s.peerOptions())
@@ -130,7 +131,8 @@ func (s *Spawner) Run(ctx context.Context) error {
 // resume starts a supervisor for every agent that is wanted or may still be running.
 func (s *Spawner) resume(ctx context.Context) error {
 	names, err := store.Read(ctx, s.db, func(tx *store.Tx) []AgentName {
-		return store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+		return store.All(tx, store.Scalar[AgentName],
+			`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
 	})
 	if err != nil {
 		return err

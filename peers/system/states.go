@@ -60,7 +60,10 @@ type agentRow struct {
 
 // findAgent returns an agent. The state of an agent that is not stored is empty.
 func findAgent(tx *store.Tx, name AgentName) agentRow {
-	a, _ := store.One(tx, func(a *agentRow) []any { return []any{&a.profile, &a.derived, &a.state, &a.handle, &a.online} },
+	a, _ := store.One(tx, func(a *agentRow) []any {
+		return []any{&a.profile, &a.derived, &a.state, &a.handle,
+			&a.online}
+	},
 		`SELECT profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
 	a.name = name
 	return a
@@ -97,7 +100,8 @@ func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
 }
 
 func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
-	return store.All(tx, store.Scalar[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
+	return store.All(tx, store.Scalar[protocol.Topic],
+		`SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
 // A DownAgent is an agent that has failed or is not online yet.

@@ -85,13 +85,15 @@ func (k *supervisor) superviseLoop(ctx context.Context) {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
 			}
 			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
-			k.opts.Log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
+			k.opts.Log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log",
+				k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
 			return
 		}
 		// Nobody is told that the agent is available until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
-		k.opts.Log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; restarting it")
+		k.opts.Log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log",
+			k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; restarting it")
 		retry.Sleep(ctx, pause)
 	}
 }
@@ -140,7 +142,8 @@ func (k *supervisor) runInstance(ctx context.Context) error {
 
 // adopt takes over an instance that is already running.
 func (k *supervisor) adopt(ctx context.Context, a agentRow, inst Instance) error {
-	k.opts.Log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent is already running")
+	k.opts.Log.Info().Str("peer", string(k.name.PeerID())).Str("instance",
+		inst.Handle()).Msg("agent is already running")
 	if inst.Handle() == a.handle {
 		return nil
 	}

@@ -58,7 +58,8 @@ func Problem(err error) string {
 func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
 	switch {
 	case a.Size > MaxFile:
-		return nil, problem(fmt.Sprintf("it has %s; files over %s are not fetched", megabytes(a.Size), megabytes(MaxFile)))
+		return nil, problem(fmt.Sprintf("it has %s; files over %s are not fetched", megabytes(a.Size),
+			megabytes(MaxFile)))
 	case a.Ref == "" || k.Client == nil:
 		return nil, problem("its bridge serves no files")
 	case protocol.PeerID(chat).Family() != "tg":
@@ -109,11 +110,13 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("fetching a file: %w", err)
 	case response.StatusCode == http.StatusNotFound:
-		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.OneLine(text.Prefix(string(body), maxRefusal)), "it no longer exists")}, nil
+		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.OneLine(text.Prefix(string(body), maxRefusal)),
+			"it no longer exists")}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("fetching a file: the bridge answered %d", response.StatusCode)
 	case len(body) > MaxFile:
-		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(MaxFile) + "; such files are not fetched"}, nil
+		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(MaxFile) +
+			"; such files are not fetched"}, nil
 	}
 	return &mailbox.File{Ref: ref, Mime: typeOf(body), Body: body}, nil
 }

@@ -52,7 +52,8 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 }
 
 // showImage adds an image to shown, and returns a note about it, or why it is not shown.
-func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Attachments) string {
+func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool,
+	shown *Attachments) string {
 	const not = "not shown to you: "
 	switch {
 	case !sees:
@@ -153,7 +154,8 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 	}
 	words, err := Text(f.Body)
 	if err != nil {
-		return "", problem("it is " + f.Mime + ", which cannot be read as text; ask for it as text, or as a docx or odt document")
+		return "", problem("it is " + f.Mime +
+			", which cannot be read as text; ask for it as text, or as a docx or odt document")
 	}
 	return words, nil
 }
@@ -161,7 +163,8 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 // pdfText returns the text of a PDF. Each PDF is read once.
 func (k *Cache) pdfText(ctx context.Context, f *mailbox.File, name string) (string, error) {
 	if k.ReadPDF == nil {
-		return "", problem("it is a PDF, and no PDF reader is configured (--read-pdf); ask for it as text, or as a docx or odt document")
+		return "", problem("it is a PDF, and no PDF reader is configured (--read-pdf); ask for it as text, or as a " +
+			"docx or odt document")
 	}
 	words, err := k.convert(ctx, f, name, k.ReadPDF)
 	if words == noText {

@@ -58,7 +58,8 @@ func run(ctx context.Context, args []string, name string, stdin io.Reader, hide 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // the whole process group is ended below
 	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, hide)...)
 	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &limitedWriter{w: &out, left: maxText}, &limitedWriter{w: &said, left: 4 << 10}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &limitedWriter{w: &out, left: maxText},
+		&limitedWriter{w: &said, left: 4 << 10}
 	p, err := proc.Start(cmd, &proc.Options{Confined: true, ParentDeathSignal: syscall.SIGKILL})
 	if err != nil {
 		return "", fmt.Errorf("starting %s: %w", name, err)

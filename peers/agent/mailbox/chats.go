@@ -15,7 +15,8 @@ func SetPeople(tx *Tx, topic protocol.Topic, people []protocol.PeerID) {
 // AddChat stores a chat that the agent talks to. conversation may be empty.
 func (tx *Tx) AddChat(topic protocol.Topic, conversation string) {
 	tx.Exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
-		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic, conversation, time.Now().UnixMicro())
+		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic,
+		conversation, time.Now().UnixMicro())
 }
 
 // ConversationOf returns the conversation of a chat, or "" if it is unknown.

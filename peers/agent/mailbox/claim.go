@@ -29,8 +29,12 @@ type claimRecord struct {
 
 // CurrentClaim returns the claim on an event that has not expired.
 func (v *View) CurrentClaim(eventID string) Claim {
-	return First(v.Tx, func(c *Claim) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
-		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
+	return First(v.Tx, func(c *Claim) []any {
+		return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt},
+			&c.FromBroker}
+	},
+		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID,
+		time.Now().UnixMicro())
 }
 
 // fillClaim fills in the state of the claim on an event.
@@ -124,5 +128,6 @@ func (tx *Tx) HandleOffer(eventID string) {
 
 // claimedByOther reports whether an event was closed because another agent had claimed it.
 func (v *View) claimedByOther(e *Entry) bool {
-	return e.State == Ignored && store.Value[bool](v.Tx, `SELECT count(*) FROM claims WHERE event_id = ? AND owner <> ?`, e.EventID, v.m.id)
+	return e.State == Ignored && store.Value[bool](v.Tx,
+		`SELECT count(*) FROM claims WHERE event_id = ? AND owner <> ?`, e.EventID, v.m.id)
 }

@@ -103,15 +103,19 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 	event := attention.Event{
 		EventID: c.SourceID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
 		Conversation: attention.Conversation{
-			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID, StreamID: c.Chat.StreamID, Title: c.Chat.Title,
+			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID,
+			StreamID: c.Chat.StreamID, Title: c.Chat.Title,
 		},
 		Author: attention.Author{
-			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
+			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName,
+			Username: c.Author.Username,
 		},
-		Directedness: attention.Directedness(c.Directedness), Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
+		Directedness: attention.Directedness(c.Directedness), Priority: attention.Priority(c.Priority),
+		Signal: c.Signal, Attachments: len(c.Attachments),
 	}
 	if c.ReplyTo != nil {
-		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name, Text: c.ReplyTo.Text}
+		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name,
+			Text: c.ReplyTo.Text}
 	}
 	return event
 }
@@ -181,7 +185,8 @@ func InsertEvent(tx *Tx, e *Entry) {
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
-		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt}, jsonColumn{c}, jsonColumn{&e.Origin},
+		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt},
+		jsonColumn{c}, jsonColumn{&e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 
@@ -214,7 +219,8 @@ func RecordReceipt(tx *Tx, e *Entry) (fresh bool) {
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
 		sequence = string(e.Source.MessageID)
 	}
-	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
+	return store.Value[bool](tx.Tx,
+		`INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
 		e.Content.Event, ReceiptKey(e), sequence, timeColumn{&e.ReceivedAt})
 }
 

@@ -30,7 +30,8 @@ func (v *View) HasLeft(e *Entry) bool { return v.participation(e).hasLeft() }
 func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 	chat := e.Content.Chat
 	tx.Exec(`INSERT OR IGNORE INTO participation (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
-	tx.Exec(`UPDATE participation SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
+	tx.Exec(`UPDATE participation SET `+string(change)+
+		` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
@@ -97,7 +98,8 @@ func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 	if e == nil {
 		return attention.ReplyContext{}
 	}
-	s := attention.ReplyContext{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
+	s := attention.ReplyContext{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(),
+		Replied: e.State == Answered}
 	if e.State == Stored {
 		s.Policy = attention.PolicyMustNotRespond // not decided yet
 	}
@@ -113,7 +115,8 @@ func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 	if e.FromAgent() {
 		s.Exchange = v.Exchange(e).Next(time.Now())
 		s.Repeats = attention.IsRepeat(text, store.All(v.Tx, store.Scalar[string],
-			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
+			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`,
+			e.Content.Chat.ID)) &&
 			e.Origin.QuestionID == "" // an agent may answer several questions with the same text
 	}
 	return s
@@ -166,7 +169,8 @@ const exchanged = `FROM (
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
 	x.Sent = store.All(v.Tx, ScanTime, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
-	x.Received = store.All(v.Tx, store.Scalar[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
+	x.Received = store.All(v.Tx, store.Scalar[string], `SELECT text `+exchanged+
+		` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+brokerConversation+`, ?3, 0)
 		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))
 		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+byPerson+`))`, here, other, behind)
@@ -177,7 +181,8 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 // "" for this agent.
 func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
-		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt), limit)
+		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID,
+		v.Counter(exchangeStartedAt), limit)
 	slices.Reverse(list)
 	return list
 }

@@ -44,7 +44,8 @@ func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
 	}
 	list := v.Events(`WHERE author_kind = 'human' AND chat IN (SELECT topic FROM chats)
 		AND (author = ?1 AND chat LIKE ?2 || ':%' OR ?1 = '' AND lower(content ->> '$.author.username') = lower(?3) AND ?3 <> '')
-		AND (chat = ?4 OR content ->> '$.chat.kind' = 'dm') ORDER BY chat = ?4 DESC, seq DESC LIMIT 1`, id, family, name, chat)
+		AND (chat = ?4 OR content ->> '$.chat.kind' = 'dm') ORDER BY chat = ?4 DESC, seq DESC LIMIT 1`, id, family,
+		name, chat)
 	if len(list) == 0 {
 		return nil
 	}

@@ -47,7 +47,8 @@ const (
 
 // IsNoAnswerNotice reports whether a key belongs to a notice that an event gets no answer.
 func IsNoAnswerNotice(key string) bool {
-	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, ReasonHalted+":")
+	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") ||
+		strings.HasPrefix(key, ReasonHalted+":")
 }
 
 // IsEscalationNotice reports whether a key belongs to a notice that calls a person into an
@@ -74,10 +75,16 @@ func ReservedKey(key string, e *Entry) bool {
 	if e != nil && (key == ReplyKey(e) || key == secondReplyKey(e)) {
 		return false
 	}
-	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
-		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
-		strings.HasPrefix(key, ReasonHalted+":") || strings.HasPrefix(key, DecisionPrefix) || strings.HasPrefix(key, DecidedPrefix) ||
-		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, ChoicePrefix) || strings.HasPrefix(key, QuestionPrefix) || strings.HasPrefix(key, RepliedPrefix) || strings.HasPrefix(key, ObligationPrefix) || strings.HasPrefix(key, NoticeNobody+":") || strings.HasPrefix(key, ChosenPrefix)
+	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
+		strings.HasPrefix(key, PostKey) ||
+		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") ||
+		strings.HasPrefix(key, "budget_") ||
+		strings.HasPrefix(key, ReasonHalted+":") || strings.HasPrefix(key, DecisionPrefix) ||
+		strings.HasPrefix(key, DecidedPrefix) ||
+		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, ChoicePrefix) ||
+		strings.HasPrefix(key, QuestionPrefix) || strings.HasPrefix(key, RepliedPrefix) ||
+		strings.HasPrefix(key, ObligationPrefix) || strings.HasPrefix(key, NoticeNobody+":") ||
+		strings.HasPrefix(key, ChosenPrefix)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle events. Other

@@ -85,7 +85,8 @@ type Mailbox struct {
 func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, startedAt: time.Now()}
 	m.Outbox = outbox.New(db, send, &outbox.Options{
-		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
+		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second,
+		Poll:      15 * time.Second,
 		OnSettled: m.onSettled, Log: opts.Log,
 	})
 	return m

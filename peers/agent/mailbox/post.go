@@ -17,7 +17,8 @@ type Post struct {
 
 // Queue queues and records the post, and marks its turn as having acted.
 func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
-	m := tx.m.MessageFor(p.Cause, ReplyType(there.Chat), protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
+	m := tx.m.MessageFor(p.Cause, ReplyType(there.Chat),
+		protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
 	tx.Enqueue(there.Chat, p.Key, m)
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, '', ?, '', ?, ?, ?, ?, ?)`,
 		m.MessageID, there.Content.Chat.ID, SentText, p.Text, time.Now().UnixMicro(), p.Key, there.Chat)
@@ -27,7 +28,8 @@ func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
 		event = p.Cause.EventID
 	}
 	tx.Record(UniqueKey("post", time.Now().UnixMicro()), p.Cause, map[string]any{
-		"event": "post", "eventId": event, "agent": tx.m.id, "messageId": m.MessageID, "target": there.Chat, "directedness": p.Directedness, "reason": p.Reason,
+		"event": "post", "eventId": event, "agent": tx.m.id, "messageId": m.MessageID, "target": there.Chat,
+		"directedness": p.Directedness, "reason": p.Reason,
 	})
 	return m.MessageID
 }

@@ -46,7 +46,8 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 // inReach returns the SQL condition that a row's chat is in a reach and that the agent still
 // talks to it.
 func inReach(parameter string) string {
-	return `(` + parameter + ` = 'null' OR chat IN (SELECT value FROM json_each(` + parameter + `))) AND chat IN (SELECT topic FROM chats)`
+	return `(` + parameter + ` = 'null' OR chat IN (SELECT value FROM json_each(` + parameter +
+		`))) AND chat IN (SELECT topic FROM chats)`
 }
 
 // A Filter selects the events that List returns. Empty fields match all.
@@ -78,7 +79,8 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 	list := v.Events(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
 		AND (?5 = '' OR policy = ?5) AND `+open+` AND state <> 'stored'
 		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
-			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+` LIMIT ?6`,
+			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+
+		` LIMIT ?6`,
 		f.After, timeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
 	if newest {
 		slices.Reverse(list)
@@ -88,19 +90,22 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 
 // HasConversation reports whether a conversation is in reach.
 func (v *View) HasConversation(reach Reach, conversation string) bool {
-	return store.Value[bool](v.Tx, `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
+	return store.Value[bool](v.Tx, `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation,
+		reach)
 }
 
 // Unanswered returns the ids of at most 20 open events of a chat that may be answered, newest
 // first. If there are none, it returns the answers to questions that were asked in that chat.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+OpenCondition+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+
+		OpenCondition+` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
 	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+OpenCondition+`
-		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
+		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`,
+		protocol.TopicBroker, chat)
 }
 
 // A Line is one message of a conversation: an event, or a message of the agent.
@@ -125,7 +130,8 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	list := v.Events(`WHERE `+there+` AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
 	own := store.All(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent
-		WHERE `+there+` AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
+		WHERE `+there+` AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+
+		` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
 	var lines []Line
 	for _, e := range slices.Backward(list) {
@@ -162,7 +168,8 @@ type askedQuestion struct {
 // RecordQuestion stores in which chat and for which event a question was asked.
 func (tx *Tx) RecordQuestion(id string, chat protocol.Topic, eventID string) {
 	if chat != "" && chat != digestChat {
-		tx.Exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
+		tx.Exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat,
+			eventID, time.Now().UnixMicro())
 	}
 }
 
@@ -187,7 +194,8 @@ func (v *View) RelatedChatEvent(e *Entry) *Entry {
 	if !e.FromBroker() || e.Origin.ConversationID != "" {
 		return nil
 	}
-	return v.Entry(store.Value[string](v.Tx, `SELECT event_id FROM questions WHERE chat <> ? AND event_id <> '' ORDER BY question_id = ? DESC, asked_at DESC LIMIT 1`,
+	return v.Entry(store.Value[string](v.Tx,
+		`SELECT event_id FROM questions WHERE chat <> ? AND event_id <> '' ORDER BY question_id = ? DESC, asked_at DESC LIMIT 1`,
 		protocol.TopicBroker, e.Origin.AnsweredID))
 }
 
@@ -209,5 +217,6 @@ func (v *View) NextDeadline() time.Time {
 
 // OtherDeferred returns at most 20 other deferred events of the event's conversation.
 func (v *View) OtherDeferred(e *Entry) []*Entry {
-	return v.Events(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
+	return v.Events(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`,
+		e.Content.Chat.ID, e.Chat, e.Seq)
 }

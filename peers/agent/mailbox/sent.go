@@ -66,7 +66,8 @@ const ReasonExchangeHeld = "exchange_held"
 // fragments of its turn, or nil.
 func (v *View) Interim(e *Entry) *Sent {
 	return v.SentWhere(`kind = 'interim' AND event_id IN (SELECT event_id FROM events
-		WHERE chat = ? AND source_id = ? OR turn_id = ? AND turn_id <> '') ORDER BY sent_at LIMIT 1`, e.Chat, e.SourceID, e.TurnID)
+		WHERE chat = ? AND source_id = ? OR turn_id = ? AND turn_id <> '') ORDER BY sent_at LIMIT 1`, e.Chat,
+		e.SourceID, e.TurnID)
 }
 
 // ReplyType returns the message type of answers to a chat.
@@ -86,7 +87,8 @@ func (tx *Tx) SendNotice(e *Entry, kind, text string) {
 
 // SendText sends a text in response to an event. It obligates nobody.
 func (tx *Tx) SendText(e *Entry, kind SentKind, key, text string) {
-	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient)})
+	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(),
+		Directedness: string(attention.DirectedAmbient)})
 }
 
 // Reply queues a message or signal to the chat of an event, and marks the event as answered in
@@ -106,7 +108,8 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	}
 	m := tx.m.MessageFor(e, ReplyType(e.Chat), reply)
 	if kind == SentInterim && m.Type == protocol.TypeChatReply { // a service takes each reply as an answer
-		m = tx.m.MessageFor(e, protocol.TypeAgentEvent, map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
+		m = tx.m.MessageFor(e, protocol.TypeAgentEvent,
+			map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
 	}
 	if e.FromBroker() {
 		tx.m.opts.Broker.Answer(tx, e, kind, m.MessageID, &reply)
@@ -114,7 +117,8 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		tx.Enqueue(e.Chat, key, m)
 	}
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, sentText(&reply), time.Now().UnixMicro(), key, e.Chat)
+		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, sentText(&reply), time.Now().UnixMicro(), key,
+		e.Chat)
 	if kind != SentNotice && kind != SentInterim {
 		e.Acted = true
 		tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
@@ -182,16 +186,20 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 // HandleDeliveryStatus stores what a chat reports about a message. Unknown messages and typing
 // signs are ignored.
 func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStatus) {
-	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // of the whole or a part
-		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
-		if said := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
+	// of the whole or a part
+	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) {
+		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`,
+			s.SourceID, s.MessageID, s.IdempotencyKey, chat)
+		if said := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID,
+			s.IdempotencyKey, chat); said != nil {
 			tx.m.opts.Hooks.Delivered(tx, said.MessageID, s.SourceID)
 		}
 	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
 		return
 	}
-	if sent := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
+	if sent := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey,
+		chat); sent != nil {
 		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
 		if s.Status == protocol.StatusFailed {
 			markUndelivered(tx, sent, chat, s.Reason)
@@ -205,14 +213,16 @@ func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStat
 // status.
 func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
-		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind, "status": status, "reason": reason,
+		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind,
+		"status": status, "reason": reason,
 	})
 }
 
 // ReplyToCommand replies to a message that is not stored as an event.
 func (tx *Tx) ReplyToCommand(e *Entry, said string) {
 	key := DecidedPrefix + "said:" + e.SourceID
-	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
+	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID,
+		Directedness: string(attention.DirectedAmbient)}
 	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 
@@ -231,7 +241,8 @@ func WithButtons(question string, buttons []protocol.Button) string {
 
 // isQuestion reports whether the given message of the agent asks something.
 func (v *View) isQuestion(e *Entry, sourceID string) bool {
-	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
+	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+
+		` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
 }
 
 // askedText selects the part of a message that may ask something. A message with choices always
@@ -240,5 +251,6 @@ const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`
 
 // SentKey returns the key under which a message of a chat was sent, or "" if it is unknown.
 func (v *View) SentKey(chat protocol.Topic, sourceID string) string {
-	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
+	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat,
+		sourceID)
 }

@@ -65,11 +65,14 @@ var transitions = map[Cause]map[State]State{
 	Defer:      {Held: Deferred, Turned: Deferred, Kept: Deferred},
 	Answer:     {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},
 
-	Respond:     {Stored: Responded, Held: Responded, Turned: Responded, Kept: Responded, Deferred: Responded, Answered: Responded},
-	Acknowledge: {Stored: Acknowledged, Held: Acknowledged, Turned: Acknowledged, Kept: Acknowledged, Deferred: Acknowledged},
-	Ignore:      {Stored: Ignored, Held: Ignored, Turned: Ignored, Kept: Ignored, Deferred: Ignored},
-	Supersede:   {Stored: Superseded, Held: Superseded, Turned: Superseded, Kept: Superseded, Deferred: Superseded, Answered: Superseded},
-	Fail:        {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
+	Respond: {Stored: Responded, Held: Responded, Turned: Responded, Kept: Responded, Deferred: Responded,
+		Answered: Responded},
+	Acknowledge: {Stored: Acknowledged, Held: Acknowledged, Turned: Acknowledged, Kept: Acknowledged,
+		Deferred: Acknowledged},
+	Ignore: {Stored: Ignored, Held: Ignored, Turned: Ignored, Kept: Ignored, Deferred: Ignored},
+	Supersede: {Stored: Superseded, Held: Superseded, Turned: Superseded, Kept: Superseded, Deferred: Superseded,
+		Answered: Superseded},
+	Fail: {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
 }
 
 // Next returns the state after a cause, or false if nothing changes.
@@ -124,7 +127,8 @@ var turnTransitions = map[TurnState]map[TurnState]string{
 		TurnQueued: "interrupted", TurnWithdrawn: "interrupted", TurnAccepted: "accepted",
 		TurnFinished: "finished", TurnFailed: "failed", TurnCancelled: "cancelled",
 	},
-	TurnAccepted:  {TurnWithdrawn: "interrupted", TurnFinished: "finished", TurnFailed: "failed", TurnCancelled: "cancelled"},
+	TurnAccepted: {TurnWithdrawn: "interrupted", TurnFinished: "finished", TurnFailed: "failed",
+		TurnCancelled: "cancelled"},
 	TurnWithdrawn: {TurnQueued: "", TurnCancelled: "cancelled", TurnFailed: "failed"},
 }
 

@@ -64,7 +64,8 @@ func (t *Turn) Scope() protocol.Topic {
 // newTurn returns a queued turn for an event, still without the event.
 func newTurn(e *Entry) *Turn {
 	return &Turn{
-		ID: "turn_" + ulid.Make().String(), ThreadKey: e.ThreadKey(), Author: e.Content.Author.ID, Mode: e.Decision.Injection,
+		ID: "turn_" + ulid.Make().String(), ThreadKey: e.ThreadKey(), Author: e.Content.Author.ID,
+		Mode:  e.Decision.Injection,
 		State: TurnQueued, Rank: RankNormal,
 	}
 }
@@ -75,8 +76,10 @@ const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, st
 // columns returns pointers to the fields of the turn in the order of turnNames.
 func (t *Turn) columns() []any {
 	return []any{
-		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
-		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
+		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank,
+		&t.Attempt,
+		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt},
+		timeColumn{&t.Deadline},
 		timeColumn{&t.EndedAt},
 	}
 }
@@ -115,7 +118,8 @@ func (tx *Tx) Recover() []*Turn {
 
 // Fragments returns the events of a turn, in order.
 func (v *View) Fragments(t *Turn) []*Entry {
-	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, jsonColumn{t.Merged})
+	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`,
+		jsonColumn{t.Merged})
 }
 
 // SaveTurn inserts or replaces a turn.
@@ -131,7 +135,8 @@ func (tx *Tx) SaveTurn(t *Turn) {
 // OpenMarkup returns the markup, not meant for people, that the previous part of a turn's answer
 // left open. revision identifies the text that is answered.
 func OpenMarkup(v *View, turnID, revision string) string {
-	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT open_markup FROM turns WHERE turn_id = ?`, turnID), "\n")
+	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT open_markup FROM turns WHERE turn_id = ?`, turnID),
+		"\n")
 	if of != revision {
 		return ""
 	}
@@ -156,9 +161,10 @@ type TurnRecord struct {
 	Chat           protocol.Topic  `json:"chat"`
 	TurnID         string          `json:"turnId"`
 	Attempt        int             `json:"attempt"`
-	Mode           string          `json:"mode"`  // immediate, buffered, notify or digest
-	State          string          `json:"state"` // waiting, started, accepted, finished, failed, cancelled, interrupted
-	Reason         string          `json:"reason,omitempty"`
+	Mode           string          `json:"mode"` // immediate, buffered, notify or digest
+	// waiting, started, accepted, finished, failed, cancelled, interrupted
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
 	Cost
 }
 
@@ -211,7 +217,8 @@ func (tx *Tx) RecordAttempt(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.attemptsInMode(t), Mode: string(t.Mode),
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.attemptsInMode(t),
+		Mode:  string(t.Mode),
 		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
@@ -262,7 +269,8 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	}
 	t := list[0]
 	carrier, live := tx.Entry(t.EventID), reloadHeld(tx, events)
-	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" || len(live) == 0 {
+	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" ||
+		len(live) == 0 {
 		return false
 	}
 	if t.State == TurnRunning {
@@ -306,7 +314,8 @@ func reloadHeld(tx *Tx, list []*Entry) (live []*Entry) {
 // Mergeable reports whether the event may share a turn with others. Only messages may: knocks,
 // edits, work and requests to leave may not.
 func (e *Entry) Mergeable() bool {
-	return e.Decision.Action != attention.ActionLeave && e.Decision.Injection.Injects() && e.Content.Event == protocol.EventMessage
+	return e.Decision.Action != attention.ActionLeave && e.Decision.Injection.Injects() &&
+		e.Content.Event == protocol.EventMessage
 }
 
 func rankOf(list []*Entry) int {
@@ -329,14 +338,17 @@ func (v *View) attemptsInMode(t *Turn) int {
 	if t.Mode == attention.ModeNotify {
 		return t.Attempt
 	}
-	return t.Attempt - store.Value[int](v.Tx, `SELECT coalesce(max(attempt), 0) FROM turns WHERE event_id = ? AND mode = 'notify' AND attempt < ?`, t.EventID, t.Attempt)
+	return t.Attempt - store.Value[int](v.Tx,
+		`SELECT coalesce(max(attempt), 0) FROM turns WHERE event_id = ? AND mode = 'notify' AND attempt < ?`, t.EventID,
+		t.Attempt)
 }
 
 // Requeue queues another turn for an event, with all its fragments. Attempts continue to be
 // counted.
 func (tx *Tx) Requeue(e *Entry) {
 	t := newTurn(e)
-	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.TurnChat(e), e.EventID, []string{e.EventID}, e.Seq, e.ReceivedAt, time.Now()
+	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.TurnChat(e), e.EventID, []string{e.EventID}, e.Seq,
+		e.ReceivedAt, time.Now()
 	if before := tx.Turn(e.TurnID); before != nil {
 		t.Attempt, t.Merged = before.Attempt, before.Merged
 	}
@@ -355,7 +367,8 @@ func (v *View) NextDigest() []*Entry {
 func (tx *Tx) Digest(list []*Entry, ids []string, body string) {
 	last := list[len(list)-1]
 	t := newTurn(last)
-	t.EventID, t.Merged, t.Chat, t.ThreadKey, t.Author = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest", ""
+	t.EventID, t.Merged, t.Chat, t.ThreadKey, t.Author = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat,
+		"\x00digest", ""
 	t.Mode, t.Seq, t.Rank, t.FirstAt, t.Body = attention.ModeDigest, last.Seq, RankDigest, list[0].ReceivedAt, body
 	tx.SaveTurn(t)
 	tx.SetCounter("digest_seq", last.Seq)

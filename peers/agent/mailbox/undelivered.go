@@ -26,10 +26,12 @@ const (
 
 // markUndelivered records that a message will never be delivered, and closes its obligation.
 func markUndelivered(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
-	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, undeliveredKey) || chat == protocol.TopicBroker {
+	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, undeliveredKey) ||
+		chat == protocol.TopicBroker {
 		return
 	}
-	if !store.Value[bool](tx.Tx, `UPDATE sent SET undelivered = ? WHERE message_id = ? AND undelivered = '' RETURNING true`,
+	if !store.Value[bool](tx.Tx,
+		`UPDATE sent SET undelivered = ? WHERE message_id = ? AND undelivered = '' RETURNING true`,
 		text.Clip(text.OneLine(reason), maxUndeliveredReason), s.MessageID) {
 		return
 	}
@@ -76,7 +78,8 @@ const inTurn = `event_id IN (SELECT event_id FROM events WHERE turn_id = ? AND t
 
 // HasUndelivered reports whether TakeUndelivered would return anything.
 func HasUndelivered(v *View, turnID string) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE undelivered <> '' AND reported = 0 AND `+inTurn+`)`, turnID)
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE undelivered <> '' AND reported = 0 AND `+
+		inTurn+`)`, turnID)
 }
 
 // TakeUndelivered returns, once, the notices about undelivered messages of a running turn.
@@ -90,9 +93,11 @@ func TakeUndelivered(tx *Tx, turnID string) (told []string) {
 // reportUndelivered stores an event for each undelivered message.
 func reportUndelivered(tx *Tx, where string, args ...any) {
 	for _, l := range takeUnreported(tx, where, args...) {
-		e := &Entry{EventID: undeliveredKey + string(l.MessageID), Chat: l.chat, ReceivedAt: time.Now(), Source: Source{MessageID: l.MessageID}}
+		e := &Entry{EventID: undeliveredKey + string(l.MessageID), Chat: l.chat, ReceivedAt: time.Now(),
+			Source: Source{MessageID: l.MessageID}}
 		e.SourceID = e.EventID
-		e.Content = protocol.ChatMessage{Event: string(attention.KindUndelivered), Text: l.notice(), Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)}}
+		e.Content = protocol.ChatMessage{Event: string(attention.KindUndelivered), Text: l.notice(),
+			Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)}}
 		if about := tx.Entry(l.EventID); about != nil && about.Chat == l.chat {
 			chat := *about.Content.Chat
 			e.Content.Chat, e.SourceID, e.Source.TraceParent = &chat, about.SourceID, about.Source.TraceParent
@@ -110,7 +115,8 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 // mayReplyAgain reports whether an event may get a second answer because no part of its only
 // answer was delivered.
 func mayReplyAgain(v *View, e *Entry) bool {
-	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(undelivered) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
+	return store.Value[bool](v.Tx,
+		`SELECT count(*) = 1 AND min(undelivered) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
 }
 
 // NextReplyKey returns the default key of the next answer to an event.

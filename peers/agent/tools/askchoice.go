@@ -29,7 +29,8 @@ const (
 var askChoiceTool = harness.Tool{
 	Name:  "chat.ask_choice",
 	Title: "Ask with choices",
-	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. It is the answer to the event. " +
+	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. " +
+		"It is the answer to the event. " +
 		"The choice, or another reply, comes to you as a separate event.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"question":{"type":"string","description":"what you ask, Markdown"},
@@ -58,10 +59,12 @@ func (args *askChoiceArguments) check() string {
 	}
 	for i, choice := range args.Choices {
 		switch {
-		case choice == "" || len(choice) > maxChoice || !text.IsCleanName(choice) || choice != strings.TrimSpace(choice):
+		case choice == "" || len(choice) > maxChoice || !text.IsCleanName(choice) ||
+			choice != strings.TrimSpace(choice):
 			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
 		case attention.VisibleText(choice) != choice:
-			return fmt.Sprintf("choice %d has content that is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
+			return fmt.Sprintf("choice %d has content that is not for people: thoughts, a tool call as text, or a "+
+				"copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
 			return fmt.Sprintf("choice %d is a duplicate.", i+1)
 		case decisions.IsValue(choice):
@@ -87,7 +90,8 @@ func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harne
 // ask queues the question, or refuses it.
 func (args *askChoiceArguments) ask(t *attempt) result {
 	e := t.event
-	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.MessageDirectedness(args.Question, ""))}
+	reply := protocol.ChatReply{Text: args.Question,
+		Directedness: string(attention.MessageDirectedness(args.Question, ""))}
 	for i, choice := range args.Choices {
 		if e != nil && mailbox.SupportsButtons(e.Chat) {
 			reply.Buttons = append(reply.Buttons, protocol.Button{Text: choice, Value: choice})

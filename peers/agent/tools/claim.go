@@ -17,7 +17,8 @@ import (
 var claimTool = harness.Tool{
 	Name:  "chat.claim",
 	Title: "Claim an event",
-	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both answer. " +
+	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both " +
+		"answer. " +
 		"If it is granted, the event is delivered again with its content; if not, stay out.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"eventId":{"type":"string"},"ttlMs":{"type":"integer","minimum":1000,"description":"how long the claim holds"}}}`),
@@ -52,7 +53,8 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 			result{Granted: new(false), Reason: "unavailable"})
 	}
 	b.provider.Failpoint("acted")
-	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
+	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token,
+		ExpiresAt: grant.ExpiresAt})
 }
 
 // permitClaim checks that the event can be claimed, and reports whether it is refused.
@@ -79,7 +81,8 @@ func (b *Toolset) acquire(
 		c := mailbox.Claim{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
 		if local {
 			c = tx.OwnClaim(id, ttl)
-			grant = collab.Grant{Granted: true, Owner: c.Owner, Token: c.Token, ExpiresAt: protocol.FormatTime(c.ExpiresAt)}
+			grant = collab.Grant{Granted: true, Owner: c.Owner, Token: c.Token,
+				ExpiresAt: protocol.FormatTime(c.ExpiresAt)}
 		} else if c.ExpiresAt, err = time.Parse(time.RFC3339, grant.ExpiresAt); err != nil {
 			c.ExpiresAt = time.Now().Add(ttl)
 		}
@@ -98,7 +101,8 @@ func (b *Toolset) acquire(
 func (b *Toolset) ensureClaim(ctx context.Context, id string) error {
 	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)
-	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.CurrentClaim(e.EventID).Owner == b.provider.Self.ID || v.Err() != nil ||
+	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered ||
+		v.CurrentClaim(e.EventID).Owner == b.provider.Self.ID || v.Err() != nil ||
 		!b.provider.Broker.Present(ctx) && !b.provider.Broker.Known() {
 		return v.Err()
 	}

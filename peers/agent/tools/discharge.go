@@ -84,7 +84,8 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	}
 	b.provider.Failpoint("acted")
 	if !known && b.provider.Broker.Known() { // this agent may be the delegate
-		got := b.callBroker(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.IdentityOf(args.Recipient)})
+		got := b.callBroker(ctx, collab.ObligationDischarge.Name,
+			collab.DischargeParams{EventID: args.EventID, Recipient: protocol.IdentityOf(args.Recipient)})
 		if got.IsError {
 			return got
 		}
@@ -116,10 +117,12 @@ func (o *obligationArguments) check(interim bool) string {
 	case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Obligation.Blocks)):
 		return "obligation.blocks must be one of halted, degraded, none."
 	case len(o.Obligation.DefaultAction) > maxDefaultAction:
-		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.", len(o.Obligation.DefaultAction), maxDefaultAction)
+		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.",
+			len(o.Obligation.DefaultAction), maxDefaultAction)
 	case len(o.Recipients) > 1:
 		return "a message can oblige one recipient only. Send a separate message to each."
-	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID || !text.IsCleanName(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
+	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID ||
+		!text.IsCleanName(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
 		return "a recipient or delegate has an id that is empty or too long."
 	}
 	return ""
@@ -145,7 +148,8 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	}
 	kind := attention.AuthorHuman
 	if strings.HasPrefix(recipient, "agent:") {
-		if kind = attention.AuthorAgent; t.event.FromAgent() && t.Exchange(t.event).Next(time.Now()) != attention.ExchangeAllow {
+		if kind = attention.AuthorAgent; t.event.FromAgent() &&
+			t.Exchange(t.event).Next(time.Now()) != attention.ExchangeAllow {
 			t.refuse(exchangeHeld)
 			return ""
 		}
@@ -181,12 +185,16 @@ func identity(name string, e *mailbox.Entry) string {
 
 var (
 	noObligations = attention.Refusal{
-		Reason: "no_obligations", Advice: "Obligations need C2A 2026-08-11, but this agent runs an earlier draft. Leave obligation out.",
+		Reason: "no_obligations",
+		Advice: "Obligations need C2A 2026-08-11, but this agent runs an earlier draft. Leave obligation out.",
 	}
 	exchangeHeld = attention.Refusal{
-		Reason: "exchange_held", Advice: "Agents have exchanged many messages here without a person, so they cannot oblige each other until a person writes. Send your answer without an obligation.",
+		Reason: "exchange_held",
+		Advice: "Agents have exchanged many messages here without a person, so they cannot oblige each other until a " +
+			"person writes. Send your answer without an obligation.",
 	}
 	noRecipient = attention.Refusal{
-		Reason: "no_recipient", Advice: "Name one recipient by identity, such as agent:worker or tg:77. You cannot oblige yourself.",
+		Reason: "no_recipient",
+		Advice: "Name one recipient by identity, such as agent:worker or tg:77. You cannot oblige yourself.",
 	}
 )

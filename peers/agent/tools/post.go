@@ -21,8 +21,10 @@ import (
 var postTool = harness.Tool{
 	Name:  "chat.post",
 	Title: "Post without an event",
-	Description: "Post a message to a chat that you are assigned to, without an event there. It is not an answer: answer events with chat.send_message. " +
-		"Only a few posts a day are allowed, and your reason is recorded. Other agents are not woken unless you mention them (@name). Repeating a call is safe.",
+	Description: "Post a message to a chat that you are assigned to, without an event there. It is not an answer: " +
+		"answer events with chat.send_message. " +
+		"Only a few posts a day are allowed, and your reason is recorded. Other agents are not woken unless you " +
+		"mention them (@name). Repeating a call is safe.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"target":{"type":"string","description":"the chat, such as tg:42, or its conversation id"},
 		"text":{"type":"string","description":"the message, Markdown"},
@@ -66,7 +68,8 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return harness.ErrorResult("Too many messages are waiting to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
+		return harness.ErrorResult("Too many messages are waiting to be sent. Try again later.",
+			result{Status: "refused", Reason: "outbox_full"})
 	case err != nil:
 		return storageError(err)
 	}
@@ -131,15 +134,20 @@ func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) atten
 	case attention.MeansSilence(text):
 		return silence
 	case f.Halted:
-		return attention.Refusal{Reason: "halted", Advice: "A person has halted you there. Say nothing until you are resumed."}
+		return attention.Refusal{Reason: "halted",
+			Advice: "A person has halted you there. Say nothing until you are resumed."}
 	case bound > 0 && f.Posts >= bound:
 		return attention.Refusal{
-			Reason: attention.BudgetPosts, Advice: fmt.Sprintf("You have posted %d times there within a day, which is the limit. Wait until somebody writes.", bound),
+			Reason: attention.BudgetPosts,
+			Advice: fmt.Sprintf("You have posted %d times there within a day, which is the limit. Wait until "+
+				"somebody writes.", bound),
 		}
 	}
 	return attention.Refusal{}
 }
 
 var notAssigned = attention.Refusal{
-	Reason: "not_assigned", Advice: "You are not assigned to that chat. Name one that talks to you: its address, such as tg:42, or its conversation id.",
+	Reason: "not_assigned",
+	Advice: "You are not assigned to that chat. Name one that talks to you: its address, such as tg:42, or its " +
+		"conversation id.",
 }

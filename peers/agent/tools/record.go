@@ -28,7 +28,8 @@ type ToolCall struct {
 // RecordCall records a tool call about an event, which may be nil. Calls are recorded the same
 // way for all harnesses.
 func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
-	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID), Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
+	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID),
+		Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
 	if e != nil {
 		c.EventID = e.EventID
 	}
@@ -59,7 +60,8 @@ func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.Ra
 				e = other
 			}
 		}
-		b.provider.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
+		b.provider.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw,
+			Failed: result.IsError})
 	})
 }
 

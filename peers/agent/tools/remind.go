@@ -18,8 +18,10 @@ import (
 var remindTool = harness.Tool{
 	Name:  "chat.remind",
 	Title: "Set a reminder",
-	Description: "Schedule an event of this chat that only you see; then write there what is needed. Give when and text to set a " +
-		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are not running, it occurs once.",
+	Description: "Schedule an event of this chat that only you see; then write there what is needed. Give when and " +
+		"text to set a " +
+		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are " +
+		"not running, it occurs once.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"when":{"type":"string","description":"a time (2027-01-31T17:00:00+01:00), a duration from now (45m, 36h), or a cron expression of five fields for what repeats (0 9 * * 1-5)"},
 		"text":{"type":"string","description":"what you want to be told"},
@@ -111,7 +113,8 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 		t.refuse(otherChat)
 		return remindResult{}
 	}
-	r := reminders.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
+	r := reminders.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text),
+		Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
 	err := r.Schedule(args.When, time.Now())
 	call := b.turnID // a turn may repeat the call
 	if call == "" {

@@ -20,7 +20,8 @@ var sendMessageTool = harness.Tool{
 	Name:  "chat.send_message",
 	Title: "Send a message",
 	Description: "Answer a chat event with one message. An event gets one answer, in its own chat. " +
-		"To stay silent, do not call this. Mention somebody (@name) only to oblige them. Repeating a call with the same idempotencyKey and text is safe.",
+		"To stay silent, do not call this. Mention somebody (@name) only to oblige them. Repeating a call with the " +
+		"same idempotencyKey and text is safe.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"target":{"type":"string","description":"conversation id of the event (reply_target); may be left out"},
 		"inReplyTo":{"type":"string","description":"eventId of the event that is answered"},
@@ -59,14 +60,16 @@ func (args *sendArguments) check() string {
 	case len(args.Text) > MaxReply:
 		return fmt.Sprintf("text has %d bytes; at most %d are sent. Shorten it.", len(args.Text), MaxReply)
 	case args.Interim && len(args.Text) > maxInterim:
-		return fmt.Sprintf("text has %d bytes; an interim message has at most %d. Shorten it.", len(args.Text), maxInterim)
+		return fmt.Sprintf("text has %d bytes; an interim message has at most %d. Shorten it.", len(args.Text),
+			maxInterim)
 	case args.Interim && args.IdempotencyKey != "":
 		return "an interim message has no idempotencyKey: there is one for each event."
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
 	case !slices.Contains(visibilities, args.Visibility):
 		return "visibility must be one of dm, thread, channel, ephemeral."
-	case args.Directedness != "" && !slices.Contains(attention.Directednesses, attention.Directedness(args.Directedness)):
+	case args.Directedness != "" && !slices.Contains(attention.Directednesses,
+		attention.Directedness(args.Directedness)):
 		return "directedness must be one of to_me, to_my_role, to_other, ambient."
 	}
 	return args.obligationArguments.check(args.Interim)
@@ -124,7 +127,8 @@ func (args *sendArguments) send(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" &&
+		!sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
 		return result{}
 	}
 	reply := protocol.ChatReply{
@@ -157,12 +161,14 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" &&
+		!sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
 		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
 		return result{}
 	}
 	id := t.Reply(e, mailbox.SentInterim, mailbox.InterimKey(e), protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: string(attention.DirectedAmbient),
+		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
+		Directedness: string(attention.DirectedAmbient),
 	})
 	return result{MessageID: id, Status: "sent"}
 }
@@ -182,34 +188,42 @@ func (t *attempt) permit(s attention.ReplyContext, text string) (refused bool) {
 
 var (
 	keyReused = attention.Refusal{
-		Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that includes the id of this event.",
+		Reason: "key_reused",
+		Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that includes the id of " +
+			"this event.",
 	}
 	otherText = attention.Refusal{
-		Reason: "already_answered", Advice: "You have answered this event with another text. One event gets one answer: send nothing more for it.",
+		Reason: "already_answered",
+		Advice: "You have answered this event with another text. One event gets one answer: send nothing more for it.",
 	}
 	interimSent = attention.Refusal{
-		Reason: "interim_sent", Advice: "This event already has an interim message. Send the answer itself, without interim.",
+		Reason: "interim_sent",
+		Advice: "This event already has an interim message. Send the answer itself, without interim.",
 	}
 	silence = attention.Refusal{
-		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
+		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that " +
+			"word is the answer, say it in a sentence.",
 	}
 	notPublic = attention.Refusal{
 		Reason: "not_for_people", Advice: attention.NothingVisible,
 	}
 	markupOpen = attention.Refusal{
 		Reason: "not_for_people",
-		Advice: "What you wrote is inside a thought, a tool call or a copy of the prompt that was not closed, and no person is shown those. " +
+		Advice: "What you wrote is inside a thought, a tool call or a copy of the prompt that was not closed, and no " +
+			"person is shown those. " +
 			"If it is finished, begin your next text with </think>, and write the answer plainly.",
 	}
 	noConversation = attention.Refusal{
 		Reason: "no_conversation",
-		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or continue your work; ask and the work tools reach others.",
+		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or continue your work; " +
+			"ask and the work tools reach others.",
 	}
 )
 
 func wrongTarget(e *mailbox.Entry) attention.Refusal {
 	return attention.Refusal{
-		Reason: "wrong_target", Advice: "An answer goes only to the chat of its event: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
+		Reason: "wrong_target", Advice: "An answer goes only to the chat of its event: leave target out, or give " +
+			attention.HeaderValue(e.Content.Chat.ID) + ".",
 	}
 }
 
@@ -237,7 +251,8 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.attempt(harness.WithRevision(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *attempt) { sendPart(now, t.ID, o) })
+	refusal, err := b.attempt(harness.WithRevision(ctx, t.ID, o.Revision), outputTool, t.EventID,
+		func(now *attempt) { sendPart(now, t.ID, o) })
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ const maxFileName = 255 // bytes
 var sendFileTool = harness.Tool{
 	Name:  "chat.send_file",
 	Title: "Send a file",
-	Description: "Send a file or picture of your workspace to the chat of an event, before its answer: it is not the answer. At most 700 KiB, " +
+	Description: "Send a file or picture of your workspace to the chat of an event, before its answer: it is not the " +
+		"answer. At most 700 KiB, " +
 		"and 10 files for an event. The same file is sent once, however often the call is repeated.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"path":{"type":"string","description":"of the file, in the workspace"},
@@ -56,10 +57,12 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 		err = errors.New("it appears to contain a secret, such as a key; remove it first")
 	}
 	if err == nil && len(utf16.Encode([]rune(args.Caption))) > protocol.MaxCaption {
-		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message", protocol.MaxCaption)
+		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message",
+			protocol.MaxCaption)
 	}
 	if err != nil {
-		return harness.ErrorResult("The file was not sent: "+err.Error()+".", result{Status: "refused", Reason: "invalid"})
+		return harness.ErrorResult("The file was not sent: "+err.Error()+".",
+			result{Status: "refused", Reason: "invalid"})
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}
@@ -82,7 +85,8 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 			t.refusal = tooManyFiles
 			return result{}
 		}
-		id := t.Reply(t.event, mailbox.SentFile, key, protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility()})
+		id := t.Reply(t.event, mailbox.SentFile, key,
+			protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility()})
 		return result{MessageID: id, Status: "sent"}
 	})
 }
@@ -108,7 +112,8 @@ func readInFolder(folder, path string) (data []byte, err error) {
 	defer root.Close()                                               //nolint:errcheck // it was read
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be opened in your workspace: it does not exist there, or leads out of it", text.Clip(text.OneLine(path), 200))
+		return nil, fmt.Errorf("%s cannot be opened in your workspace: it does not exist there, or leads out of it",
+			text.Clip(text.OneLine(path), 200))
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -125,7 +130,8 @@ func readInFolder(folder, path string) (data []byte, err error) {
 	case err != nil:
 		return nil, errors.New("it cannot be read")
 	case len(data) > protocol.MaxFileData:
-		return nil, fmt.Errorf("it has %d bytes; at most %d are sent", max(info.Size(), int64(len(data))), protocol.MaxFileData)
+		return nil, fmt.Errorf("it has %d bytes; at most %d are sent", max(info.Size(), int64(len(data))),
+			protocol.MaxFileData)
 	}
 	return data, nil
 }
@@ -147,5 +153,6 @@ var noFiles = attention.Refusal{
 }
 
 var tooManyFiles = attention.Refusal{
-	Reason: "too_many_files", Advice: fmt.Sprintf("You have sent %d files for this event, which is the limit.", maxFilesSent),
+	Reason: "too_many_files", Advice: fmt.Sprintf("You have sent %d files for this event, which is the limit.",
+		maxFilesSent),
 }

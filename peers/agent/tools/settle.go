@@ -18,7 +18,8 @@ import (
 var reactTool = harness.Tool{
 	Name:  "chat.react",
 	Title: "React with a signal",
-	Description: "Put a signal on a chat event instead of writing a message: seen, agree, working, queued, claimed, done, declined, blocked, unclear. " +
+	Description: "Put a signal on a chat event instead of writing a message: seen, agree, working, queued, claimed, " +
+		"done, declined, blocked, unclear. " +
 		"It settles the event where that is enough.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"inReplyTo":{"type":"string","description":"eventId of the event"},
@@ -30,9 +31,10 @@ var reactTool = harness.Tool{
 }
 
 var deferTool = harness.Tool{
-	Name:        "chat.defer",
-	Title:       "Defer an event",
-	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a program that stored it (c2a) settles it within a day, or by eta.",
+	Name:  "chat.defer",
+	Title: "Defer an event",
+	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a " +
+		"program that stored it (c2a) settles it within a day, or by eta.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"until when: a time (RFC 3339), a duration (45m), or in words"}},
 		"required":["reason"]}`),
@@ -69,7 +71,8 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 // signal queues a signal and settles the event accordingly, or refuses to.
 func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
-	if t.refuse(attention.PermitReaction(obligations.ReplyContext(&t.View, e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
+	if t.refuse(attention.PermitReaction(obligations.ReplyContext(&t.View, e, ""))) ||
+		row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
 	obligations.RecordSignal(t.Tx, e, row.Signal)
@@ -88,7 +91,8 @@ func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) 
 	if row.Disposition == "" || e.State == mailbox.Answered {
 		return
 	}
-	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged && e.Decision.Policy == attention.PolicyMustRespond {
+	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged &&
+		e.Decision.Policy == attention.PolicyMustRespond {
 		b.pending.Store(row.Signal)
 		return
 	}
@@ -137,7 +141,8 @@ func (b *Toolset) resolve(ctx context.Context, args *settleArguments) harness.Re
 
 // settle settles an event with do. An event with a final disposition keeps it, and the call
 // returns that.
-func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *attempt)) harness.Result {
+func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments,
+	do func(t *attempt)) harness.Result {
 	return b.act(ctx, tool, args.id(), result{}, func(t *attempt) result {
 		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
 			do(t)
@@ -153,9 +158,11 @@ func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArg
 func permitSettle(e *mailbox.Entry) attention.Refusal {
 	switch {
 	case e == nil || e.State == mailbox.Stored:
-		return attention.Refusal{Reason: "unknown_event", Advice: "There is no such event. Use chat.list_events to see the events and their ids."}
+		return attention.Refusal{Reason: "unknown_event",
+			Advice: "There is no such event. Use chat.list_events to see the events and their ids."}
 	case e.State == mailbox.Superseded:
-		return attention.Refusal{Reason: "superseded", Advice: "The message was edited, deleted or merged into a newer one. Act on the newer event."}
+		return attention.Refusal{Reason: "superseded",
+			Advice: "The message was edited, deleted or merged into a newer one. Act on the newer event."}
 	}
 	return attention.Refusal{}
 }
@@ -165,9 +172,11 @@ func permitSettle(e *mailbox.Entry) attention.Refusal {
 func permitDeferral(e *mailbox.Entry) (refusal attention.Refusal) {
 	switch {
 	case e.State == mailbox.Answered:
-		refusal = attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to defer."}
+		refusal = attention.Refusal{Reason: "already_answered",
+			Advice: "You have answered this event. There is nothing to defer."}
 	case e.Deferrals >= lifecycle.MaxDeferrals && e.State != mailbox.Deferred:
-		advice := fmt.Sprintf("This event was deferred %d times. Answer it now, or say plainly that you cannot, and why.", e.Deferrals)
+		advice := fmt.Sprintf("This event was deferred %d times. Answer it now, or say plainly that you cannot, and "+
+			"why.", e.Deferrals)
 		refusal = attention.Refusal{Reason: "deferred_too_often", Advice: advice}
 	}
 	return refusal

@@ -29,7 +29,8 @@ const (
 	maxReason = 500
 	maxETA    = 200
 	maxID     = 400
-	maxKey    = 512 // of an idempotencyKey, like a key of the outbox; the agent's own keys consist of an id and a suffix
+	// of an idempotencyKey, like a key of the outbox; the agent's own keys consist of an id and a suffix
+	maxKey = 512
 )
 
 // A Provider makes the toolsets of one agent.
@@ -109,7 +110,8 @@ func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
-			return harness.ErrorResult("The arguments are not valid for the tool: "+err.Error()+". See its input schema.", nil)
+			return harness.ErrorResult("The arguments are not valid for the tool: "+err.Error()+
+				". See its input schema.", nil)
 		}
 		return run(b, ctx, &args)
 	}
@@ -163,12 +165,15 @@ func (b *Toolset) appendUndelivered(ctx context.Context, result harness.Result) 
 	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		for _, told := range mailbox.TakeUndelivered(tx, b.turnID) {
 			result.Content = append(result.Content, harness.Content{
-				Type: "text", Text: told + "\nIf nothing of it was delivered and another message might be, such as a shorter one, answer the event again.",
+				Type: "text", Text: told +
+					"\nIf nothing of it was delivered and another message might be, such as a shorter one, answer " +
+					"the event again.",
 			})
 		}
 	})
 	if err != nil && ctx.Err() == nil {
-		b.provider.Log.Warn().Err(err).Str("turn", b.turnID).Msg("undelivered messages could not be reported to their turn")
+		b.provider.Log.Warn().Err(err).Str("turn",
+			b.turnID).Msg("undelivered messages could not be reported to their turn")
 	}
 	return result
 }
@@ -214,7 +219,8 @@ type result struct {
 
 // act runs a tool that acts on an event. do returns the result of the tool. If do refuses, the
 // result is refused, with the reason.
-func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *attempt) result) harness.Result {
+func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result,
+	do func(t *attempt) result) harness.Result {
 	var given result
 	refusal, err := b.attempt(ctx, tool.Name, id, func(t *attempt) { given = do(t) })
 	switch {
@@ -233,7 +239,8 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 }
 
 // attempt acts on an event in one transaction, and records a refusal.
-func (b *Toolset) attempt(ctx context.Context, tool, id string, do func(t *attempt)) (refusal attention.Refusal, err error) {
+func (b *Toolset) attempt(ctx context.Context, tool, id string, do func(t *attempt)) (refusal attention.Refusal,
+	err error) {
 	err = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := b.findEvent(tx, id)
 		do(t)
@@ -255,11 +262,13 @@ func storageError(err error) harness.Result {
 var (
 	cancelled = attention.Refusal{
 		Reason: "cancelled",
-		Advice: "This turn was cancelled because its message changed or was withdrawn. Stop now; the rest will come to you as a new turn.",
+		Advice: "This turn was cancelled because its message changed or was withdrawn. Stop now; the rest will come " +
+			"to you as a new turn.",
 	}
 	otherChat = attention.Refusal{
 		Reason: "other_chat",
-		Advice: "That event belongs to another chat. This turn acts in its own chat only; if the other event concerns you, it gets a turn of its own.",
+		Advice: "That event belongs to another chat. This turn acts in its own chat only; if the other event " +
+			"concerns you, it gets a turn of its own.",
 	}
 )
 
@@ -267,10 +276,12 @@ var (
 // answer.
 func ambiguousEvent(ids []string) attention.Refusal {
 	if len(ids) == 0 {
-		return attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat is waiting for you. Name the one you mean; chat.list_events shows them."}
+		return attention.Refusal{Reason: "unknown_event",
+			Advice: "No event of this chat is waiting for you. Name the one you mean; chat.list_events shows them."}
 	}
 	return attention.Refusal{
-		Reason: "which_event", Advice: "Several events of this chat are waiting for you. Name the one you mean: " + strings.Join(ids, ", ") + ".",
+		Reason: "which_event", Advice: "Several events of this chat are waiting for you. Name the one you mean: " +
+			strings.Join(ids, ", ") + ".",
 	}
 }
 
@@ -302,7 +313,8 @@ func (b *Toolset) findEvent(tx *mailbox.Tx, id string) *attempt {
 		return t
 	}
 	t.event, t.turn = e, turn
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.IsStale(tx.Context()) || isStale(tx, turn)) {
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled ||
+		harness.IsStale(tx.Context()) || isStale(tx, turn)) {
 		t.refuse(cancelled)
 	}
 	return t

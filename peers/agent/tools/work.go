@@ -31,7 +31,8 @@ var workTools = []entry{
 	{harness.Tool{
 		Name: "work.list", Title: "List work items", ReadOnly: true, Idempotent: true,
 		Description: "List work items, by state, owner or next-move owner.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"state":` + stateHelp + `,"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `}}`),
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"state":` + stateHelp + `,"ownerId":` + ownerHelp +
+			`,"nextMoveOwnerId":` + moveHelp + `}}`),
 	}, forward(collab.WorkList.Name)},
 	{harness.Tool{
 		Name: "work.show", Title: "Show a work item", ReadOnly: true, Idempotent: true,
@@ -40,14 +41,16 @@ var workTools = []entry{
 	}, forward(collab.WorkGet.Name)},
 	{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
-		Description: "Create a work item: a task with an owner and somebody who has the next move. Give your own id to make a repeated call safe. Nobody is woken unless wake is true.",
+		Description: "Create a work item: a task with an owner and somebody who has the next move. Give your own id " +
+			"to make a repeated call safe. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
 			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
 	}, forwardWork(collab.WorkCreate.Name)},
 	{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
-		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is woken unless wake is true.",
+		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is " +
+			"woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"state":` + stateHelp + `,"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"waitingOn":` + waitHelp + `,
 			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
@@ -59,14 +62,17 @@ var workTools = []entry{
 	}, forward(collab.WorkWake.Name)},
 	{harness.Tool{
 		Name: "ask", Title: "Ask a question",
-		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the answer comes to you as an event. " +
-			"A person who writes in this chat, or to you directly, is asked there: name them as in the header of their message (human:77) or by user name.",
+		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the " +
+			"answer comes to you as an event. " +
+			"A person who writes in this chat, or to you directly, is asked there: name them as in the header of " +
+			"their message (human:77) or by user name.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
 	}, decoding((*Toolset).ask)},
 	{harness.Tool{
 		Name: "owe", Title: "List own obligations", ReadOnly: true, Idempotent: true,
-		Description: "List what you, or the named person or agent, owe others: who waits for an answer, a next move or a decision, and since when.",
+		Description: "List what you, or the named person or agent, owe others: who waits for an answer, a next move " +
+			"or a decision, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
 	}, decoding((*Toolset).owe)},
 	{harness.Tool{
@@ -82,11 +88,13 @@ type oweArguments struct {
 }
 
 func (b *Toolset) owe(ctx context.Context, args *oweArguments) harness.Result {
-	return b.callBroker(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.provider.Self.ID)})
+	return b.callBroker(ctx, collab.ObligationList.Name,
+		collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.provider.Self.ID)})
 }
 
 func (b *Toolset) blocking(ctx context.Context, args *oweArguments) harness.Result {
-	return b.callBroker(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.provider.Self.ID)})
+	return b.callBroker(ctx, collab.ObligationList.Name,
+		collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.provider.Self.ID)})
 }
 
 // forward returns a toolFunc that forwards calls to a method of the broker.
@@ -106,7 +114,8 @@ func (b *Toolset) callBroker(ctx context.Context, method string, params any) har
 			"code": refused.Code, "message": refused.Message, "details": refused.Details,
 		}})
 	case err != nil:
-		return harness.ErrorResult("The collaboration broker could not be reached: "+err.Error()+". Try again later.", nil)
+		return harness.ErrorResult("The collaboration broker could not be reached: "+err.Error()+". Try again later.",
+			nil)
 	case len(result) == 0:
 		result = json.RawMessage("{}")
 	}
@@ -169,13 +178,16 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 		case args.Title == "":
 			return harness.ErrorResult("title is empty, or nothing in it is for people.", nil)
 		case len(args.Title) > maxQuestion:
-			return harness.ErrorResult(fmt.Sprintf("title has %d bytes; at most %d are shown to a person. Shorten it.", len(args.Title), maxQuestion), nil)
+			return harness.ErrorResult(fmt.Sprintf("title has %d bytes; at most %d are shown to a person. Shorten it.",
+				len(args.Title), maxQuestion), nil)
 		case many:
-			return harness.ErrorResult(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
+			return harness.ErrorResult(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.",
+				mailbox.MaxQuestions), nil)
 		}
 		args.AskedOfID = there.PersonIdentity()
 		if args.ID == "" { // a repeated turn asks the same question again
-			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title}, "\x00")))
+			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title},
+				"\x00")))
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
 		}
 	}
@@ -192,7 +204,8 @@ func (b *Toolset) isAgent(ctx context.Context, name string) bool {
 	if strings.Contains(name, ":") {
 		return false
 	}
-	got, err := collab.IdentityResolve.Ask(ctx, b.provider.Broker, collab.LabelParams{Label: "@" + strings.TrimPrefix(name, "@")})
+	got, err := collab.IdentityResolve.Ask(ctx, b.provider.Broker,
+		collab.LabelParams{Label: "@" + strings.TrimPrefix(name, "@")})
 	return err == nil && got.Identity.AgentIdentity != ""
 }
 
@@ -210,6 +223,7 @@ func (b *Toolset) recordQuestion(ctx context.Context, result json.RawMessage, ev
 		}
 	})
 	if err != nil {
-		b.provider.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not stored; its answer will reach no chat")
+		b.provider.Log.Warn().Err(err).Str("question",
+			asked.Question.ID).Msg("question not stored; its answer will reach no chat")
 	}
 }

@@ -79,7 +79,8 @@ const escalationMark = "Two agents have been talking here without a person"
 // without a person, and calls a person in, once.
 func (r *Runner) limitExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
-	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
+	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) ||
+		d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
 	verdict := tx.Exchange(e).Next(time.Now())
@@ -121,7 +122,8 @@ func (r *Runner) escalationText(tx *mailbox.Tx, e, people *mailbox.Entry) string
 	const lines, lineBytes = 4, 160
 	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s and %s, %d messages. The last of them:\n", escalationMark, name(r.opts.Self.ID), name(e.Content.Author.ID), len(tx.Exchange(e).Sent))
+	fmt.Fprintf(&b, "%s: %s and %s, %d messages. The last of them:\n", escalationMark, name(r.opts.Self.ID),
+		name(e.Content.Author.ID), len(tx.Exchange(e).Sent))
 	for _, said := range tx.LastTexts(e, lines) {
 		text := strings.ReplaceAll(attention.HeaderValue(strings.Join(strings.Fields(said[1]), " ")), "@", "")
 		if len(text) > lineBytes {
@@ -147,7 +149,8 @@ type fragmentGroup struct {
 // groupHeld groups held events, which are in order. A fragment joins the previous one if it came
 // within the window, or while its author was typing, and within limit after the first. An
 // immediate event makes its group due at once.
-func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*mailbox.Entry) typingSpan) []*fragmentGroup {
+func groupHeld(held []*mailbox.Entry, window, limit time.Duration,
+	typing func(*mailbox.Entry) typingSpan) []*fragmentGroup {
 	var groups []*fragmentGroup
 	last := map[string]*fragmentGroup{}
 	for _, e := range held {
@@ -176,7 +179,8 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*
 
 func (g *fragmentGroup) accepts(e *mailbox.Entry, typed typingSpan, window, limit time.Duration) bool {
 	first, last := g.events[0], g.events[len(g.events)-1]
-	near := e.ReceivedAt.Sub(last.ReceivedAt) <= window || typed.since(last.ReceivedAt.Add(window)) && !e.ReceivedAt.After(typed.until())
+	near := e.ReceivedAt.Sub(last.ReceivedAt) <= window || typed.since(last.ReceivedAt.Add(window)) &&
+		!e.ReceivedAt.After(typed.until())
 	return last.Mergeable() && e.Mergeable() && near && e.ReceivedAt.Sub(first.ReceivedAt) <= limit
 }
 

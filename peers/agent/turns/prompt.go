@@ -107,10 +107,13 @@ func (r *Runner) system(ctx context.Context, j *task) (system, contract string) 
 func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn, v attention.Version) harness.Event {
 	d := &e.Decision
 	event := harness.Event{
-		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" + r.opts.Self.ID,
+		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" +
+			r.opts.Self.ID,
 		ChatEvent: harness.ChatEvent{
-			CreatedAt: e.Content.CreatedAt, Source: harness.Source{Platform: platformOf(e.Chat)}, Signal: e.Content.Signal,
-			Conversation: tools.ConversationOf(&e.Content), Author: harness.Author(*e.Content.Author), Mentions: e.Content.Mentions,
+			CreatedAt: e.Content.CreatedAt, Source: harness.Source{Platform: platformOf(e.Chat)},
+			Signal:       e.Content.Signal,
+			Conversation: tools.ConversationOf(&e.Content), Author: harness.Author(*e.Content.Author),
+			Mentions: e.Content.Mentions,
 		},
 		Decision: harness.NewDecision(d, d.Policy.In(v)),
 	}
@@ -164,22 +167,26 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 			p.Notes = append(p.Notes, "forwarded_from: "+part.EventID+" "+from)
 		}
 		if q := part.Content.ReplyTo; q != nil && q.Text != "" {
-			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text, Author: attention.Author{ID: q.Author, DisplayName: q.Name}})
+			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text,
+				Author: attention.Author{ID: q.Author, DisplayName: q.Name}})
 		}
 	}
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p
 	}
-	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], contextLimit) {
+	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0],
+		contextLimit) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Context = append(p.Context, attention.Line{
-				EventID: string(line.Sent.MessageID), Text: line.Sent.Text, Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent},
+				EventID: string(line.Sent.MessageID), Text: line.Sent.Text,
+				Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent},
 			})
 		case !before.Deleted:
 			event := before.Event()
 			event.Author.Username = ""
-			p.Context = append(p.Context, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
+			p.Context = append(p.Context, attention.Line{EventID: event.EventID, Text: event.Text,
+				Author: event.Author})
 		}
 	}
 	p.Notes = append(p.Notes, contextNotes(tx, e)...)
@@ -198,11 +205,13 @@ func replyTarget(e *mailbox.Entry) string {
 func contextNotes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	for _, s := range tx.Reactions(e) {
 		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
-			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+s.Decision.Knock.From)
+			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+
+				s.Decision.Knock.From)
 		}
 	}
 	if e.Deferrals > 0 {
-		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, lifecycle.MaxDeferrals))
+		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals,
+			lifecycle.MaxDeferrals))
 	}
 	for _, other := range tx.OtherDeferred(e) {
 		lines = append(lines, "deferred_by_you: "+other.EventID)
@@ -253,8 +262,9 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true,
 		ChatEvent: harness.ChatEvent{
 			CreatedAt: t.FirstAt.Format(time.RFC3339), Source: harness.Source{Platform: "hubbub"},
-			Conversation: harness.Conversation{ID: "digest", Kind: "system"}, Author: harness.Author{ID: "hubbub", Kind: "system"},
-			Content: []harness.Part{{Type: "text", Text: d.Summary}},
+			Conversation: harness.Conversation{ID: "digest", Kind: "system"},
+			Author:       harness.Author{ID: "hubbub", Kind: "system"},
+			Content:      []harness.Part{{Type: "text", Text: d.Summary}},
 		},
 		Decision: harness.Decision{
 			Directedness: string(attention.DirectedAmbient), Policy: string(d.Policy), Reason: d.Reason,
@@ -262,6 +272,7 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 		},
 	}
 	for _, line := range d.Excerpts {
-		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.AuthorLabel(line.Author) + ": " + line.Text})
+		shown.Event.Content = append(shown.Event.Content,
+			harness.Part{Type: "text", Text: attention.AuthorLabel(line.Author) + ": " + line.Text})
 	}
 }

@@ -178,7 +178,8 @@ func (r *iteration) startTurns() {
 			r.schedule(t.NotBefore)
 		case wait != "" && !urgent: // the end of a turn causes another iteration
 			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
-				r.inTurn("recording that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
+				r.inTurn("recording that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued,
+					func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
 			}
 		case holder != "" && urgent && r.caps.Injection.Interrupt:
 			r.preempt(holder)

@@ -30,7 +30,8 @@ const ReasonTurnEnded = "its turn ended"
 const maxFailure = 500
 
 // settle stores the outcome of a run of the harness.
-func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome, failure error) error {
+func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome,
+	failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
@@ -94,7 +95,8 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
 	u := outcome.Usage
-	lifecycle.Finish(tx, t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
+	lifecycle.Finish(tx, t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
+		OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
 	tx.OnCommit(func() {
 		if owes && e.State == mailbox.Failed {
 			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
@@ -132,7 +134,8 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	acted := t.Outbound || e != nil && settled
 	reason := text.Prefix(failure.Error(), maxFailure)
 	again := r.retryAt(t, failure)
-	stopped := errors.Is(failure, ErrStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
+	stopped := errors.Is(failure, ErrStopping) || errors.Is(failure, harness.ErrStopped) ||
+		errors.Is(failure, context.Canceled)
 	switch {
 	case !acted && errors.Is(failure, harness.ErrModeUnsupported):
 		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error())
@@ -141,7 +144,8 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		t.Deadline = time.Time{}
 		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", mailbox.Cost{})
 		return
-	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts && again.Before(t.Deadline):
+	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts &&
+		again.Before(t.Deadline):
 		t.Failures, t.NotBefore = t.Failures+1, again
 		tx.MoveTurn(t, mailbox.TurnQueued, reason, mailbox.Cost{})
 		return
@@ -167,7 +171,8 @@ func (r *Runner) failureNotice(failure error) string {
 	case known:
 		return told.Message
 	case errors.Is(failure, harness.ErrUnreachable):
-		return protocol.PeerID(r.opts.Self.ID).Name() + " could not be reached, so this message was not delivered to it."
+		return protocol.PeerID(r.opts.Self.ID).Name() +
+			" could not be reached, so this message was not delivered to it."
 	case errors.Is(failure, harness.ErrBudget):
 		return "I could not finish an answer within the limits of one turn. Please ask for less at once."
 	case errors.Is(failure, harness.ErrPermanent):
@@ -233,7 +238,8 @@ func (r *iteration) handleDeadlines() {
 		if t.Body != "" {
 			failure = errors.New("error: " + t.Body)
 		}
-		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
+		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted,
+			func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
 	}
 	for _, e := range r.ExpiredEvents(now) {
 		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { lifecycle.Expire(tx, e.EventID, errDeadline.Error()) })

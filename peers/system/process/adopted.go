@@ -45,7 +45,8 @@ func PID(handle string) int {
 // agent's arguments.
 func findProcess(spec system.Spec, handle string) (identity, error) {
 	var id identity
-	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() && !elsewhere(id.PID, spec.Args) {
+	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() &&
+		!elsewhere(id.PID, spec.Args) {
 		return id, nil
 	}
 	if id, ok := searchProcess(spec.Args); ok {

@@ -81,7 +81,8 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
 	}
 	if l.opts.KeepAgents && !canFind {
-		return nil, fmt.Errorf("%w: keeping agents requires Linux, where running agents can be found", system.ErrPermanent)
+		return nil, fmt.Errorf("%w: keeping agents requires Linux, where running agents can be found",
+			system.ErrPermanent)
 	}
 	for _, dir := range []string{l.Paths(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
 		if err := datafolder.MkdirAll(dir); err != nil {
@@ -158,8 +159,10 @@ func (s *started) describe(err error) error {
 		return &system.Exit{Reason: "exit status 0"}
 	}
 	said, _ := since(s.log, s.begun)
-	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // the Go runtime's message, whatever the exit code
-		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory; its limit is %d MiB (--memory-max)", err, s.memory>>20)}
+	// the Go runtime's message, whatever the exit code
+	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) {
+		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory; its limit is %d MiB (--memory-max)", err,
+			s.memory>>20)}
 	}
 	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: proc.IsUsageError(err)}
 }

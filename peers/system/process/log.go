@@ -67,7 +67,8 @@ func (l *Launcher) passOn(path string, from int64) (to int64) {
 			break
 		}
 		message, _ := entry["message"].(string)
-		for _, ours := range []string{zerolog.LevelFieldName, zerolog.TimestampFieldName, zerolog.MessageFieldName, "peer"} {
+		for _, ours := range []string{zerolog.LevelFieldName, zerolog.TimestampFieldName, zerolog.MessageFieldName,
+			"peer"} {
 			delete(entry, ours)
 		}
 		l.log.WithLevel(level).Str("peer", peer).Fields(entry).Msg(message)

@@ -10,7 +10,8 @@ import (
 
 // bootID identifies the current boot of the machine.
 var bootID = sync.OnceValue(func() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") //nolint:errcheck // without it, process id and start time must do
+	//nolint:errcheck // without it, process id and start time must do
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 })
 

@@ -88,7 +88,8 @@ func change(line string) (restriction, error) {
 	name, value, found := strings.Cut(line, "=")
 	i := slices.IndexFunc(restrictions, func(r restriction) bool { return r.name == name })
 	if !found || i < 0 {
-		return restriction{}, fmt.Errorf("%q is not one of these, followed by = and a value: %s", line, strings.Join(changeable(), ", "))
+		return restriction{}, fmt.Errorf("%q is not one of these, followed by = and a value: %s", line,
+			strings.Join(changeable(), ", "))
 	}
 	r := restrictions[i]
 	switch now := r.value.(type) {

@@ -102,11 +102,14 @@ func isBusError(err error, names ...string) bool {
 // startError distinguishes permanent refusals from temporary errors.
 func startError(name string, err error) error {
 	switch {
-	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
-		return fmt.Errorf("%w: systemd does not let this user start %s; run the spawner as root or with --systemd-scope user: %w",
+	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied",
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
+		return fmt.Errorf("%w: systemd does not let this user start %s; run the spawner as root or with "+
+			"--systemd-scope user: %w",
 			system.ErrPermanent, name, err)
 	case isBusError(err, "org.freedesktop.DBus.Error.InvalidArgs", "org.freedesktop.DBus.Error.PropertyReadOnly"):
-		return fmt.Errorf("%w: systemd refuses a property of %s; it must be version 247 or later: %w", system.ErrPermanent, name, err)
+		return fmt.Errorf("%w: systemd refuses a property of %s; it must be version 247 or later: %w",
+			system.ErrPermanent, name, err)
 	}
 	return fmt.Errorf("starting %s: %w", name, err)
 }
@@ -136,7 +139,8 @@ func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property
 	place := l.Paths(spec.Name)
 	set("Description", "Hubbub agent "+string(spec.Name))
 	set("Type", "exec")
-	set("ExecStartEx", []execStart{{spec.Command, append([]string{spec.Command}, spec.Args...), []string{"no-env-expand"}}})
+	set("ExecStartEx", []execStart{{spec.Command, append([]string{spec.Command}, spec.Args...),
+		[]string{"no-env-expand"}}})
 	set("EnvironmentFiles", []fileSource{{envFile, false}})
 	if spec.TokenFile != "" {
 		set("LoadCredential", []credentialSource{{"token", spec.TokenFile}})

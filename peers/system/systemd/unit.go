@@ -85,7 +85,8 @@ func (s *state) exit() *system.Exit {
 		reason = "out of memory; its limit is " + s.limit()
 	case s.result == "timeout":
 		reason = "its maximum run time was reached, or did not stop in time"
-	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit: // cgroups version 1 gives no further details
+	// cgroups version 1 gives no further details
+	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit:
 		reason = "killed by signal 9, as the kernel does when memory is exhausted; its limit is " + s.limit()
 	case s.code == 2 || s.code == 3:
 		reason = fmt.Sprintf("killed by signal %d", s.status)

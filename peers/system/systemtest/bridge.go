@@ -41,7 +41,8 @@ func JoinBridge(t *testing.T, bus, token string) *Bridge {
 // Ask sends a spawn request of a chat once and reports whether a spawner accepted it.
 func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
 	t.Helper()
-	r, err := b.Send(t.Context(), protocol.TopicSpawn, protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: request}))
+	r, err := b.Send(t.Context(), protocol.TopicSpawn,
+		protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: request}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
 // Whoami asks the bus what a token grants.
 func Whoami(t *testing.T, bus, token string) (status int, grants string) {
 	t.Helper()
-	c := peer.HTTPCall{Bus: bus, Method: "GET", Path: "/whoami", Authorization: peer.Bearer(strings.TrimSpace(token)), Limit: 1 << 20}
+	c := peer.HTTPCall{Bus: bus, Method: "GET", Path: "/whoami", Authorization: peer.Bearer(strings.TrimSpace(token)),
+		Limit: 1 << 20}
 	status, body, err := c.Do(t.Context())
 	if err != nil {
 		t.Fatal(err)

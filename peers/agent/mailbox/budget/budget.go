@@ -17,7 +17,8 @@ const window = attention.BudgetWindowHours * time.Hour
 // periodStart returns when the current budget period began: at the start of the window, or at the
 // last reset.
 func periodStart(tx *store.Tx) int64 {
-	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM budget_resets))`, time.Now().Add(-window).UnixMicro())
+	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM budget_resets))`,
+		time.Now().Add(-window).UnixMicro())
 }
 
 // Reset stops all usage so far from counting against a budget. cause is the message that
@@ -57,7 +58,8 @@ func spent(v *mailbox.View, t *mailbox.Turn, payer string) (s attention.Usage, u
 func Check(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := halted(&tx.View, t); ok {
 		withhold(tx, t, e, mailbox.ReasonHalted,
-			fmt.Sprintf("I was halted by %s and answer nothing until /resume or hubbub resume.", attention.HeaderValue(h.by)))
+			fmt.Sprintf("I was halted by %s and answer nothing until /resume or hubbub resume.",
+				attention.HeaderValue(h.by)))
 		return "", false
 	}
 	if t.Attempt > 0 {
@@ -74,13 +76,16 @@ func Check(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, b attention.Budget
 		return "", true
 	}
 	tx.Record(mailbox.UniqueKey("budget:"+t.ID, 0), e, map[string]any{
-		"event": "budget", "eventId": t.EventID, "agent": tx.Self(), "chat": t.Scope(), "turnId": t.ID, "state": "withheld", "reason": reason,
+		"event": "budget", "eventId": t.EventID, "agent": tx.Self(), "chat": t.Scope(), "turnId": t.ID,
+		"state": "withheld", "reason": reason,
 		"bound": most, "until": protocol.FormatTime(until),
 	})
 	withhold(tx, t, e, reason,
-		fmt.Sprintf("I have reached a daily limit: %s (%d). I continue about %s, or when an operator resets my budget (hubbub resume %s --budget).",
+		fmt.Sprintf("I have reached a daily limit: %s (%d). I continue about %s, or when an operator resets my "+
+			"budget (hubbub resume %s --budget).",
 			boundNames[reason], most, until.UTC().Format("15:04 UTC on January 2"), tx.Self()))
-	return fmt.Sprintf("the limit for 24 hours is reached: %s (%d); hubbub resume %s --budget resets it", boundNames[reason], most, tx.Self()), false
+	return fmt.Sprintf("the limit for 24 hours is reached: %s (%d); hubbub resume %s --budget resets it",
+		boundNames[reason], most, tx.Self()), false
 }
 
 // boundNames describes what each bound limits.

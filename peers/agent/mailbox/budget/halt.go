@@ -38,12 +38,14 @@ type HaltRecord struct {
 // Running and waiting turns are stopped, and their chats are notified. cause is the message that
 // requested the halt.
 func Halt(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source) {
-	tx.Exec(`INSERT INTO halts (scope, by, at) VALUES (?1, ?2, ?3) ON CONFLICT (scope) DO UPDATE SET by = ?2, at = ?3`, scope, by, time.Now().UnixMicro())
+	tx.Exec(`INSERT INTO halts (scope, by, at) VALUES (?1, ?2, ?3) ON CONFLICT (scope) DO UPDATE SET by = ?2, at = ?3`,
+		scope, by, time.Now().UnixMicro())
 	chats, stopped := map[protocol.Topic]int{}, []string{}
 	if scope != tx.Self().Topic() {
 		chats[scope] = 0
 	}
-	for _, t := range tx.Turns(`WHERE `+mailbox.LiveCondition+` AND (chat = ?1 OR ?1 = ?2) ORDER BY rank, seq`, scope, tx.Self()) {
+	for _, t := range tx.Turns(`WHERE `+mailbox.LiveCondition+` AND (chat = ?1 OR ?1 = ?2) ORDER BY rank, seq`, scope,
+		tx.Self()) {
 		withhold(tx, t, tx.Entry(t.EventID), mailbox.ReasonHalted, "")
 		stopped = append(stopped, t.EventID)
 		if t.Mode != attention.ModeDigest {
@@ -51,7 +53,8 @@ func Halt(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source)
 		}
 	}
 	for chat, n := range chats {
-		notifyChat(tx, chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.", tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
+		notifyChat(tx, chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.",
+			tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
 	}
 	recordHalt(tx, HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
@@ -59,7 +62,8 @@ func Halt(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source)
 // Resume ends a halt. Turns that were stopped do not run again.
 func Resume(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source) {
 	if tx.ExecCount(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.Self().Topic() {
-		notifyChat(tx, scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.", tx.Self().Name(), attention.HeaderValue(by)))
+		notifyChat(tx, scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.",
+			tx.Self().Name(), attention.HeaderValue(by)))
 	}
 	recordHalt(tx, HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }

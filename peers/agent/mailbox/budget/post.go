@@ -20,6 +20,7 @@ type PostContext struct {
 func FactsForPost(v *mailbox.View, there *mailbox.Entry) (f PostContext) {
 	_, f.Halted = halted(v, &mailbox.Turn{Chat: there.Chat})
 	f.Left, f.Exchange = v.HasLeft(there), v.Exchange(there).Next(time.Now())
-	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, periodStart(v.Tx))
+	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`,
+		there.Chat, periodStart(v.Tx))
 	return f
 }

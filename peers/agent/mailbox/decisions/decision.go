@@ -85,20 +85,23 @@ func Request(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, p collab.Approva
 	}
 	d := Decision{TurnID: t.ID, Approval: collab.Approval{
 		ID: idPrefix + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.Self().Name(), AskedByIdentity: tx.Self(),
-		CreatedAt: protocol.FormatTime(time.Now()), ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
+		CreatedAt:       protocol.FormatTime(time.Now()),
+		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}}
 	for _, old := range list(&tx.View, `chat = ? AND tool = ? AND state = 'allowed' ORDER BY id DESC`, p.Chat, p.Tool) {
 		if old.Covers(&d.Approval) {
 			return &old
 		}
 	}
-	if same := list(&tx.View, `turn_id = ? AND tool = ? AND digest = ? AND used = 0 AND state IN ('pending', 'allowed', 'denied') ORDER BY id`, t.ID, p.Tool, p.Digest); len(same) > 0 {
+	if same := list(&tx.View,
+		`turn_id = ? AND tool = ? AND digest = ? AND used = 0 AND state IN ('pending', 'allowed', 'denied') ORDER BY id`, t.ID, p.Tool, p.Digest); len(same) > 0 {
 		return &same[0]
 	}
 	save(tx, &d)
 	if e != nil {
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecisionPrefix+d.ID, protocol.ChatReply{
-			Text: questionText(&d.Approval), Buttons: buttons(&d.Approval), MayPress: p.MayDecide, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: questionText(&d.Approval), Buttons: buttons(&d.Approval), MayPress: p.MayDecide,
+			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 	return &d
@@ -106,7 +109,8 @@ func Request(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, p collab.Approva
 
 func save(tx *mailbox.Tx, d *Decision) {
 	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, chat_verdict, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, mailbox.JSON(d.ChatVerdict), mailbox.JSON(d.Approval), time.Now().UnixMicro())
+		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, mailbox.JSON(d.ChatVerdict),
+		mailbox.JSON(d.Approval), time.Now().UnixMicro())
 }
 
 // elicitPrefix begins the tool name of a decision that an MCP server requests; see
@@ -117,7 +121,8 @@ const elicitPrefix = "elicit:"
 func callText(a *collab.Approval) string {
 	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.EscapeInvisible(a.Tool), 80))
 	if tool, ok := strings.CutPrefix(a.Tool, elicitPrefix); ok {
-		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID, text.Clip(text.EscapeInvisible(tool), 80))
+		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID,
+			text.Clip(text.EscapeInvisible(tool), 80))
 	}
 	if a.Arguments != "" {
 		said += ":\n```\n" + strings.ReplaceAll(text.EscapeInvisible(a.Arguments), "```", "'''") + "\n```"
@@ -130,7 +135,8 @@ func questionText(a *collab.Approval) string {
 	if len(a.MayDecide) == 0 {
 		return callText(a) + "Nobody in this chat asked for it. To let it run: `hubbub decisions allow " + a.ID + "`."
 	}
-	return callText(a) + "Decide with 👍 or 👎, or reply yes or no. Without a decision by " + a.ExpiryText() + ": " + string(a.Default) + "."
+	return callText(a) + "Decide with 👍 or 👎, or reply yes or no. Without a decision by " + a.ExpiryText() + ": " +
+		string(a.Default) + "."
 }
 
 // buttons returns the possible verdicts as buttons.
@@ -140,7 +146,8 @@ func buttons(a *collab.Approval) []protocol.Button {
 	}
 	return []protocol.Button{
 		{Text: "Allow", Value: a.ID + ":allow:once"}, {Text: "Deny", Value: a.ID + ":deny"},
-		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(text.EscapeInvisible(a.Tool), 30), Value: a.ID + ":allow:always"},
+		{Text: "Allow for this session", Value: a.ID + ":allow:session"},
+		{Text: "Always allow " + text.Clip(text.EscapeInvisible(a.Tool), 30), Value: a.ID + ":allow:always"},
 	}
 }
 
@@ -160,7 +167,8 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecidedPrefix+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text: callText(&a) + "Decision: " + a.Describe() + ".", Edits: mailbox.DecisionPrefix + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: callText(&a) + "Decision: " + a.Describe() + ".", Edits: mailbox.DecisionPrefix + a.ID,
+			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 }
@@ -170,7 +178,8 @@ func record(tx *mailbox.Tx, d *Decision, digest string, e *mailbox.Entry, key st
 		e = &mailbox.Entry{}
 	}
 	tx.Record(key, e, Record{
-		Event: "decision", EventID: d.EventID, Agent: tx.Self(), State: d.State, DecisionID: d.ID, By: d.By, Tool: d.Tool,
+		Event: "decision", EventID: d.EventID, Agent: tx.Self(), State: d.State, DecisionID: d.ID, By: d.By,
+		Tool:  d.Tool,
 		Scope: d.Scope, Digest: digest, Reason: d.Reason,
 	})
 }
@@ -211,12 +220,14 @@ func RevokeSession(tx *mailbox.Tx) {
 		const reason = "the agent was restarted"
 		if a, err := d.Revoke(string(tx.Self()), reason, time.Now()); err == nil {
 			Apply(tx, a)
-			notifyBroker(tx, collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
+			notifyBroker(tx, collab.DecisionRevoke, "revoke:"+d.ID,
+				collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 		}
 	}
 }
 
-func notifyBroker(tx *mailbox.Tx, m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string, p collab.ApprovalDecideParams) {
+func notifyBroker(tx *mailbox.Tx, m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string,
+	p collab.ApprovalDecideParams) {
 	if tx.Options().Broker.Known() {
 		tx.Enqueue(protocol.TopicBroker, mailbox.DecisionPrefix+key, m.Message(tx.Self(), p))
 	}
@@ -266,29 +277,36 @@ func parseVerdict(v *mailbox.View, e *mailbox.Entry, pending []Decision, yes, no
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = Find(v, id)
-		if c.ReplyTo != nil && !slices.Contains([]string{"", mailbox.DecisionPrefix + id}, v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
+		if c.ReplyTo != nil && !slices.Contains([]string{"", mailbox.DecisionPrefix + id},
+			v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
 			return nil, said // a button under another message, or in another chat
 		}
 		return d, said
 	}
 	word := strings.ToLower(strings.Trim(c.Text, " \n\t.!?,;"))
 	switch {
-	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalAgree), c.Event == protocol.EventMessage && slices.Contains(yes, word):
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalAgree),
+		c.Event == protocol.EventMessage && slices.Contains(yes, word):
 		said.Verdict = collab.Allow
-	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalDeclined), c.Event == protocol.EventMessage && slices.Contains(no, word):
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalDeclined),
+		c.Event == protocol.EventMessage && slices.Contains(no, word):
 		said.Verdict = collab.Deny
 	default:
 		return nil, Verdict{}
 	}
 	if c.ReplyTo != nil {
-		if id, ok := strings.CutPrefix(v.SentKey(e.Chat, c.ReplyTo.SourceID), mailbox.DecisionPrefix); ok && c.ReplyTo.SourceID != "" {
+		if id, ok := strings.CutPrefix(v.SentKey(e.Chat, c.ReplyTo.SourceID), mailbox.DecisionPrefix); ok &&
+			c.ReplyTo.SourceID != "" {
 			return Find(v, id), said
 		}
 		return nil, Verdict{} // about something else, perhaps in another chat
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
 	if !direct { // several people may decide; use only the decisions that this person may make
-		pending = slices.DeleteFunc(pending, func(d Decision) bool { return mailbox.SupportsReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
+		pending = slices.DeleteFunc(pending, func(d Decision) bool {
+			return mailbox.SupportsReplies(e.Chat) ||
+				!d.MayBeDecidedBy(e.PersonIdentity())
+		})
 	}
 	if c.Event == protocol.EventMessage && len(pending) == 1 && isLastMessage(v, &pending[0]) {
 		return &pending[0], said
@@ -314,7 +332,8 @@ func AwaitsMessage(v *mailbox.View, e *mailbox.Entry) bool {
 	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
 		return false
 	}
-	known := store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
+	known := store.Value[bool](v.Tx,
+		`SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
 	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
 		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
 }

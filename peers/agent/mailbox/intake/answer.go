@@ -18,7 +18,8 @@ import (
 // It reports whether e was one. The broker then delivers the answer to the agent.
 func HandleAnswer(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
-	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" || strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
+	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" ||
+		strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
 		return false
 	}
 	id := questionAnswered(&tx.View, e)
@@ -54,7 +55,8 @@ func questionAnswered(v *mailbox.View, e *mailbox.Entry) string {
 // in place of the question. It reports whether the event counts: only the first choice does.
 func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
-	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" || c.Author.Kind != string(attention.AuthorHuman) {
+	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" ||
+		c.Author.Kind != string(attention.AuthorHuman) {
 		return true
 	}
 	asked := tx.SentWhere(`chat = ? AND source_id = ? AND key LIKE 'choice:%'`, e.Chat, c.ReplyTo.SourceID)
@@ -72,8 +74,10 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	default:
 		by := cmp.Or(c.Author.DisplayName, c.Author.Username, c.Author.ID)
 		tx.Reply(about, mailbox.SentNotice, key, protocol.ChatReply{
-			Text:  question + "\n\nChosen: " + c.Text + " (`" + text.Clip(strings.ReplaceAll(attention.HeaderValue(by), "`", "'"), 60) + "`)",
-			Edits: mailbox.ChoiceKey(about), Visibility: about.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: question + "\n\nChosen: " + c.Text + " (`" +
+				text.Clip(strings.ReplaceAll(attention.HeaderValue(by), "`", "'"), 60) + "`)",
+			Edits: mailbox.ChoiceKey(about), Visibility: about.Visibility(),
+			Directedness: string(attention.DirectedAmbient),
 		})
 	}
 	return true

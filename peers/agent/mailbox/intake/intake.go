@@ -58,7 +58,8 @@ func storeMessage(tx *mailbox.Tx, e *mailbox.Entry) {
 
 // wasDeleted reports whether the event's message was deleted. The deletion may arrive first.
 func wasDeleted(tx *mailbox.Tx, e *mailbox.Entry) bool {
-	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, mailbox.ReceiptKey(e))
+	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete,
+		mailbox.ReceiptKey(e))
 }
 
 // checkOpenEvents fails if too many events of a chat are undecided, held, or in a turn that has
@@ -143,7 +144,8 @@ func recordChange(tx *mailbox.Tx, e *mailbox.Entry, kind attention.ActKind) {
 		by = mailbox.PartyIdentity(*c.Actor, e.Chat)
 	}
 	if len(obligations.List(&tx.View, `id = ?`, e.SourceID)) > 0 {
-		obligations.RecordAct(tx, obligations.Act{ID: string(kind) + ":" + string(e.Source.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
+		obligations.RecordAct(tx, obligations.Act{ID: string(kind) + ":" + string(e.Source.MessageID),
+			Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
 	}
 }
 
@@ -208,7 +210,8 @@ func applyDelete(tx *mailbox.Tx, e *mailbox.Entry) {
 	defer recordChange(tx, e, attention.ActDeleted)
 	carrier := mergeTarget(tx, old)
 	t := tx.Turn(old.TurnID)
-	if carrier == nil && t != nil && isReplaceable(old) && slices.ContainsFunc(tx.Fragments(t), func(f *mailbox.Entry) bool { return !f.Deleted }) {
+	if carrier == nil && t != nil && isReplaceable(old) &&
+		slices.ContainsFunc(tx.Fragments(t), func(f *mailbox.Entry) bool { return !f.Deleted }) {
 		carrier = old
 	}
 	switch {

@@ -42,19 +42,23 @@ func scanEscalation(r *escalation) []any {
 
 // escalations returns escalations, oldest first.
 func escalations(v *mailbox.View, where string, args ...any) []escalation {
-	return store.All(v.Tx, scanEscalation, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
+	return store.All(v.Tx, scanEscalation,
+		`SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`,
+		args...)
 }
 
 // Escalate asks the next level to answer an event that the agent cannot answer, and reports
 // whether it did. notice is sent to the author if nobody answers. An escalation question from
 // another agent is not escalated further: that agent asks its own next level.
 func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
-	if _, ok := mailbox.Next(e.State, mailbox.Defer); !ok && e.State != mailbox.Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !mayNotify(&tx.View, e) {
+	if _, ok := mailbox.Next(e.State, mailbox.Defer); !ok && e.State != mailbox.Deferred ||
+		collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !mayNotify(&tx.View, e) {
 		return false
 	}
 	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	climb := attention.Escalation{
-		Self: string(tx.Self()), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{}, Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
+		Self: string(tx.Self()), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{},
+		Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
 	}
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
 		climb.Asked[r.level] = r.who
@@ -62,7 +66,8 @@ func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
 	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
 		if who := ladder.Target(name); who != "" {
 			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
-			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxOpenEscalations
+			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`,
+				who) >= maxOpenEscalations
 		}
 	}
 	step := ladder.Next(climb)
@@ -91,7 +96,8 @@ func recordEscalation(tx *mailbox.Tx, e *mailbox.Entry, more map[string]any) {
 
 // askLevel asks a question: a person in their chat, anybody else through the broker.
 func askLevel(tx *mailbox.Tx, e *mailbox.Entry, step attention.EscalationStep, reason, notice string) {
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.Self()), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.Self()), string(e.Chat), e.EventID, string(step.Level)},
+		"\x00")))
 	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Level, step.To, reason, notice, time.Now().UnixMicro())
@@ -99,7 +105,8 @@ func askLevel(tx *mailbox.Tx, e *mailbox.Entry, step attention.EscalationStep, r
 		tx.ShowQuestion(id, there, question)
 		return
 	}
-	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
+	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.Self(),
+		collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
 }
 
 // escalationQuestion returns the question, with the original messages, their author, and why the
@@ -110,8 +117,10 @@ func escalationQuestion(tx *mailbox.Tx, e *mailbox.Entry, reason string) string 
 		said = append(said, f.Content.Text)
 	}
 	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxEscalationQuote)
-	return fmt.Sprintf("%s cannot answer %s (%s). Please answer instead; it will forward your answer. The message:\n> %s", tx.Self().Name(),
-		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)), text.Clip(attention.HeaderValue(reason), 200),
+	return fmt.Sprintf("%s cannot answer %s (%s). Please answer instead; it will forward your answer. The "+
+		"message:\n> %s", tx.Self().Name(),
+		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)),
+		text.Clip(attention.HeaderValue(reason), 200),
 		strings.ReplaceAll(quoted, "\n", "\n> "))
 }
 
@@ -147,7 +156,8 @@ func HandleEscalationAnswer(tx *mailbox.Tx, id, answer, by string) bool {
 	}
 	if e := tx.Entry(list[0].event); e != nil && e.State == mailbox.Deferred && tx.SentAs(mailbox.ReplyKey(e)) == nil {
 		recordEscalation(tx, e, map[string]any{"rung": list[0].level, "to": list[0].who, "state": "answered", "by": by})
-		tx.SendText(e, mailbox.SentText, mailbox.ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxEscalationAnswer))
+		tx.SendText(e, mailbox.SentText, mailbox.ReplyKey(e), attention.HeaderValue(by)+" answers: "+
+			text.Clip(answer, maxEscalationAnswer))
 	}
 	return true
 }
@@ -170,7 +180,8 @@ func CloseEscalation(tx *mailbox.Tx, e *mailbox.Entry) {
 		if tx.SentAs(mailbox.QuestionPrefix+r.id) != nil {
 			mailbox.ReplaceQuestion(tx, r.id, "It no longer needs an answer.")
 		} else {
-			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: r.id}))
+			tx.Enqueue(protocol.TopicBroker, "close:"+r.id,
+				collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: r.id}))
 		}
 	}
 }

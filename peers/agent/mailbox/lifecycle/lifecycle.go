@@ -34,7 +34,8 @@ func GiveUpWithNotice(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) {
 		tx.Move(e, mailbox.Ignore, reason)
 		return
 	}
-	if o := obligations.Of(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked for a clarification
+	// its author was asked for a clarification
+	if o := obligations.Of(&tx.View, e); o != nil && o.State == attention.ObligationPaused {
 		tx.Move(e, mailbox.Acknowledge, reason)
 		return
 	}
@@ -63,7 +64,8 @@ func NotifyFailure(tx *mailbox.Tx, e *mailbox.Entry, notice string) {
 // could notify each other forever.
 func mayNotify(v *mailbox.View, e *mailbox.Entry) bool {
 	x := v.Exchange(e)
-	return x.Next(time.Now()) == attention.ExchangeAllow && (len(x.Received) < 2 || !attention.IsRepeat(x.Received[0], x.Received[1:]))
+	return x.Next(time.Now()) == attention.ExchangeAllow &&
+		(len(x.Received) < 2 || !attention.IsRepeat(x.Received[0], x.Received[1:]))
 }
 
 // Finish ends a turn successfully and settles its event. e may be nil.
@@ -76,7 +78,8 @@ func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost mailbox.Cost
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
 		tx.Move(e, mailbox.Ignore, "claimed, and not answered")
 	case e.Claimed:
-		if len(tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID)) == 0 { // a claimed event must end some time
+		// a claimed event must end some time
+		if len(tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID)) == 0 {
 			startDeadline(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
@@ -158,7 +161,8 @@ func SettleDone(tx *mailbox.Tx, reaction *mailbox.Entry) {
 	}
 	reason := says + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
 	for _, e := range tx.Events(`WHERE chat = ?1 AND event_id <> ?3 AND `+mailbox.OpenCondition+` AND (source_id = ?2
-		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> ''))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
+		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> ''))`,
+		reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
 		for _, t := range tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID) {
 			tx.CancelTurn(t, reason)
 		}
@@ -171,9 +175,10 @@ func SettleDone(tx *mailbox.Tx, reaction *mailbox.Entry) {
 // Bounds of deferrals. A deferred event is redelivered to a model. An asynchronous program keeps
 // the event and gets no second delivery.
 const (
-	MaxDeferrals     = 5                  // of one event; then it must be answered, declined or failed
-	maxDefer         = 7 * 24 * time.Hour // before redelivery
-	asyncDeferFactor = 96                 // times Options.DeferFor, a day by default: for a program to settle what it deferred
+	MaxDeferrals = 5                  // of one event; then it must be answered, declined or failed
+	maxDefer     = 7 * 24 * time.Hour // before redelivery
+	// times Options.DeferFor, a day by default: for a program to settle what it deferred
+	asyncDeferFactor = 96
 )
 
 // deferDuration returns how long an event is deferred: until eta if that is a time (RFC 3339) or

@@ -23,7 +23,8 @@ func HandleReaction(tx *mailbox.Tx, e *mailbox.Entry) {
 	if !Enabled(&tx.View) || c.Event != protocol.EventReaction {
 		return
 	}
-	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
+	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID,
+		Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
 	if c.Signal == "" {
 		a.Kind = attention.ActRemoved
 	} else if _, err := attention.ParseSignal(c.Signal); err != nil {
@@ -56,7 +57,8 @@ func obligationOfSent(v *mailbox.View, chat protocol.Topic, source string) *Obli
 		return nil
 	}
 	type own struct{ key, event string }
-	said, found := store.One(v.Tx, func(o *own) []any { return []any{&o.key, &o.event} }, `SELECT key, event_id FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, source)
+	said, found := store.One(v.Tx, func(o *own) []any { return []any{&o.key, &o.event} },
+		`SELECT key, event_id FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, source)
 	if !found {
 		return nil
 	}
@@ -107,7 +109,8 @@ func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 		return true
 	}
 	who, self := e.AuthorIdentity(), string(tx.Self())
-	list := List(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
+	list := List(&tx.View,
+		`open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
 		about = c.ReplyTo.SourceID
@@ -122,7 +125,8 @@ func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	known := List(&tx.View, `id = ? AND id <> ''`, about)
 	switch {
 	case len(list) == 1:
-		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
+		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID,
+			Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
 		tx.ReplyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
 		said := "Several are open. Reply to the one you mean with /close, or name it:"
@@ -134,7 +138,8 @@ func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 		tx.ReplyToCommand(e, "That is already closed.")
 	case len(known) > 0:
 		tx.ReplyToCommand(e, "Only the person who is waiting can close that.")
-	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was addressed to this agent
+	// it was addressed to this agent
+	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self:
 		tx.ReplyToCommand(e, "You are not waiting for anything from "+tx.Self().Name()+" here.")
 	}
 	return true
@@ -144,9 +149,11 @@ func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 // reports whether the agent has the obligation.
 func Discharge(tx *mailbox.Tx, id, recipient string) (known bool, refused string) {
 	self := string(tx.Self())
-	list := List(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
+	list := List(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id,
+		recipient)
 	if len(list) == 0 {
-		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " for " + attention.HeaderValue(id) + ". blocking lists what you wait for."
+		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " for " +
+			attention.HeaderValue(id) + ". blocking lists what you wait for."
 	}
 	o := list[0]
 	a := attention.Act{Actor: self, Signal: attention.SignalDone, Recipient: o.Recipient}
@@ -162,21 +169,27 @@ func Discharge(tx *mailbox.Tx, id, recipient string) (known bool, refused string
 	row.ID = actID(row)
 	RecordAct(tx, row)
 	if protocol.RoleOf(protocol.PeerID(o.Recipient)) == protocol.RoleAgent && o.Recipient != self {
-		tx.Enqueue(protocol.Topic(o.Recipient), row.ID, protocol.NewMessage(protocol.TypeAgentEvent, tx.Self(), protocol.Reaction{
-			Event: protocol.EventReaction, ReactionID: row.ID, TargetEventID: o.ID, CreatedAt: protocol.FormatTime(time.Now()), Signal: string(a.Signal),
-			Actor: protocol.Party{ID: self, Kind: string(attention.AuthorAgent)}, Recipient: &protocol.Party{ID: o.Recipient, Kind: string(attention.AuthorAgent)},
-		}))
+		tx.Enqueue(protocol.Topic(o.Recipient), row.ID,
+			protocol.NewMessage(protocol.TypeAgentEvent, tx.Self(), protocol.Reaction{
+				Event: protocol.EventReaction, ReactionID: row.ID, TargetEventID: o.ID,
+				CreatedAt: protocol.FormatTime(time.Now()), Signal: string(a.Signal),
+				Actor:     protocol.Party{ID: self, Kind: string(attention.AuthorAgent)},
+				Recipient: &protocol.Party{ID: o.Recipient, Kind: string(attention.AuthorAgent)},
+			}))
 	}
 	return true, ""
 }
 
 // OpenOwn stores that the agent waits for the recipient of a message it just sent. The
 // obligation has the message's own id until the chat has assigned one.
-func OpenOwn(tx *mailbox.Tx, e *mailbox.Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
+func OpenOwn(tx *mailbox.Tx, e *mailbox.Entry, id protocol.MessageID, said string, recipient string,
+	given *protocol.Obligation) {
 	o := &Obligation{
-		ID: string(id), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		ID: string(id), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks),
+		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
-		ObligationRecord: attention.ObligationRecord{Author: string(tx.Self()), Recipient: recipient, CreatedAt: time.Now()},
+		ObligationRecord: attention.ObligationRecord{Author: string(tx.Self()), Recipient: recipient,
+			CreatedAt: time.Now()},
 	}
 	if !e.FromBroker() {
 		o.Sync = AwaitingID
@@ -197,10 +210,12 @@ func SetID(tx *mailbox.Tx, id protocol.MessageID, source string) {
 	for _, o := range List(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.Self()) {
 		if o.Sync == Synced {
 			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.Self(), collab.ActParams{
-				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.Self(), Recipient: protocol.PeerID(o.Recipient),
+				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.Self(),
+				Recipient: protocol.PeerID(o.Recipient),
 			}))
 		}
-		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, synced = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
+		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, synced = ? WHERE id = ? AND recipient = ?`, source, NotSynced,
+			o.ID, o.Recipient)
 		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
 		tx.OnCommit(tx.Options().OnChange)
 	}
@@ -209,7 +224,8 @@ func SetID(tx *mailbox.Tx, id protocol.MessageID, source string) {
 // SyncWithoutID lets the broker list an obligation under its message id because the delivery of
 // the message is uncertain.
 func SyncWithoutID(tx *mailbox.Tx, id protocol.MessageID) {
-	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.Self(), AwaitingID) > 0 {
+	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id,
+		tx.Self(), AwaitingID) > 0 {
 		tx.OnCommit(tx.Options().OnChange)
 	}
 }
@@ -222,13 +238,15 @@ func ApplyBroker(tx *mailbox.Tx, d *collab.EventObligation) {
 		return
 	}
 	o := find(&tx.View, d.EventID, string(d.Recipient))
-	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation has more members
+	// an escalation has more members
+	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) {
 		o.Members, o.Title, o.Blocks = d.Members, d.Title, mailbox.ParseBlocks(d.Blocks)
 		save(tx, o)
 	}
 	for _, a := range d.Acts {
 		RecordAct(tx, Act{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
-			Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
+			Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal),
+			Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
 		}})
 		tx.Exec(`UPDATE acts SET synced = 1 WHERE id = ?`, a.ReactionID)
 	}
@@ -260,11 +278,14 @@ func Sync(tx *mailbox.Tx) {
 			continue
 		}
 		for _, o := range List(&tx.View, `id = ?`, a.Target) {
-			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it concerns nobody, and the broker must not learn a name from it
+			// it concerns nobody, and the broker must not learn a name from it
+			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient {
 				continue
 			}
-			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.Self(), collab.ActParams{
-				ReactionID: a.ID, TargetEventID: a.Target, Kind: string(a.Kind), Actor: protocol.PeerID(a.Actor), Signal: string(a.Signal), Recipient: protocol.PeerID(cmp.Or(a.Recipient, o.Recipient)),
+			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200),
+				text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.Self(), collab.ActParams{
+				ReactionID: a.ID, TargetEventID: a.Target, Kind: string(a.Kind), Actor: protocol.PeerID(a.Actor),
+				Signal: string(a.Signal), Recipient: protocol.PeerID(cmp.Or(a.Recipient, o.Recipient)),
 			}))
 		}
 	}
@@ -273,7 +294,9 @@ func Sync(tx *mailbox.Tx) {
 // Params returns the obligation as the broker takes it.
 func (o *Obligation) Params() collab.ObligationParams {
 	return collab.ObligationParams{
-		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
-		DefaultAction: o.DefaultAction, Title: o.Title, Escalation: string(o.Level), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
+		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient),
+		Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
+		DefaultAction: o.DefaultAction, Title: o.Title, Escalation: string(o.Level), Members: o.Members,
+		CreatedAt: protocol.FormatTime(o.CreatedAt),
 	}
 }

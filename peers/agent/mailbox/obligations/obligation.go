@@ -67,8 +67,10 @@ const columnNames = `id, recipient, author, delegate, blocks, default_action, mo
 
 func (o *Obligation) columns() []any {
 	return []any{
-		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, mailbox.JSON(&o.Members),
-		mailbox.Time(&o.CreatedAt), &o.EventID, &o.Slot, &o.Missed, &o.Escalated, mailbox.Time(&o.CheckAt), &o.Open, &o.State, &o.Sync,
+		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level,
+		mailbox.JSON(&o.Members),
+		mailbox.Time(&o.CreatedAt), &o.EventID, &o.Slot, &o.Missed, &o.Escalated, mailbox.Time(&o.CheckAt), &o.Open,
+		&o.State, &o.Sync,
 	}
 }
 
@@ -99,7 +101,8 @@ func save(tx *mailbox.Tx, o *Obligation) {
 	if o.Members == nil {
 		o.Members = []string{}
 	}
-	tx.Exec(`INSERT OR REPLACE INTO obligations (`+columnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, o.columns()...)
+	tx.Exec(`INSERT OR REPLACE INTO obligations (`+columnNames+
+		`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, o.columns()...)
 }
 
 // actsOn returns the acts about an event, oldest first.
@@ -147,9 +150,13 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 		return
 	}
 	o := &Obligation{
-		ID: e.ObligationID(), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
-		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // wakes have this prefix
-		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.Self()), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
+		ID: e.ObligationID(), EventID: e.EventID, Blocks: mailbox.ParseBlocks(given.Blocks), Open: true,
+		State: attention.ObligationOpen, CheckAt: time.Now(),
+		// wakes have this prefix
+		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction),
+		Title:         titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")),
+		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.Self()),
+			Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
 	if isEscalation(e) {
 		o.Level = attention.LevelLead
@@ -163,9 +170,11 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 	save(tx, o)
 	record(tx, o, "opened", "", nil)
-	for _, before := range List(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`, o.Author, o.Recipient, o.ID) {
+	for _, before := range List(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`,
+		o.Author, o.Recipient, o.ID) {
 		if there := tx.Entry(before.EventID); there != nil && there.ThreadKey() == e.ThreadKey() {
-			RecordAct(tx, Act{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID, Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
+			RecordAct(tx, Act{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID,
+				Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
 		}
 	}
 	applyActs(tx, o, nil)
@@ -195,7 +204,8 @@ func RecordAct(tx *mailbox.Tx, a Act) {
 		return
 	}
 	known := List(&tx.View, `id = ?`, a.Target)
-	if len(known) == 0 && store.Value[int](tx.Tx, `SELECT count(*) FROM acts WHERE target NOT IN (SELECT id FROM obligations)`) >= maxEarlyActs {
+	if len(known) == 0 && store.Value[int](tx.Tx,
+		`SELECT count(*) FROM acts WHERE target NOT IN (SELECT id FROM obligations)`) >= maxEarlyActs {
 		tx.Exec(`DELETE FROM acts WHERE n = (SELECT min(n) FROM acts WHERE target NOT IN (SELECT id FROM obligations))`)
 	}
 	a.Kind, a.ID = cmp.Or(a.Kind, attention.ActSignal), cmp.Or(a.ID, actID(a))
@@ -213,7 +223,8 @@ func RecordAct(tx *mailbox.Tx, a Act) {
 
 // actID returns an id for an act without one. Equal acts of the same actor have the same id.
 func actID(a Act) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{a.Target, string(a.Kind), a.Actor, string(a.Signal), a.Recipient}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{a.Target, string(a.Kind), a.Actor, string(a.Signal), a.Recipient},
+		"\x00")))
 	return "rxn_" + hex.EncodeToString(sum[:10])
 }
 
@@ -250,7 +261,8 @@ func applyActs(tx *mailbox.Tx, o *Obligation, newest *attention.Act) {
 // end cleans up after a discharged obligation: its returns, its clarification
 // questions, and the escalations that list no other open obligation.
 func end(tx *mailbox.Tx, o *Obligation) {
-	for _, e := range tx.Events(`WHERE kind = 'return' AND `+mailbox.OpenCondition+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
+	for _, e := range tx.Events(`WHERE kind = 'return' AND `+mailbox.OpenCondition+
+		` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
 		if t := tx.Turn(e.TurnID); t != nil && t.State == mailbox.TurnQueued {
 			tx.CancelTurn(t, "the obligation is discharged")
 		}
@@ -277,7 +289,8 @@ func CloseUndelivered(tx *mailbox.Tx, id protocol.MessageID) {
 // closeOwn discharges the agent's own obligations whose ids match a LIKE pattern.
 func closeOwn(tx *mailbox.Tx, id, why string) {
 	for _, o := range List(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.Self()) {
-		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
+		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID,
+			Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
 		record(tx, o, "withdrawn", why, nil)
 	}
 }
@@ -285,7 +298,8 @@ func closeOwn(tx *mailbox.Tx, id, why string) {
 // record records a change of an obligation.
 func record(tx *mailbox.Tx, o *Obligation, state, reason string, more map[string]any) {
 	record := map[string]any{
-		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.Self(), "obligationId": o.ID, "state": state, "author": o.Author, "recipient": o.Recipient,
+		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.Self(), "obligationId": o.ID,
+		"state": state, "author": o.Author, "recipient": o.Recipient,
 		"blocks": o.Blocks, "age": o.Age(time.Now()),
 	}
 	if reason != "" {
@@ -300,9 +314,11 @@ func record(tx *mailbox.Tx, o *Obligation, state, reason string, more map[string
 // ListOpen returns the open obligations of a recipient, or of an author or delegate, most
 // urgent first. An empty argument matches all.
 func ListOpen(v *mailbox.View, recipient, author string) []*Obligation {
-	list := List(v, `open = 1 AND (recipient = ?1 OR ?1 = '') AND (author = ?2 OR delegate = ?2 OR ?2 = '')`, recipient, author)
+	list := List(v, `open = 1 AND (recipient = ?1 OR ?1 = '') AND (author = ?2 OR delegate = ?2 OR ?2 = '')`, recipient,
+		author)
 	slices.SortStableFunc(list, func(a, b *Obligation) int {
-		return cmp.Or(cmp.Compare(slices.Index(attention.AllBlocks, a.Blocks), slices.Index(attention.AllBlocks, b.Blocks)), a.CreatedAt.Compare(b.CreatedAt))
+		return cmp.Or(cmp.Compare(slices.Index(attention.AllBlocks, a.Blocks),
+			slices.Index(attention.AllBlocks, b.Blocks)), a.CreatedAt.Compare(b.CreatedAt))
 	})
 	return list
 }

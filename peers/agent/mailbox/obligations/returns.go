@@ -64,7 +64,9 @@ func Run(tx *mailbox.Tx) {
 
 // Due reports whether Run has work.
 func Due(v *mailbox.View, now time.Time) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, mailbox.Time(&now))
+	return store.Value[bool](v.Tx,
+		`SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`,
+		mailbox.Time(&now))
 }
 
 // remind stores a return of an obligation, unless the previous return still waits for its turn.
@@ -74,18 +76,23 @@ func remind(tx *mailbox.Tx, o *Obligation, due attention.Due) {
 		return
 	}
 	if waits := tx.Events(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
-		record(tx, o, "waits", "the previous return is still waiting for its turn", map[string]any{"returnId": waits[0].EventID})
+		record(tx, o, "waits", "the previous return is still waiting for its turn",
+			map[string]any{"returnId": waits[0].EventID})
 		return
 	}
-	e := &mailbox.Entry{EventID: fmt.Sprint(mailbox.ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
+	e := &mailbox.Entry{EventID: fmt.Sprint(mailbox.ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID,
+		Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
 	place, author := *of.Content.Chat, *of.Content.Author
 	author.DisplayName, author.Username = "", ""
 	e.Content = protocol.ChatMessage{
-		Event: string(attention.KindReturn), SourceID: of.SourceID, CreatedAt: protocol.FormatTime(o.CreatedAt), Chat: &place, Author: &author, TargetEventID: o.ID,
+		Event: string(attention.KindReturn), SourceID: of.SourceID, CreatedAt: protocol.FormatTime(o.CreatedAt),
+		Chat: &place, Author: &author, TargetEventID: o.ID,
 		Recipients: []protocol.Party{{ID: o.Recipient, Kind: string(attention.AuthorAgent)}},
 		Obligation: &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction},
-		Text: "Somebody has been waiting for you for " + o.Age(e.ReceivedAt) + ": event " + attention.HeaderValue(of.EventID) +
-			". It returns until they close it. Read it with " + attention.PullThread + ", then answer it, or say plainly that you cannot yet.",
+		Text: "Somebody has been waiting for you for " + o.Age(e.ReceivedAt) + ": event " +
+			attention.HeaderValue(of.EventID) +
+			". It returns until they close it. Read it with " + attention.PullThread +
+			", then answer it, or say plainly that you cannot yet.",
 	}
 	e.Origin = of.Origin
 	if e.Origin.QuestionID != "" && !of.Open() { // the question has its answer
@@ -124,7 +131,8 @@ func RecordSignal(tx *mailbox.Tx, e *mailbox.Entry, signal attention.Signal) {
 	}
 	self := string(tx.Self())
 	row := Act{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
-	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o)) // it may be unclear again after a clarification
+	// it may be unclear again after a clarification
+	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o))
 	RecordAct(tx, row)
 }
 
@@ -157,7 +165,9 @@ func escalateAll(tx *mailbox.Tx, list []*Obligation) {
 		record(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
 		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
-				tx.SendNotice(e, mailbox.NoticeNobody, tx.Self().Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
+				tx.SendNotice(e, mailbox.NoticeNobody, tx.Self().Name()+
+					" was reminded three times and did not answer, and there is nobody else to ask. It stays open "+
+					"until you close it with 👍 on the answer or /close.")
 			}
 			continue
 		}
@@ -193,10 +203,13 @@ func nextLevel(tx *mailbox.Tx, o *Obligation, e *mailbox.Entry) attention.Escala
 // order of their first messages.
 func peopleIn(v *mailbox.View, chat protocol.Topic) []string {
 	var told []string
-	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{mailbox.JSON(l)} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
+	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{mailbox.JSON(l)} },
+		`SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}
-	wrote := store.All(v.Tx, store.Scalar[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
+	wrote := store.All(v.Tx, store.Scalar[string],
+		`SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`,
+		chat)
 	for _, id := range wrote {
 		if who := mailbox.PersonIdentity(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
@@ -209,8 +222,10 @@ func peopleIn(v *mailbox.View, chat protocol.Topic) []string {
 // of one that is open.
 func escalateTo(tx *mailbox.Tx, step attention.EscalationStep, e *mailbox.Entry, owed []*Obligation) {
 	self := string(tx.Self())
-	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " gets no further reminders."}, false
-	if open := List(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
+	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID,
+		DefaultAction: "They stay open, and " + self + " gets no further reminders."}, false
+	if open := List(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To,
+		step.Level); len(open) > 0 {
 		r, known = open[0], true
 	}
 	for _, o := range owed {
@@ -219,12 +234,15 @@ func escalateTo(tx *mailbox.Tx, step attention.EscalationStep, e *mailbox.Entry,
 		}
 	}
 	if !known {
-		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Level), step.To}, r.Members...), "\x00")))
+		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Level), step.To}, r.Members...),
+			"\x00")))
 		r.ID = collab.EscalationQuestionID(escalationID + hex.EncodeToString(sum[:10]))
-		r.ObligationRecord = attention.ObligationRecord{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
+		r.ObligationRecord = attention.ObligationRecord{Author: self, Recipient: step.To, Escalation: true,
+			CreatedAt: time.Now()}
 	}
 	listed := openMembers(&tx.View, r)
-	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not answered %s", tx.Self().Name(), text.Counted(len(r.Members), "obligation")), NotSynced
+	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1],
+		fmt.Sprintf("%s has not answered %s", tx.Self().Name(), text.Counted(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks
@@ -254,7 +272,8 @@ func openMembers(v *mailbox.View, r *Obligation) (list []*Obligation) {
 func escalationText(tx *mailbox.Tx, r *Obligation) string {
 	lines := []string{r.Title + ", despite reminders:"}
 	for _, o := range openMembers(&tx.View, r) {
-		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks, attention.HeaderValue(o.Title))
+		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks,
+			attention.HeaderValue(o.Title))
 		if o.DefaultAction != "" {
 			line += " — otherwise: " + attention.HeaderValue(o.DefaultAction)
 		}
@@ -276,7 +295,8 @@ func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool)
 	case there != nil:
 		reply := protocol.ChatReply{
 			Text:       said + "\n\nReact with 👍 or ✅, or reply with /close, when it is done.",
-			Visibility: there.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
+			Visibility: there.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object,
+			Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
 		}
 		if known {
 			reply.Edits, key = key, fmt.Sprint(key, ":", len(r.Members))
@@ -285,7 +305,9 @@ func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool)
 			tx.Reply(there, mailbox.SentNotice, key, reply)
 		}
 	case !known:
-		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient, Obligation: object}))
+		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID,
+			collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient,
+				Obligation: object}))
 	}
 }
 
@@ -296,11 +318,13 @@ func showClosed(tx *mailbox.Tx, o *Obligation) {
 	case shown != nil:
 		if e := tx.Entry(shown.EventID); e != nil {
 			tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+o.ID+":over", protocol.ChatReply{
-				Text: o.Title + ": closed.", Edits: mailbox.ObligationPrefix + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+				Text: o.Title + ": closed.", Edits: mailbox.ObligationPrefix + o.ID, Visibility: e.Visibility(),
+				Directedness: string(attention.DirectedAmbient),
 			})
 		}
 	case collab.IsEscalationQuestion(o.ID):
-		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID, collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: o.ID}))
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID,
+			collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: o.ID}))
 	}
 }
 
@@ -318,7 +342,8 @@ func requestClarification(tx *mailbox.Tx, o *Obligation) {
 		return
 	}
 	back := &Obligation{
-		ID: fmt.Sprint(clarifyKey(o), countClarifications(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
+		ID: fmt.Sprint(clarifyKey(o), countClarifications(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks,
+		Open: true, State: attention.ObligationOpen,
 		DefaultAction: "It waits until then.", Title: "clarification of: " + o.Title,
 		ObligationRecord: attention.ObligationRecord{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
 	}
@@ -338,7 +363,8 @@ func requestClarification(tx *mailbox.Tx, o *Obligation) {
 			kind = string(attention.AuthorAgent)
 		}
 		tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+back.ID, protocol.ChatReply{
-			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
+			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object,
+			Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
 		})
 	}
 	record(tx, back, "opened", "unclear", nil)

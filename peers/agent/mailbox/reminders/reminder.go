@@ -62,8 +62,10 @@ func (r *Reminder) Schedule(when string, now time.Time) error {
 		r.Due = at
 	} else if d, err := time.ParseDuration(when); err == nil {
 		r.Due = now.Add(d)
-	} else if r.Cron = when; strings.Count(when, " ") == 0 && !strings.HasPrefix(when, "@") || !gronx.IsValid(when) || len(strings.Fields(when)) > 5 {
-		return fmt.Errorf("%w: %q is not a time (2027-01-31T17:00:00+01:00), a duration (45m) or a cron expression with five fields (0 9 * * 1-5)", ErrInvalid, text.Clip(when, 100))
+	} else if r.Cron = when; strings.Count(when, " ") == 0 && !strings.HasPrefix(when, "@") || !gronx.IsValid(when) ||
+		len(strings.Fields(when)) > 5 {
+		return fmt.Errorf("%w: %q is not a time (2027-01-31T17:00:00+01:00), a duration (45m) or a cron expression "+
+			"with five fields (0 9 * * 1-5)", ErrInvalid, text.Clip(when, 100))
 	}
 	if r.Cron != "" {
 		err = r.advance(now.In(zone))
@@ -72,7 +74,8 @@ func (r *Reminder) Schedule(when string, now time.Time) error {
 	case err != nil:
 		return err
 	case !r.Due.After(now):
-		return fmt.Errorf("%w: %s has passed; the time is %s", ErrInvalid, r.Due.Format(time.RFC3339), now.In(zone).Format(time.RFC3339))
+		return fmt.Errorf("%w: %s has passed; the time is %s", ErrInvalid, r.Due.Format(time.RFC3339),
+			now.In(zone).Format(time.RFC3339))
 	case r.Due.Sub(now) > maxDelay:
 		return fmt.Errorf("%w: it may be at most a year ahead", ErrInvalid)
 	}
@@ -104,13 +107,15 @@ func (r *Reminder) advance(now time.Time) error {
 const columnNames = `id, chat, location, text, cron, zone, set_for, set_at, due_at, cancelled_by`
 
 func scan(r *Reminder) []any {
-	return []any{&r.ID, &r.Chat, mailbox.JSON(&r.Location), &r.Text, &r.Cron, &r.Zone, &r.SetFor, mailbox.Time(&r.Set), mailbox.Time(&r.Due), &r.cancelledBy}
+	return []any{&r.ID, &r.Chat, mailbox.JSON(&r.Location), &r.Text, &r.Cron, &r.Zone, &r.SetFor, mailbox.Time(&r.Set),
+		mailbox.Time(&r.Due), &r.cancelledBy}
 }
 
 // List returns the reminders of a chat, or all if chat is empty, ordered by their next
 // times.
 func List(v *mailbox.View, chat protocol.Topic) []Reminder {
-	return store.All(v.Tx, scan, `SELECT `+columnNames+` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
+	return store.All(v.Tx, scan, `SELECT `+columnNames+
+		` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
 }
 
 // Set stores and records a reminder. If it exists already, or its event does, nothing
@@ -135,7 +140,8 @@ func Set(tx *mailbox.Tx, r Reminder) (Reminder, error) {
 		return r, fmt.Errorf("%w: you already have %d; cancel one first", ErrInvalid, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+columnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
-		r.ID, r.Chat, mailbox.JSON(&r.Location), r.Text, r.Cron, r.Zone, r.SetFor, mailbox.Time(&r.Set), mailbox.Time(&r.Due))
+		r.ID, r.Chat, mailbox.JSON(&r.Location), r.Text, r.Cron, r.Zone, r.SetFor, mailbox.Time(&r.Set),
+		mailbox.Time(&r.Due))
 	record(tx, &r, tx.Entry(r.SetFor), r.SetFor, "set", r.Text)
 	return r, nil
 }
@@ -155,7 +161,8 @@ func Cancel(tx *mailbox.Tx, id string, chat protocol.Topic, why string) bool {
 
 func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reason string) {
 	record := map[string]any{
-		"event": "reminder", "eventId": eventID, "agent": tx.Self(), "reminderId": r.ID, "state": state, "target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
+		"event": "reminder", "eventId": eventID, "agent": tx.Self(), "reminderId": r.ID, "state": state,
+		"target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
 	}
 	if state != "cancelled" {
 		record["due"] = protocol.FormatTime(r.Due)
@@ -165,7 +172,8 @@ func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reaso
 
 // Due returns the reminders that are due or were cancelled by a person.
 func Due(v *mailbox.View, now time.Time) []string {
-	return store.All(v.Tx, store.Scalar[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, mailbox.Time(&now))
+	return store.All(v.Tx, store.Scalar[string],
+		`SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, mailbox.Time(&now))
 }
 
 // Fire stores the event of a due reminder and sets its next future time. It stores no
@@ -206,7 +214,9 @@ func Fire(tx *mailbox.Tx, id string) {
 
 // hasEvent reports whether a reminder has an event that meets a condition.
 func hasEvent(v *mailbox.View, id, condition string) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events WHERE substr(event_id, 1, length(?1)) = ?1 AND kind = 'reminder' AND `+condition+`)`, idPrefix+id+":")
+	return store.Value[bool](v.Tx,
+		`SELECT EXISTS (SELECT 1 FROM events WHERE substr(event_id, 1, length(?1)) = ?1 AND kind = 'reminder' AND `+
+			condition+`)`, idPrefix+id+":")
 }
 
 func drop(tx *mailbox.Tx, r *Reminder, why string) {
@@ -221,7 +231,8 @@ func eventOf(v *mailbox.View, r *Reminder) *mailbox.Entry {
 	e.SourceID, e.Source.MessageID = e.EventID, protocol.NewMessageID()
 	place := r.Location
 	e.Content = protocol.ChatMessage{
-		Event: string(attention.KindReminder), SourceID: e.EventID, CreatedAt: protocol.FormatTime(e.ReceivedAt), Chat: &place,
+		Event: string(attention.KindReminder), SourceID: e.EventID, CreatedAt: protocol.FormatTime(e.ReceivedAt),
+		Chat:   &place,
 		Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)},
 	}
 	if cause := v.Entry(r.SetFor); cause != nil {
