@@ -78,7 +78,7 @@ func (k *compactor) checkClock() {
 	jump, err := k.clock.check()
 	failed := err != nil
 	if failed && !k.clockFailed {
-		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: the state of the clock cannot be kept")
+		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: the state of the clock cannot be stored")
 	}
 	k.clockFailed = failed
 	switch {
@@ -161,7 +161,7 @@ func (k *compactor) logOnce(ctx context.Context, err error) {
 		text = err.Error()
 	}
 	if text != k.loggedError && text != "" {
-		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: sealing its segments fails; it is tried again every minute")
+		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: maintenance failed; retrying every minute")
 	}
 	k.loggedError = text
 }
@@ -173,10 +173,10 @@ func (k *compactor) seal(ctx context.Context, path string) error {
 	}
 	defaults.Log(&k.log)
 	began := time.Now()
-	k.log.Info().Str("path", path).Msg("activity log: sealing a file in the background")
+	k.log.Info().Str("path", path).Msg("activity log: sealing a file")
 	err := seal(ctx, path)
 	if err == nil {
-		k.log.Info().Str("path", path).Dur("took_ms", time.Since(began)).Msg("activity log: the file is sealed")
+		k.log.Info().Str("path", path).Dur("took_ms", time.Since(began)).Msg("activity log: sealed the file")
 	}
 	return err
 }

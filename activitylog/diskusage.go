@@ -70,13 +70,13 @@ func (k Retention) Describe(f DiskUsage, now time.Time) string {
 	bytes, in, known := k.Forecast(f, now)
 	switch {
 	case !known:
-		return says + " What it will come to shows when it has run for an hour."
+		return says + " Its growth is known once it has run for an hour."
 	case k.Forever():
-		return says + fmt.Sprintf(" It grows by about %s a day, without end.", formatBytes(bytes))
+		return says + fmt.Sprintf(" It grows by about %s a day without limit.", formatBytes(bytes))
 	case in == 0:
 		return says + fmt.Sprintf(" It stays at about %s.", formatBytes(bytes))
 	}
-	return says + fmt.Sprintf(" If it goes on so, it comes to about %s in %s.", formatBytes(bytes), formatDays(in))
+	return says + fmt.Sprintf(" At this rate it will take about %s in %s.", formatBytes(bytes), formatDays(in))
 }
 
 func formatBytes(n int64) string {

@@ -16,17 +16,17 @@ func TestWhatALogComesTo(t *testing.T) {
 		f    DiskUsage
 		want string
 	}{
-		{"90d", DiskUsage{}, "It takes 0 bytes. What it will come to shows when it has run for an hour."},
-		{"90d", DiskUsage{gib, now.Add(-time.Hour + 1)}, "It takes 1 GiB. What it will come to shows when it has run for an hour."},
-		{"90d", DiskUsage{gib, now.Add(-time.Hour)}, "It takes 1 GiB. If it goes on so, it comes to about 2.11 TiB in 90 days."},
-		{"90d", DiskUsage{3 * gib, days(30)}, "It takes 3 GiB. If it goes on so, it comes to about 9 GiB in 60 days."},
-		{"90d", DiskUsage{3 * gib, days(89)}, "It takes 3 GiB. If it goes on so, it comes to about 3.03 GiB in a day."},
+		{"90d", DiskUsage{}, "It takes 0 bytes. Its growth is known once it has run for an hour."},
+		{"90d", DiskUsage{gib, now.Add(-time.Hour + 1)}, "It takes 1 GiB. Its growth is known once it has run for an hour."},
+		{"90d", DiskUsage{gib, now.Add(-time.Hour)}, "It takes 1 GiB. At this rate it will take about 2.11 TiB in 90 days."},
+		{"90d", DiskUsage{3 * gib, days(30)}, "It takes 3 GiB. At this rate it will take about 9 GiB in 60 days."},
+		{"90d", DiskUsage{3 * gib, days(89)}, "It takes 3 GiB. At this rate it will take about 3.03 GiB in a day."},
 		{"90d", DiskUsage{9 * gib, days(90)}, "It takes 9 GiB. It stays at about 9 GiB."},
 		{"90d", DiskUsage{10 * gib, days(100)}, "It takes 10 GiB. It stays at about 10 GiB."},
-		{"20GiB", DiskUsage{5 * gib, days(10)}, "It takes 5 GiB. If it goes on so, it comes to about 20 GiB in 30 days."},
+		{"20GiB", DiskUsage{5 * gib, days(10)}, "It takes 5 GiB. At this rate it will take about 20 GiB in 30 days."},
 		{"20GiB", DiskUsage{21 * gib, days(10)}, "It takes 21 GiB. It stays at about 21 GiB."},
-		{"20GiB", DiskUsage{2, days(10)}, "It takes 2 bytes. If it goes on so, it comes to about 20 GiB in 53376 days."},
-		{"forever", DiskUsage{1000, days(10)}, "It takes 1000 bytes. It grows by about 100 bytes a day, without end."},
+		{"20GiB", DiskUsage{2, days(10)}, "It takes 2 bytes. At this rate it will take about 20 GiB in 53376 days."},
+		{"forever", DiskUsage{1000, days(10)}, "It takes 1000 bytes. It grows by about 100 bytes a day without limit."},
 	} {
 		keep, err := ParseRetention(tt.keep)
 		if got := keep.Describe(tt.f, now); err != nil || got != tt.want {

@@ -171,7 +171,7 @@ func TestABatchKnowsItsMessages(t *testing.T) {
 	}
 }
 
-// TestRowsOfAMessageEndWhenEnough: whether the file is sealed, live.
+// TestRowsOfAMessageEndWhenEnough, in a sealed file and in the active segment.
 func TestRowsOfAMessageEndWhenEnough(t *testing.T) {
 	s := newScript(t)
 	for range 3 {

@@ -27,7 +27,7 @@ type alarm struct {
 func newAlarm() *alarm { return &alarm{rings: make(chan struct{})} }
 
 func (a *alarm) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("cannot be written")) {
+	if bytes.Contains(line, []byte("writing failed")) {
 		a.once.Do(func() { close(a.rings) })
 	}
 	return len(line), nil

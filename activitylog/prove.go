@@ -60,7 +60,7 @@ func (r *Reader) Prove(ctx context.Context, messageID, kept string) (proofs []Pr
 	case !found:
 		return nil, fmt.Errorf("%w: %s", ErrUnknownMessage, messageID)
 	case len(proofs) == 0 && unhashed:
-		return nil, errors.New("nothing proves its rows: a program without a tree wrote them")
+		return nil, errors.New("nothing proves its rows: they are not in the tree")
 	}
 	return proofs, nil
 }

@@ -154,7 +154,7 @@ func TestEveryReasonIsSaidInWords(t *testing.T) {
 		}
 	}
 	for reason, want := range map[string]string{
-		"mention+returned+stale": "the agent is mentioned, which brings the agent back, too long ago to owe an answer",
+		"mention+returned+stale": "the agent is mentioned, which wakes the agent again, too old to need an answer",
 		"mention+unheard_of":     "",
 		"replied":                "",
 		"":                       "",

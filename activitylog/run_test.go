@@ -89,7 +89,7 @@ func TestWhatIsDoneWhileNothingWaits(t *testing.T) {
 		if st := w.Stats(); st.Failures != 3 || st.LastError != "unsigned" || opened.Load() != 2 {
 			t.Errorf("a fault of what is idle: opened %d times, %+v", opened.Load(), st)
 		}
-		if got := log.String(); strings.Count(got, `"error":"why"`) != 1 || strings.Count(got, "is written again") != 1 || strings.Count(got, `"error":"unsigned"`) != 1 {
+		if got := log.String(); strings.Count(got, `"error":"why"`) != 1 || strings.Count(got, "writing works again") != 1 || strings.Count(got, `"error":"unsigned"`) != 1 {
 			t.Errorf("the log says %s", got)
 		}
 	})
@@ -124,7 +124,7 @@ func TestADatabaseThatCannotBeOpened(t *testing.T) {
 		if st := w.Stats(); st.Failing || st.Written != 1 || st.QueuedRows != 0 || st.LastError != "locked away" {
 			t.Errorf("when it can be opened: %+v", st)
 		}
-		if got := log.String(); strings.Count(got, "cannot be written") != 1 || strings.Count(got, "is written again") != 1 {
+		if got := log.String(); strings.Count(got, "writing failed") != 1 || strings.Count(got, "writing works again") != 1 {
 			t.Errorf("the log says %s", got)
 		}
 		if err := stop(); err != nil || s.closed.Load() != 1 {
@@ -261,7 +261,7 @@ func TestAFaultIsToldOnceAMinute(t *testing.T) {
 		}
 		w.recovered()
 		w.recovered()
-		if n := strings.Count(log.String(), "written again"); n != 1 || w.Stats().Failing {
+		if n := strings.Count(log.String(), "writing works again"); n != 1 || w.Stats().Failing {
 			t.Errorf("it was told %d times that it is well", n)
 		}
 		for code, advised := range map[sqlite.ResultCode]bool{sqlite.ResultCorrupt: true, sqlite.ResultNotADB: true, sqlite.ResultFull: false} {

@@ -223,7 +223,7 @@ func TestASealIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A stop may cut the first try short.
-	if told := lines.String(); !strings.Contains(told, "sealing a file in the background") || strings.Count(told, `"took_ms":`) != 1 {
+	if told := lines.String(); !strings.Contains(told, "sealing a file") || strings.Count(told, `"took_ms":`) != 1 {
 		t.Errorf("told:\n%s", told)
 	}
 }

@@ -31,7 +31,7 @@ func (w *Writer) drain(ctx context.Context) {
 // warnSlowStop logs why a stop takes long.
 func (w *Writer) warnSlowStop() {
 	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).
-		Msg("activity log: the end waits for the disk, which takes long to sync rows or to change files")
+		Msg("activity log: still stopping: the disk is slow to sync rows or to rename files")
 }
 
 // closeTime is the minimum time that closeBy waits.
@@ -49,11 +49,11 @@ func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
 	select {
 	case err := <-closed:
 		if err != nil {
-			w.opts.Log.Warn().Err(err).Msg("activity log not closed cleanly")
+			w.opts.Log.Warn().Err(err).Msg("activity log: not closed cleanly")
 		}
 	case <-time.After(max(time.Until(stopBy), closeTime)):
 		w.opts.Log.Warn().Str("path", w.path).
-			Msg("activity log: the disk is too slow to tidy its files before the end; every row is on it, and the next start goes on")
+			Msg("activity log: the disk is too slow to close the log in time; every row is on it, and the next start continues")
 	}
 }
 

@@ -153,7 +153,7 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 		for i := 0; c.gaps && i < len(c.rows); i++ {
 			if c.rows[i].Event == LogGap {
 				gaps++
-				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", c.rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
+				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", c.rows[i].Payload).Msg("activity log: rows were lost; a log_gap row takes their place")
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func (w *Writer) recovered() {
 	w.loggedError = ""
 	w.mu.Unlock()
 	if told {
-		w.opts.Log.Info().Str("path", w.path).Msg("activity log is written again")
+		w.opts.Log.Info().Str("path", w.path).Msg("activity log: writing works again")
 	}
 }
 
@@ -219,5 +219,5 @@ func (w *Writer) failed(err error) {
 		return
 	}
 	w.opts.Log.Error().Err(err).Str("path", w.path).Int("queued_rows", queued).
-		Msg("activity log cannot be written; rows wait in memory and routing goes on")
+		Msg("activity log: writing failed; rows wait in memory, and routing continues")
 }

@@ -170,7 +170,7 @@ func (w *Writer) openFirst(ctx context.Context) bool {
 		return true
 	case <-timer.C:
 		w.opts.Log.Warn().Str("path", w.path).
-			Msg("activity log: the disk is too slow to open it before the end; the next start opens it")
+			Msg("activity log: the disk is too slow to open the log before the stop; the next start opens it")
 		return false
 	}
 }

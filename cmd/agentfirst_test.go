@@ -177,7 +177,7 @@ func TestAgent_IsReminded(t *testing.T) {
 	})
 	s.await("why", func() bool {
 		said := s.why(due.EventID)
-		return strings.Contains(said, "reminder "+due.ReminderID+" due") && strings.Contains(said, "the agent wanted to be reminded of it then") && strings.Contains(said, "ended: responded")
+		return strings.Contains(said, "reminder "+due.ReminderID+" due") && strings.Contains(said, "the agent had set a reminder for it") && strings.Contains(said, "ended: responded")
 	})
 	if said := s.why(set.EventID); !strings.Contains(said, "reminder "+due.ReminderID+" set for ") {
 		t.Errorf("hubbub why %s says\n%s", set.EventID, said)

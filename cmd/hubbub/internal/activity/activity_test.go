@@ -408,7 +408,7 @@ func TestWhy_ShowsEveryRecordKind(t *testing.T) {
 	text, asJSON := why(false), why(true)
 	for _, want := range []string{
 		"lost the claim to agent:b", "claimed: token 7, by the broker", "delivery of text m-reply: failed, because blocked",
-		"escalated: a person was called into the exchange with agent:b, because exchange_limit (two agents have said much without a person)",
+		"escalated: a person was called into the exchange with agent:b, because exchange_limit (two agents exchanged many messages without a person)",
 		"progress: half done", "turn finished", "recorded mood",
 	} {
 		if !strings.Contains(text, want) {
