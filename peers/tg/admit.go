@@ -108,9 +108,9 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 		in.pair(tx, c, u)
 		return "the command " + u.command
 	}
-	told := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
+	sent := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
 		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
-	if told >= maxNotices {
+	if sent >= maxNotices {
 		return reason
 	}
 	who := fmt.Sprintf("you (user ID %d)", u.user)

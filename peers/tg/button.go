@@ -128,11 +128,11 @@ func (in *ingester) findPressed(tx *store.Tx, c *chat, u *parsedUpdate) (q butto
 
 // checkPress returns the text shown to the user who pressed a button, and why no agent receives
 // the press, or "". replacement is the text that has since replaced the question, if any.
-func checkPress(q *buttonReply, who, now string, name func(who string) string) (told, skip string) {
+func checkPress(q *buttonReply, who, replacement string, name func(who string) string) (answer, skip string) {
 	may := q.content.MayPress
 	switch {
-	case now != "":
-		return lastLine(now), "a button whose question is answered"
+	case replacement != "":
+		return lastLine(replacement), "a button whose question is answered"
 	case len(may) > 0 && !slices.Contains(may, who):
 		names := make([]string, len(may))
 		for i, one := range may {
@@ -145,9 +145,9 @@ func checkPress(q *buttonReply, who, now string, name func(who string) string) (
 }
 
 // lastLine returns the last line of a text, which states the result of a question.
-func lastLine(said string) string {
-	said = strings.TrimSpace(said)
-	return said[strings.LastIndexByte(said, '\n')+1:]
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
 // handlePress decides whether a press counts, and answers it so that the button stops spinning.
@@ -157,12 +157,12 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 		in.answerCallback(tx, c, u, "")
 		return ""
 	}
-	told := "This button doesn't belong to this bot, or its message is too old."
+	answer := "This button doesn't belong to this bot, or its message is too old."
 	q, found := in.findPressed(tx, c, u)
 	if skip = errNoButton; found {
-		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
+		replacement := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
 			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
-		told, skip = checkPress(&q, "tg:"+id(u.user), now, func(who string) string {
+		answer, skip = checkPress(&q, "tg:"+id(u.user), replacement, func(who string) string {
 			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`,
 				in.bot, who); name != "" {
 				return "@" + name
@@ -174,12 +174,12 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).
 			Msg("press rejected: " + skip)
 	}
-	in.answerCallback(tx, c, u, told)
+	in.answerCallback(tx, c, u, answer)
 	return skip
 }
 
 // answerCallback answers a press, with a text unless it is empty.
-func (in *ingester) answerCallback(tx *store.Tx, c *chat, u *parsedUpdate, told string) {
+func (in *ingester) answerCallback(tx *store.Tx, c *chat, u *parsedUpdate, answer string) {
 	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + u.callback, callback: u.callback,
-		content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
+		content: protocol.ChatReply{Text: text.Clip(answer, maxAnswer)}})
 }

@@ -47,16 +47,16 @@ var commandName = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 // gets another description this way.
 func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 	for _, given := range list {
-		name, said, _ := strings.Cut(given, "=")
-		switch said = strings.TrimSpace(said); {
+		name, description, _ := strings.Cut(given, "=")
+		switch description = strings.TrimSpace(description); {
 		case !commandName.MatchString(name):
 			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and underscores, as in \"ask=Ask the agent\"", given)
-		case said == "" || utf8.RuneCountInString(said) > 256 || !text.IsCleanName(said):
+		case description == "" || utf8.RuneCountInString(description) > 256 || !text.IsCleanName(description):
 			return nil, fmt.Errorf("%q needs a description of 1 to 256 characters after the =, in one line", given)
 		case slices.ContainsFunc(menu, func(c models.BotCommand) bool { return c.Command == name }):
 			return nil, fmt.Errorf("%q is given twice", name)
 		}
-		menu = append(menu, models.BotCommand{Command: name, Description: said})
+		menu = append(menu, models.BotCommand{Command: name, Description: description})
 	}
 	if n := len(fullMenu(menu)); n > maxMenu {
 		return nil, fmt.Errorf("the menu would have %d commands; Telegram accepts %d", n, maxMenu)
@@ -95,9 +95,9 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	case "/stop":
 		text = in.stopChat(tx, c, u)
 	case "/halt":
-		text = in.halt(tx, c, u, "on", "told to stop their work here until /resume.")
+		text = in.halt(tx, c, u, "Told %s to stop working here until /resume.")
 	case "/resume":
-		text = in.halt(tx, c, u, "off", "told to continue.")
+		text = in.halt(tx, c, u, "Told %s to continue.")
 	case "/status":
 		text = in.describeChat(tx, c, true)
 	case "/agents":
@@ -142,13 +142,13 @@ func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 
 // halt makes the agents of a chat halt or resume their turns there. Each agent reports what it
 // halted.
-func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, halt, told string) string {
+func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, result string) string {
 	by := cmp.Or(u.author.DisplayName, u.author.Username, u.author.ID, "somebody")
-	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", u.chat.ID, u.message))
+	n := in.router.Halt(tx, peerOf(c.key), bridge.ParseHalt(u.command), by, fmt.Sprintf("%d:%d", u.chat.ID, u.message))
 	if n == 0 {
 		return "There is no agent in this chat."
 	}
-	return text.Counted(n, "agent") + " " + told
+	return fmt.Sprintf(result, text.Counted(n, "agent"))
 }
 
 // describeChat lists the agents of a chat and, for /status, what is waiting.

@@ -49,11 +49,11 @@ func (in *ingester) namesOutsider(tx *store.Tx, c *chat, u *parsedUpdate) bool {
 }
 
 // Post implements [bridge.CommandAdapter].
-func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
+func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, thread, key, text string) {
 	n, err := chatOf(chat.Topic())
 	tx.Fail(err)
 	if c, known := out.load(tx, n); known {
-		thread, _ := strconv.Atoi(place) // 0 for the chat itself
+		thread, _ := strconv.Atoi(thread) // 0 for the chat itself
 		out.notice(tx, c, thread, key, text)
 	}
 }

@@ -170,8 +170,8 @@ func checkFile(content *protocol.ChatReply) error {
 const maxFileName = 255
 
 // captionOf renders the text of a message with a file.
-func captionOf(said string) markdown.Text {
-	if texts := markdown.Split(markdown.Render(said), protocol.MaxCaption); len(texts) > 0 {
+func captionOf(markup string) markdown.Text {
+	if texts := markdown.Split(markdown.Render(markup), protocol.MaxCaption); len(texts) > 0 {
 		return texts[0]
 	}
 	return markdown.Text{}

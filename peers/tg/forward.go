@@ -144,26 +144,26 @@ func eventID(messageID string) string {
 
 // Notify implements [bridge.Adapter].
 func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
-	key, says, thread, name := "", "", 0, n.Agent.Name()
+	key, words, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
 	case bridge.NoticeSlow, bridge.NoticeStartFailed:
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
-		says = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep trying."
+		words = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep trying."
 		if n.Kind == bridge.NoticeStartFailed {
-			says = "No agent could be started for this chat: " + n.Reason +
+			words = "No agent could be started for this chat: " + n.Reason +
 				". Your messages are saved, and I'll keep trying."
 		}
 	case bridge.NoticeAgentFailed:
 		key = "gone:" + string(n.Agent) + ":" + thisHour()
-		says = fmt.Sprintf("@%s, the agent of this chat, stopped and could not be restarted: %s. "+
+		words = fmt.Sprintf("@%s, the agent of this chat, stopped and could not be restarted: %s. "+
 			"Your next message starts it again, and it continues with what it hasn't answered.", name, n.Reason)
 	case bridge.NoticeDeclined:
 		key = "untaken:" + string(n.Agent) + ":" + today()
-		says = fmt.Sprintf("@%s isn't accepting messages at the moment. They are saved, and I'll keep trying.", name)
+		words = fmt.Sprintf("@%s isn't accepting messages at the moment. They are saved, and I'll keep trying.", name)
 	default:
 		return // an absent agent usually returns
 	}
-	a.notify(tx, n.Chat, thread, key, says)
+	a.notify(tx, n.Chat, thread, key, words)
 }
 
 // OnSettled implements [bridge.Adapter]. It notifies the people in a chat about a message that an

@@ -41,14 +41,14 @@ func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error
 		if c.isDirect() {
 			content.Chat.Kind, content.Chat.Title = string(attention.ConversationDM), ""
 		}
-		said := eventData{Content: content}
+		data := eventData{Content: content}
 		if content.Event == protocol.EventAssignment {
-			said.Names = []string{strings.ToLower(in.me.Username)}
+			data.Names = []string{strings.ToLower(in.me.Username)}
 		}
 		event, fresh := store.One(tx, store.Scalar[int64],
 			`INSERT INTO events (bot, chat, telegram_chat, message, source_id, data, bus_id, received_at)
 			SELECT ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM events WHERE bot = ?1 AND chat = ?2 AND source_id = ?4) RETURNING id`,
-			in.bot, c.key, c.telegram, content.SourceID, string(mustJSON(said)), string(protocol.NewMessageID()),
+			in.bot, c.key, c.telegram, content.SourceID, string(mustJSON(data)), string(protocol.NewMessageID()),
 			nowMicros())
 		if fresh {
 			in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})

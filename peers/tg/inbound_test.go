@@ -532,7 +532,7 @@ func TestCommands(t *testing.T) {
 		command("/agents@hubbub_bot", "@lead, ready")
 		command("/status", "waiting for an agent: 0")
 		for word, halt := range map[string]string{"/halt": "on", "/resume": "off"} {
-			command(word, "1 agent told")
+			command(word, "Told 1 agent")
 			for told := false; !told; { // the configure message came before
 				d := lead.Next(t)
 				var c protocol.Configure

@@ -24,8 +24,8 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 	}
 	source := out.sourceID(telegramChat, message)
 	// an operator had it sent again
-	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
-	if len(others) == 0 || o.agent == "" || o.content.Text == "" || told && o.content.Edits == "" {
+	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
+	if len(others) == 0 || o.agent == "" || o.content.Text == "" || relayed && o.content.Edits == "" {
 		return
 	}
 	d := out.relayedData(tx, o)
@@ -42,28 +42,28 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 // relayedData returns a reply as event data for the other agents. The bot's name does not mean
 // the first agent here, since no person wrote it.
 func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
-	said, author := &o.content, protocol.PeerID(o.agent)
+	content, author := &o.content, protocol.PeerID(o.agent)
 	d := &eventData{Content: protocol.ChatMessage{
-		Text: said.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
-		Directedness: said.Directedness,
+		Text: content.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
+		Directedness: content.Directedness,
 		Chat: &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel),
 			Title: o.chat.title},
 		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
 	}}
-	d.Names = slices.DeleteFunc(mentionedNames(said.Text, nil),
+	d.Names = slices.DeleteFunc(mentionedNames(content.Text, nil),
 		func(name string) bool { return strings.EqualFold(name, out.me.Username) })
-	if said.Edits != "" {
+	if content.Edits != "" {
 		d.Content.Event = protocol.EventEdit
 	}
-	if said.Directedness == "" { // the agent did not set it
-		d.Content.Directedness = string(attention.MessageDirectedness(said.Text, ""))
+	if content.Directedness == "" { // the agent did not set it
+		d.Content.Directedness = string(attention.MessageDirectedness(content.Text, ""))
 	}
-	d.Content.Recipients, d.Content.Obligation = said.Recipients, said.Obligation
-	if thread := threadFor(tx, said); thread > generalThread {
+	d.Content.Recipients, d.Content.Obligation = content.Recipients, content.Obligation
+	if thread := threadFor(tx, content); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}
 	// a name takes precedence over the answered message
-	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 {
+	if _, _, message, ok := parseSource(content.ReplyTo); ok && len(d.Names) == 0 {
 		d.ReplyMessage = message
 	}
 	return d
