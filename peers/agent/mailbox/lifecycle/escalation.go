@@ -55,22 +55,22 @@ func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
 		collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !mayNotify(&tx.View, e) {
 		return false
 	}
-	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
-	climb := attention.Escalation{
+	policy := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
+	state := attention.Escalation{
 		Self: string(tx.Self()), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{},
 		Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
 	}
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
-		climb.Asked[r.level] = r.who
+		state.Asked[r.level] = r.who
 	}
 	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
-		if who := ladder.Target(name); who != "" {
-			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
-			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`,
+		if who := policy.Target(name); who != "" {
+			state.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
+			state.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`,
 				who) >= maxOpenEscalations
 		}
 	}
-	step := ladder.Next(climb)
+	step := policy.Next(state)
 	if step.Level == attention.LevelAuthor && step.Reason == "unanswered" { // there is no further level
 		return false
 	}
@@ -79,7 +79,7 @@ func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
 		return false
 	}
 	askLevel(tx, e, step, reason, notice)
-	e.DeadlineAt = time.Now().Add(ladder.Timeout)
+	e.DeadlineAt = time.Now().Add(policy.Timeout)
 	if e.State == mailbox.Deferred {
 		tx.Save(e)
 	} else {

@@ -184,19 +184,19 @@ func escalateAll(tx *mailbox.Tx, list []*Obligation) {
 
 // nextLevel returns who is asked about an obligation that this agent has not answered.
 func nextLevel(tx *mailbox.Tx, o *Obligation, e *mailbox.Entry) attention.EscalationStep {
-	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
+	policy := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleIn(&tx.View, e.Chat) {
 		if tx.FindPerson(who, e.Chat) != nil {
-			ladder.People = append(ladder.People, who)
+			policy.People = append(policy.People, who)
 		}
 	}
-	climb := attention.Escalation{Self: string(tx.Self()), Author: o.Author, Unreachable: map[attention.Level]bool{}}
+	state := attention.Escalation{Self: string(tx.Self()), Author: o.Author, Unreachable: map[attention.Level]bool{}}
 	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
-		if who := ladder.Target(name); who != "" {
-			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
+		if who := policy.Target(name); who != "" {
+			state.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
 		}
 	}
-	return ladder.Next(climb)
+	return policy.Next(state)
 }
 
 // peopleIn returns the people of a chat: first those of its configuration, then the others in the
