@@ -29,8 +29,10 @@ type AgentStats struct {
 // Add adds the numbers of another agent.
 func (s *AgentStats) Add(o *AgentStats) {
 	for _, n := range []struct{ sum, more *int64 }{
-		{&s.Events, &o.Events}, {&s.Injected, &o.Injected}, {&s.Knocks, &o.Knocks}, {&s.Withheld, &o.Withheld}, {&s.TurnsRun, &o.TurnsRun},
-		{&s.Attempts, &o.Attempts}, {&s.TurnsAvoided, &o.TurnsAvoided}, {&s.Merged, &o.Merged}, {&s.Refusals, &o.Refusals}, {&s.Open, &o.Open},
+		{&s.Events, &o.Events}, {&s.Injected, &o.Injected}, {&s.Knocks, &o.Knocks}, {&s.Withheld, &o.Withheld},
+		{&s.TurnsRun, &o.TurnsRun},
+		{&s.Attempts, &o.Attempts}, {&s.TurnsAvoided, &o.TurnsAvoided}, {&s.Merged, &o.Merged},
+		{&s.Refusals, &o.Refusals}, {&s.Open, &o.Open},
 		{&s.Tokens, &o.Tokens}, {&s.OverBudget, &o.OverBudget},
 	} {
 		*n.sum += *n.more
@@ -178,9 +180,11 @@ func (t *AgentTracker) change(e *EventState, change func(*EventState)) {
 // for each event whose content was injected and that no later event superseded.
 func (t *AgentTracker) Stats(agent string) AgentStats {
 	s := AgentStats{
-		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks], Withheld: t.sum[countWithheld],
-		Open: t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts, Refusals: t.refusals,
-		Tokens: t.tokens, OverBudget: t.held, Dispositions: maps.Clone(t.ends),
+		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks],
+		Withheld: t.sum[countWithheld],
+		Open:     t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts,
+		Refusals: t.refusals,
+		Tokens:   t.tokens, OverBudget: t.held, Dispositions: maps.Clone(t.ends),
 	}
 	if t.attempts == 0 {
 		s.TurnsRun, s.TurnsAvoided = t.sum[countShown], t.sum[countSpared]-t.sum[countBoth]

@@ -21,13 +21,14 @@ const (
 	RecordDelivery    = "delivery"
 	RecordEscalation  = "escalation"
 	RecordProgress    = "progress"
-	RecordApproval    = "decision"   // of a person, whether a tool may run
-	RecordBudget      = "budget"     // a turn that a budget held back
-	RecordHalt        = "halt"       // turns that a person halted or let run again, or budgets counted anew: see protocol.HaltCountedAnew
-	RecordTool        = "tool"       // a call of a tool
-	RecordPost        = "post"       // what an agent said first
-	RecordReminder    = "reminder"   // set, due or cancelled
-	RecordObligation  = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
+	RecordApproval    = "decision" // of a person, whether a tool may run
+	RecordBudget      = "budget"   // a turn that a budget held back
+	// turns that a person halted or let run again, or budgets counted anew: see protocol.HaltCountedAnew
+	RecordHalt       = "halt"
+	RecordTool       = "tool"       // a call of a tool
+	RecordPost       = "post"       // what an agent said first
+	RecordReminder   = "reminder"   // set, due or cancelled
+	RecordObligation = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -55,11 +56,12 @@ type AttentionRecord struct {
 	ResultSHA256 string          `json:"resultSha256,omitempty"`
 	Failed       bool            `json:"failed,omitempty"`
 
-	Chat           string   `json:"chat,omitempty"`   // of a turn, and of a budget: the topic on whose account it is
-	TurnID         string   `json:"turnId,omitempty"` // of a turn
-	Attempt        int      `json:"attempt,omitempty"`
-	Mode           string   `json:"mode,omitempty"`
-	State          string   `json:"state,omitempty"` // perhaps waiting; started, then one of accepted, finished, failed, cancelled, interrupted
+	Chat    string `json:"chat,omitempty"`   // of a turn, and of a budget: the topic on whose account it is
+	TurnID  string `json:"turnId,omitempty"` // of a turn
+	Attempt int    `json:"attempt,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+	// perhaps waiting; started, then one of accepted, finished, failed, cancelled, interrupted
+	State          string   `json:"state,omitempty"`
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	InputTokens    int64    `json:"inputTokens,omitempty"`
@@ -87,8 +89,9 @@ type AttentionRecord struct {
 	Scope      string `json:"scope,omitempty"`
 	Digest     string `json:"digest,omitempty"` // of the call's arguments
 
-	With    string `json:"with,omitempty"`    // of an escalation: the other agent
-	Rung    string `json:"rung,omitempty"`    // of an escalation: lead, owner, person, or author, who is told that there is no answer
+	With string `json:"with,omitempty"` // of an escalation: the other agent
+	// of an escalation: lead, owner, person, or author, who is told that there is no answer
+	Rung    string `json:"rung,omitempty"`
 	To      string `json:"to,omitempty"`      // of an escalation: who stands there
 	Message string `json:"message,omitempty"` // of progress
 
@@ -186,7 +189,8 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	return r.Each(ctx, rows, func(e *Entry) error {
 		c, ok := chatEvent(e)
 		to := protocol.RoleOf(protocol.PeerID(c.Agent))
-		if !ok || to == protocol.RoleTG || to == protocol.RoleChorus || f.EventID != "" && c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
+		if !ok || to == protocol.RoleTG || to == protocol.RoleChorus || f.EventID != "" && c.EventID != f.EventID ||
+			f.Agent != "" && c.Agent != f.Agent {
 			return nil
 		}
 		return fn(&c)
@@ -196,13 +200,16 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 // CollabEvents calls fn with the events of the broker about a record (work, a question, a flight, an
 // invocation, a delivery, a message, a decision) or an event, by its id, the oldest first and
 // each once, until fn returns an error.
-func (r *Reader) CollabEvents(ctx context.Context, record string, since time.Time, fn func(at time.Time, fact *protocol.CollabEvent) error) error {
+func (r *Reader) CollabEvents(ctx context.Context, record string, since time.Time,
+	fn func(at time.Time, fact *protocol.CollabEvent) error) error {
 	seen := map[string]bool{}
-	rows := Filter{Events: []Event{SendStart}, Topic: protocol.Pattern(protocol.TopicCollabEvents), Since: since, about: record}
+	rows := Filter{Events: []Event{SendStart}, Topic: protocol.Pattern(protocol.TopicCollabEvents), Since: since,
+		about: record}
 	return r.Each(ctx, rows, func(e *Entry) error {
 		var fact protocol.CollabEvent
 		m, ok := e.Decode(&fact)
-		if !ok || m.From != protocol.PeerBroker || m.Type != protocol.TypeCollabEvent || seen[fact.ID] || !slices.Contains(subjectsOf(&fact), record) {
+		if !ok || m.From != protocol.PeerBroker || m.Type != protocol.TypeCollabEvent || seen[fact.ID] ||
+			!slices.Contains(subjectsOf(&fact), record) {
 			return nil
 		}
 		seen[fact.ID] = true

@@ -125,7 +125,9 @@ func (c *checker) endLone() {
 	switch v := c.verdict; {
 	case c.partial:
 	case len(c.paths) == 1 && c.lone.foreign > 0:
-		c.problem(Problem{Log: c.paths[0], What: fmt.Sprintf("%d messages have rows in the logs of other buses: name the log of each bus of the cluster (--log A --log B), or leave these messages out (--partial)", v.Elsewhere)})
+		c.problem(Problem{Log: c.paths[0],
+			What: fmt.Sprintf("%d messages have rows in the logs of other buses: name the log of each bus of the "+
+				"cluster (--log A --log B), or leave these messages out (--partial)", v.Elsewhere)})
 	default:
 		for _, p := range c.lone.problems {
 			c.problem(p)

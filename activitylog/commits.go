@@ -34,10 +34,11 @@ const commitsAtOnce = 256
 func (v *view) commits(from int64, fn func(*commitRecord)) {
 	for more := true; more && v.err == nil; {
 		page := make([]commitRecord, 0, commitsAtOnce)
-		v.query("SELECT first, last, leaves, marks FROM batch WHERE first >= ? ORDER BY first LIMIT ?", []any{from, commitsAtOnce}, func(s *sqlite.Stmt) bool {
-			page = append(page, readCommit(s))
-			return true
-		})
+		v.query("SELECT first, last, leaves, marks FROM batch WHERE first >= ? ORDER BY first LIMIT ?",
+			[]any{from, commitsAtOnce}, func(s *sqlite.Stmt) bool {
+				page = append(page, readCommit(s))
+				return true
+			})
 		for i := range page {
 			fn(&page[i])
 			from = page[i].low + 1
@@ -48,10 +49,11 @@ func (v *view) commits(from int64, fn func(*commitRecord)) {
 
 // commitOf returns the commit of a row.
 func (v *view) commitOf(id int64) (c commitRecord) {
-	v.query("SELECT first, last, leaves, marks FROM batch WHERE first <= ? ORDER BY first DESC LIMIT 1", []any{id}, func(s *sqlite.Stmt) bool {
-		c = readCommit(s)
-		return false
-	})
+	v.query("SELECT first, last, leaves, marks FROM batch WHERE first <= ? ORDER BY first DESC LIMIT 1", []any{id},
+		func(s *sqlite.Stmt) bool {
+			c = readCommit(s)
+			return false
+		})
 	return c
 }
 
@@ -100,21 +102,22 @@ func (e *hashedEntry) row(r hashedRow) []byte { return e.bytes[r.from:r.to] }
 // there.
 func (v *view) entries(w window) (list []*hashedEntry) {
 	of := map[int64]*hashedEntry{}
-	v.query("SELECT "+leafColumns+" FROM event WHERE id BETWEEN ? AND ? ORDER BY id", []any{w.low, w.high}, func(s *sqlite.Stmt) bool {
-		id, key := s.ColumnInt64(0), s.ColumnInt64(3)
-		if key == 0 {
-			key = id
-		}
-		e := of[key]
-		if e == nil {
-			e = &hashedEntry{bytes: []byte{0}}
-			of[key], list = e, append(list, e)
-		}
-		from := len(e.bytes)
-		e.bytes = appendStored(e.bytes, s)
-		e.rows = append(e.rows, hashedRow{id, from, len(e.bytes)})
-		return true
-	})
+	v.query("SELECT "+leafColumns+" FROM event WHERE id BETWEEN ? AND ? ORDER BY id", []any{w.low, w.high},
+		func(s *sqlite.Stmt) bool {
+			id, key := s.ColumnInt64(0), s.ColumnInt64(3)
+			if key == 0 {
+				key = id
+			}
+			e := of[key]
+			if e == nil {
+				e = &hashedEntry{bytes: []byte{0}}
+				of[key], list = e, append(list, e)
+			}
+			from := len(e.bytes)
+			e.bytes = appendStored(e.bytes, s)
+			e.rows = append(e.rows, hashedRow{id, from, len(e.bytes)})
+			return true
+		})
 	return list
 }
 

@@ -91,7 +91,8 @@ func (k *compactor) checkClock() {
 			Msg("activity log: the clock has run for a day since it jumped: retention goes by it again")
 	default:
 		k.log.Warn().Str("path", k.path).Time("from", jump.From).Time("to", jump.To).
-			Msg("activity log: the clock has jumped, or the bus was off for long; retention does not go by the new time until the clock has run for a day")
+			Msg("activity log: the clock has jumped, or the bus was off for long; retention does not go by the new " +
+				"time until the clock has run for a day")
 	}
 }
 
@@ -140,7 +141,8 @@ func (k *compactor) recordRemoval(r Removal, reason string) {
 		return
 	}
 	defaults.Log(&k.log)
-	k.log.Info().Str("path", k.path).Int("segments", r.Segments).Int64("rows", r.Rows).Int64("bytes", r.Bytes).Str("reason", reason).
+	k.log.Info().Str("path", k.path).Int("segments", r.Segments).Int64("rows", r.Rows).Int64("bytes",
+		r.Bytes).Str("reason", reason).
 		Msg("activity log: sealed files were removed; a log_pruned row says so")
 	payload, err := json.Marshal(struct {
 		Removal
@@ -215,7 +217,8 @@ func addIndexes(ctx context.Context, path string) (err error) {
 		return err
 	}
 	conn.SetInterrupt(ctx.Done())
-	for _, pragma := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", "PRAGMA cache_size=-32768"} {
+	for _, pragma := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF",
+		"PRAGMA cache_size=-32768"} {
 		err = errors.Join(err, sqlitex.ExecuteTransient(conn, pragma, nil))
 	}
 	if err == nil {

@@ -140,7 +140,8 @@ func (d *database) prepare(before *activeSegment) error {
 	}
 	// The folder now names the write-ahead log, and also a new file and a new key. From here on,
 	// a commit is durable once sync has run; checkpoints run beside it.
-	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)), sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil))
+	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)),
+		sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil))
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,8 @@ func (d *database) prepare(before *activeSegment) error {
 			return err
 		}
 	}
-	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks, subjects) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
+	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks, subjects) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
 	if d.pages, err = d.conn.Prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"); err != nil {

@@ -39,7 +39,8 @@ func prepareInsert(conn *sqlite.Conn, rows int) (insert, error) {
 	// A row that cannot be inserted ends the whole transaction: SQLite then needs
 	// no journal for the statement alone.
 	row := "(?" + strings.Repeat(",?", rowColumns-1) + ")"
-	stmt, err := conn.Prepare("INSERT OR ROLLBACK INTO event (" + columns + ") VALUES " + strings.Repeat(row+",", rows-1) + row)
+	stmt, err := conn.Prepare("INSERT OR ROLLBACK INTO event (" + columns + ") VALUES " +
+		strings.Repeat(row+",", rows-1) + row)
 	if err != nil {
 		return insert{}, err
 	}
@@ -127,7 +128,8 @@ type stored struct {
 // stored decides what is kept of a row with an id in a file. The first row of a sending
 // in a file says all, and the sending remembers it.
 func (r *Row) stored(id, file int64) stored {
-	s := stored{rpcID: r.RPCID, actor: r.Actor, topic: r.Topic, messageID: r.MessageID, status: r.Status, usual: r.usualPayload()}
+	s := stored{rpcID: r.RPCID, actor: r.Actor, topic: r.Topic, messageID: r.MessageID, status: r.Status,
+		usual: r.usualPayload()}
 	if usual := r.usualStatus(s.usual); usual != "" && r.Status == usual {
 		s.status = ""
 	} else if r.Status == "" && usual != "" {

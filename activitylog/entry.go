@@ -112,7 +112,8 @@ func Summary(content json.RawMessage) string {
 	}
 	_ = json.Unmarshal(content, &x) // fields of another kind stay empty
 	var result protocol.CollabResult
-	if x.RequestID != "" && x.Method == "" && json.Unmarshal(content, &result) == nil && (result.OK || result.Error != nil) {
+	if x.RequestID != "" && x.Method == "" && json.Unmarshal(content, &result) == nil &&
+		(result.OK || result.Error != nil) {
 		if result.OK {
 			return "ok"
 		}

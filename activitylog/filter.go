@@ -23,7 +23,8 @@ type Filter struct {
 
 	NotTopic, NotPeer protocol.Pattern       // not these
 	NotTypes          []protocol.MessageType // the row belongs to no message of these types
-	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went, nor signs of life
+	// of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went, nor signs of life
+	Brief bool
 
 	about string // the row is a send_start about this event or record, or the text of one that may be
 }
@@ -71,9 +72,12 @@ func (f *Filter) where(v *view) (string, []any) {
 		add(events(f.Events...))
 	}
 	if f.Brief {
-		add("NOT (" + events(ProcessStart) + " OR status = '" + StatusOK + "' AND " + events(ProcessFinish, SendFinish) + ")")
-		add("NOT (" + events(SendStart) + " AND payload_json IS NOT NULL AND (payload_json LIKE '" + strings.Join(signsOfLife, "' OR payload_json LIKE '") + "'))")
-		add("NOT (actor GLOB '" + string(protocol.RoleCLI) + ":*' AND " + events(PeerConnected, PeerDisconnected, Subscribe, Unsubscribe) + ")")
+		add("NOT (" + events(ProcessStart) + " OR status = '" + StatusOK + "' AND " +
+			events(ProcessFinish, SendFinish) + ")")
+		add("NOT (" + events(SendStart) + " AND payload_json IS NOT NULL AND (payload_json LIKE '" +
+			strings.Join(signsOfLife, "' OR payload_json LIKE '") + "'))")
+		add("NOT (actor GLOB '" + string(protocol.RoleCLI) + ":*' AND " +
+			events(PeerConnected, PeerDisconnected, Subscribe, Unsubscribe) + ")")
 	}
 	if f.Status != "" {
 		add("status = ?", f.Status)
@@ -87,7 +91,8 @@ func (f *Filter) where(v *view) (string, []any) {
 	}
 	if text != "" {
 		like := "%" + likeEscaper.Replace(text) + "%"
-		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like, like)
+		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like,
+			like)
 	}
 	at := func(comparison string, t time.Time) {
 		if !t.IsZero() {
@@ -101,7 +106,8 @@ func (f *Filter) where(v *view) (string, []any) {
 
 // signsOfLife are what is in messages that say no more than that an agent is there, or writes.
 // Within a text quotes are escaped.
-var signsOfLife = []string{`%"content":{"typing":%`, `%"content":{"method":"identity.heartbeat",%`, `%"identity":{%,"watched":true}%`}
+var signsOfLife = []string{`%"content":{"typing":%`, `%"content":{"method":"identity.heartbeat",%`,
+	`%"identity":{%,"watched":true}%`}
 
 var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`)
 

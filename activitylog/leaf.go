@@ -30,7 +30,8 @@ const leafColumns = "id, at, kind, msg, rpc_id, actor, topic, message_id, status
 
 // leafNames begin the members of these columns.
 var leafNames = [...]string{
-	`{"id":`, `,"at":`, `,"kind":`, `,"msg":`, `,"rpc_id":`, `,"actor":`, `,"topic":`, `,"message_id":`, `,"status":`, `,"error":`, `,"payload":`,
+	`{"id":`, `,"at":`, `,"kind":`, `,"msg":`, `,"rpc_id":`, `,"actor":`, `,"topic":`, `,"message_id":`, `,"status":`,
+	`,"error":`, `,"payload":`,
 }
 
 // appendText appends a column with a text.
@@ -129,7 +130,8 @@ func appendStored(b []byte, s *sqlite.Stmt) []byte {
 			b = appendText(b, column, s.ColumnText(column))
 		case kind == sqlite.TypeFloat:
 			b = append(b, leafNames[column]...)
-			b = appendHex(b, "real", string(binary.BigEndian.AppendUint64(nil, math.Float64bits(s.ColumnFloat(column)))))
+			b = appendHex(b, "real", string(binary.BigEndian.AppendUint64(nil,
+				math.Float64bits(s.ColumnFloat(column)))))
 		default:
 			blob := make([]byte, s.ColumnLen(column))
 			s.ColumnBytes(column, blob)

@@ -122,7 +122,8 @@ func (l *linker) parent(i int) (int, string) {
 	c := &l.all[i]
 	toMe := func(o *clues) bool { return o.topic == c.from }
 	for _, id := range c.answers {
-		for _, at := range []int{l.last(mark{"id", id}, i, nil), l.last(mark{"source", id}, i, toMe), l.last(mark{"source", id}, i, nil)} {
+		for _, at := range []int{l.last(mark{"id", id}, i, nil), l.last(mark{"source", id}, i, toMe),
+			l.last(mark{"source", id}, i, nil)} {
 			if at >= 0 {
 				return at, LinkAnswers
 			}

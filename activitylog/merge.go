@@ -39,7 +39,10 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 			p.at = at[i]
 		}
 		if len(r.sources) > 1 {
-			p.elsewhere = func(messageID string, at int64) (envelope, error) { return r.envelopeElsewhere(ctx, i, messageID, at) }
+			p.elsewhere = func(messageID string, at int64) (envelope,
+				error) {
+				return r.envelopeElsewhere(ctx, i, messageID, at)
+			}
 		}
 		m.logs = append(m.logs, &mergeInput{pager: p, place: p.at})
 	}

@@ -97,9 +97,12 @@ func (d *database) openKey() {
 	k, made, err := openKey(d.path, originOf(d.run.log))
 	switch {
 	case err != nil:
-		d.opts.Log.Warn().Str("path", d.path).Err(err).Msg("activity log: rows are not signed until the bus restarts with a key")
+		d.opts.Log.Warn().Str("path",
+			d.path).Err(err).Msg("activity log: rows are not signed until the bus restarts with a key")
 	case made && d.signed > 0:
-		d.opts.Log.Warn().Str("path", d.path).Str("key", k.verifier).Msg("activity log: its signing key is missing; a new key signs from here on, and verifiers need the new verifier key")
+		d.opts.Log.Warn().Str("path", d.path).Str("key",
+			k.verifier).Msg("activity log: its signing key is missing; a new key signs from here on, and verifiers " +
+			"need the new verifier key")
 	}
 	d.key = k
 	text, err := os.ReadFile(checkpointPath(d.path))
@@ -112,7 +115,9 @@ func (d *database) openKey() {
 	}
 	aside := checkpointPath(d.path) + "." + time.Now().UTC().Format("20060102T150405.000000")
 	if err = datafolder.Rename(checkpointPath(d.path), aside); err == nil && kept.origin == originOf(d.run.log) {
-		d.opts.Log.Warn().Str("path", d.path).Str("checkpoint", aside).Msg("activity log: it has fewer rows than its checkpoint: its end was cut, or an older copy was restored; run hubbub log verify")
+		d.opts.Log.Warn().Str("path", d.path).Str("checkpoint",
+			aside).Msg("activity log: it has fewer rows than its checkpoint: its end was cut, or an older copy was " +
+			"restored; run hubbub log verify")
 	}
 }
 

@@ -188,7 +188,8 @@ func (p *pager) read(r *snapshot, in *part, w window) (page []Entry) {
 // entry reads a row of such a statement; false if its message is of no
 // wanted type.
 func (p *pager) entry(r *snapshot, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
-	e = Entry{ID: s.ColumnInt64(0), Event: v.eventOf(s), MessageID: s.ColumnText(2), TS: v.timeOf(s), Log: p.log, Sent: s.ColumnInt64(11)}
+	e = Entry{ID: s.ColumnInt64(0), Event: v.eventOf(s), MessageID: s.ColumnText(2), TS: v.timeOf(s), Log: p.log,
+		Sent: s.ColumnInt64(11)}
 	if e.Is(SendStart) {
 		e.Payload, e.Sent = []byte(s.ColumnText(8)), e.ID
 		v.remember(e.MessageID, envelopeOf(e.Payload))

@@ -26,7 +26,8 @@ type Proof struct {
 }
 
 // errUnsigned is the error of a row after the last checkpoint.
-var errUnsigned = errors.New("its rows are later than the last signed checkpoint: try again in some seconds, while the bus runs")
+var errUnsigned = errors.New("its rows are later than the last signed checkpoint: try again in some seconds, while " +
+	"the bus runs")
 
 // Prove returns the proofs of a message, in the order of its rows: one for each commit that
 // stored some of them. A checkpoint that was kept elsewhere may be given; otherwise each
@@ -106,7 +107,8 @@ func (p *prover) part(at int, ids []int64) (proofs []Proof, hashed bool) {
 		}
 		hashed = true
 		c := v.commitOf(id)
-		n, _ := v.int64("SELECT coalesce(sum(length(leaves)), 0) / 32 FROM batch WHERE first >= ? AND first < ?", first, c.low)
+		n, _ := v.int64("SELECT coalesce(sum(length(leaves)), 0) / 32 FROM batch WHERE first >= ? AND first < ?", first,
+			c.low)
 		for i, e := range v.entries(c.window) {
 			index := start.size + n + int64(i)
 			if !slices.ContainsFunc(e.rows, func(r hashedRow) bool { return r.id == id }) || index < done {
@@ -157,7 +159,8 @@ func (p *prover) checkpointAfter(at int, index int64) (c checkpoint, err error) 
 	}
 	for _, part := range p.log.parts[at:] {
 		v, ok := p.log.open(part), false
-		v.checkpoints(fmt.Sprintf(" WHERE size > %d ORDER BY size LIMIT 1", index), func(found checkpoint, _ int64) { c, ok = found, true })
+		v.checkpoints(fmt.Sprintf(" WHERE size > %d ORDER BY size LIMIT 1", index),
+			func(found checkpoint, _ int64) { c, ok = found, true })
 		if !p.log.check(v) || ok {
 			return c, v.err
 		}

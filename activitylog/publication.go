@@ -90,7 +90,8 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 			a.Forget(p)
 		}
 	case e.Is(ProcessStart):
-		p = a.publicationOf(e, at, func(p *Publication) bool { return p.Topic == e.Topic }, func(*Publication) bool { return true })
+		p = a.publicationOf(e, at, func(p *Publication) bool { return p.Topic == e.Topic },
+			func(*Publication) bool { return true })
 		d = p.deliver(e)
 		d.begun, d.Start = true, at
 	case e.Is(ProcessFinish):
@@ -130,7 +131,8 @@ func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publicat
 			}
 		}
 	}
-	p := &Publication{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log, First: e.ID, began: at}
+	p := &Publication{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log,
+		First: e.ID, began: at}
 	a.publications[e.MessageID] = append(list, p)
 	return p
 }

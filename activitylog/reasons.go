@@ -116,15 +116,16 @@ var reasonTexts = map[string]string{
 	"+person_asked":         "the person to be called was asked but did not answer",
 	"+person_itself":        "the person to be called is the agent itself",
 	"+person_waits":         "the person to be called is the one waiting for the answer",
-	"+person_unreached":     "the person to be called can't be asked: there is no broker, and they are in none of the agent's chats",
-	"+person_busy":          "the person to be called has the maximum number of such questions",
-	"+returned":             "which wakes the agent again",
-	"+quoted":               "all of it is quoted or forwarded",
-	"+stale":                "too old to need an answer",
-	"+no_immediate":         "its harness cannot be interrupted",
-	"+no_buffered":          "its harness takes no messages",
-	"+no_notify":            "its harness takes no knocks",
-	"+no_digest":            "its harness takes no digests",
+	"+person_unreached": "the person to be called can't be asked: there is no broker, and they are in none of " +
+		"the agent's chats",
+	"+person_busy":  "the person to be called has the maximum number of such questions",
+	"+returned":     "which wakes the agent again",
+	"+quoted":       "all of it is quoted or forwarded",
+	"+stale":        "too old to need an answer",
+	"+no_immediate": "its harness cannot be interrupted",
+	"+no_buffered":  "its harness takes no messages",
+	"+no_notify":    "its harness takes no knocks",
+	"+no_digest":    "its harness takes no digests",
 }
 
 // DescribeReason describes the reason of an attention record. It returns an empty string for a

@@ -31,7 +31,8 @@ func (k Retention) Forever() bool { return k == Retention{} }
 var byteUnits = []struct {
 	name string
 	size float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+	{"TB", 1e12}}
 
 // ParseRetention parses an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
 // "forever".
@@ -196,7 +197,8 @@ func sealedFiles(path string) (list []sealedFile, err error) {
 func (r *Removal) remove(log string, f sealedFile) error {
 	if r.Segments == 0 {
 		if err := syncFile(log + "-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing %s: %w", f.path, err) // the active segment may not yet say durably where ids continue
+			// the active segment may not yet say durably where ids continue
+			return fmt.Errorf("removing %s: %w", f.path, err)
 		}
 	}
 	v, err := openView(f.path)

@@ -107,7 +107,8 @@ type Sending struct {
 // left empty.
 func (r *Row) Entry(id int64) Entry {
 	return Entry{
-		ID: id, TS: protocol.FormatTime(time.UnixMicro(r.At)), Event: r.Event.String(), MessageID: r.MessageID, RPCID: r.RPCID,
+		ID: id, TS: protocol.FormatTime(time.UnixMicro(r.At)), Event: r.Event.String(), MessageID: r.MessageID,
+		RPCID: r.RPCID,
 		Actor: r.Actor, Topic: r.Topic, Status: r.Status, Payload: r.Payload, Error: r.Error,
 	}
 }

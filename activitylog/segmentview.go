@@ -60,7 +60,8 @@ func openView(path string) (*view, error) {
 	v, err := connectView(path, "")
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
-		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil && info.Size() == 0 {
+		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil &&
+			info.Size() == 0 {
 			v, err = connectView(path, "?immutable=1")
 			if err == nil {
 				v.frozen = true
@@ -176,11 +177,12 @@ func (v *view) rowsOf(messageID string, sel, and string, limit int, row func(*sq
 	more := true
 	for _, c := range v.commitsOf(binary.BigEndian.AppendUint64(nil, hashOf(messageID))) {
 		if limit > 0 && more {
-			v.query(sel+" WHERE id BETWEEN ? AND ? AND message_id = ?"+and+" ORDER BY id LIMIT ?", []any{c.low, c.high, messageID, limit}, func(s *sqlite.Stmt) bool {
-				limit--
-				more = row(s)
-				return more
-			})
+			v.query(sel+" WHERE id BETWEEN ? AND ? AND message_id = ?"+and+" ORDER BY id LIMIT ?",
+				[]any{c.low, c.high, messageID, limit}, func(s *sqlite.Stmt) bool {
+					limit--
+					more = row(s)
+					return more
+				})
 		}
 	}
 }
@@ -213,12 +215,14 @@ func (v *view) readBatches() {
 
 // eachBatch calls do with the batches after a row, in order.
 func (v *view) eachBatch(after int64, do func(*batch)) {
-	v.query("SELECT first, last, since, until, hashes FROM batch WHERE first > ? ORDER BY first", []any{after}, func(s *sqlite.Stmt) bool {
-		b := batch{window{s.ColumnInt64(0), s.ColumnInt64(1)}, s.ColumnInt64(2), s.ColumnInt64(3), make([]byte, s.ColumnLen(4))}
-		s.ColumnBytes(4, b.hashes)
-		do(&b)
-		return true
-	})
+	v.query("SELECT first, last, since, until, hashes FROM batch WHERE first > ? ORDER BY first", []any{after},
+		func(s *sqlite.Stmt) bool {
+			b := batch{window{s.ColumnInt64(0), s.ColumnInt64(1)}, s.ColumnInt64(2), s.ColumnInt64(3),
+				make([]byte, s.ColumnLen(4))}
+			s.ColumnBytes(4, b.hashes)
+			do(&b)
+			return true
+		})
 }
 
 // startOf returns the head of a message from its send_start row in this file, which a row

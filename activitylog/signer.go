@@ -48,7 +48,8 @@ func readKey(path string) (k *signingKey, err error) {
 		return nil, err
 	}
 	if k, err = parseKey(strings.TrimSpace(string(text))); err != nil { // the error must not reveal the content
-		return nil, fmt.Errorf("%s is no signing key of a log: move it away, and the bus makes another one when it starts", keyPath(path))
+		return nil, fmt.Errorf("%s is no signing key of a log: move it away, and the bus makes another one when it "+
+			"starts", keyPath(path))
 	}
 	return k, nil
 }

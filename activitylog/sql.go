@@ -101,7 +101,8 @@ func (t *table) connect(*sqlite.Conn, *sqlite.VTableConnectOptions) (sqlite.VTab
 // BestIndex passes on the bounds of id and ts: IndexID.String has a letter for each
 // argument of Filter, and begins with - to read backward.
 func (t *table) BestIndex(in *sqlite.IndexInputs) (*sqlite.IndexOutputs, error) {
-	out := &sqlite.IndexOutputs{ConstraintUsage: make([]sqlite.IndexConstraintUsage, len(in.Constraints)), EstimatedCost: 1e9}
+	out := &sqlite.IndexOutputs{ConstraintUsage: make([]sqlite.IndexConstraintUsage, len(in.Constraints)),
+		EstimatedCost: 1e9}
 	order := "+"
 	if len(in.OrderBy) == 1 && in.OrderBy[0].Column <= 0 {
 		if out.OrderByConsumed = true; in.OrderBy[0].Desc {
@@ -130,7 +131,8 @@ func (t *table) BestIndex(in *sqlite.IndexInputs) (*sqlite.IndexOutputs, error) 
 
 // bounds are the letters of operators: g and l exclude the bound, G and L include it.
 var bounds = map[sqlite.IndexConstraintOp]string{
-	sqlite.IndexConstraintGT: "g", sqlite.IndexConstraintGE: "G", sqlite.IndexConstraintLT: "l", sqlite.IndexConstraintLE: "L", sqlite.IndexConstraintEq: "e",
+	sqlite.IndexConstraintGT: "g", sqlite.IndexConstraintGE: "G", sqlite.IndexConstraintLT: "l",
+	sqlite.IndexConstraintLE: "L", sqlite.IndexConstraintEq: "e",
 }
 
 func (t *table) Open() (sqlite.VTableCursor, error) { return &tableCursor{table: t}, nil }
@@ -159,7 +161,8 @@ func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
 	c.filter, c.backward, c.rows, c.ended = Filter{}, id.String[0] == '-', nil, false
 	for i, letter := range id.String[1:] {
 		n := args[i].Int64()
-		if args[i].Type() != sqlite.TypeInteger && strings.ContainsRune("gGlLe", letter) { // SQLite compares what is no number
+		// SQLite compares what is no number
+		if args[i].Type() != sqlite.TypeInteger && strings.ContainsRune("gGlLe", letter) {
 			continue
 		}
 		at, _ := ParseTime(args[i].Text()) //nolint:errcheck // the zero time is no bound
@@ -240,7 +243,8 @@ func (c *tableCursor) Column(i int, _ bool) (sqlite.Value, error) {
 	if i <= 0 {
 		return sqlite.IntegerValue(e.ID), nil
 	}
-	text := []string{1: e.TS, e.Event, e.MessageID, e.RPCID, e.Actor, e.Topic, e.Status, string(e.Payload), e.Error, e.Bus}[i]
+	text := []string{1: e.TS, e.Event, e.MessageID, e.RPCID, e.Actor, e.Topic, e.Status, string(e.Payload), e.Error,
+		e.Bus}[i]
 	if text == "" && i > 3 { // NULL, as the reader has it
 		return sqlite.Value{}, nil
 	}

@@ -40,7 +40,8 @@ func (w *Writer) Stats() Stats {
 	q := &w.q
 	s := q.totals
 	s.QueuedRows, s.QueuedBytes = q.rows, q.bytes
-	s.Bounds = Bounds{w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL, w.opts.Hold, w.opts.SegmentRows, w.opts.SegmentBytes, w.opts.SegmentAge}
+	s.Bounds = Bounds{w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL, w.opts.Hold, w.opts.SegmentRows,
+		w.opts.SegmentBytes, w.opts.SegmentAge}
 	s.Failing = q.reason != ""
 	if c := q.oldest(); c != nil {
 		s.Lag = time.Since(c.since)

@@ -53,7 +53,8 @@ func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
 		}
 	case <-time.After(max(time.Until(stopBy), closeTime)):
 		w.opts.Log.Warn().Str("path", w.path).
-			Msg("activity log: the disk is too slow to close the log in time; every row is on it, and the next start continues")
+			Msg("activity log: the disk is too slow to close the log in time; every row is on it, and the next start " +
+				"continues")
 	}
 }
 
@@ -64,7 +65,8 @@ func (w *Writer) stopError() error {
 	if w.abandoned == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.abandoned, w.path, w.q.totals.LastError)
+	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.abandoned, w.path,
+		w.q.totals.LastError)
 }
 
 // abandonRows drops the rows that were not written.

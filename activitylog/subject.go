@@ -25,9 +25,11 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 	}
 	defer end(&err)
 	v := &view{conn: conn}
-	v.query("CREATE TABLE about (subject TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (subject, id)) WITHOUT ROWID", nil, noRow)
+	v.query("CREATE TABLE about (subject TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (subject, id)) WITHOUT ROWID",
+		nil, noRow)
 	add := func(s *sqlite.Stmt) bool {
-		e := Entry{Event: SendStart.String(), MessageID: s.ColumnText(1), Topic: s.ColumnText(2), Payload: []byte(s.ColumnText(3))}
+		e := Entry{Event: SendStart.String(), MessageID: s.ColumnText(1), Topic: s.ColumnText(2),
+			Payload: []byte(s.ColumnText(3))}
 		for _, subject := range e.subjects() {
 			v.query("INSERT OR IGNORE INTO about (subject, id) VALUES (?, ?)", []any{subject, s.ColumnInt64(0)}, noRow)
 		}
@@ -58,15 +60,16 @@ func markedRows(s *sqlite.Stmt, first int64) (ids []int64) {
 // subjectRows returns those of a window of the live file that may have subjects, as a JSON array.
 func (v *view) subjectRows(w window) string {
 	ids := []int64{}
-	v.query("SELECT first, last, subjects FROM batch WHERE first <= ? ORDER BY first DESC", []any{w.high}, func(s *sqlite.Stmt) bool {
-		commit := window{s.ColumnInt64(0), s.ColumnInt64(1)}
-		for _, id := range markedRows(s, commit.low) {
-			if w.low <= id && id <= w.high {
-				ids = append(ids, id)
+	v.query("SELECT first, last, subjects FROM batch WHERE first <= ? ORDER BY first DESC", []any{w.high},
+		func(s *sqlite.Stmt) bool {
+			commit := window{s.ColumnInt64(0), s.ColumnInt64(1)}
+			for _, id := range markedRows(s, commit.low) {
+				if w.low <= id && id <= w.high {
+					ids = append(ids, id)
+				}
 			}
-		}
-		return commit.low > w.low
-	})
+			return commit.low > w.low
+		})
 	list, _ := json.Marshal(ids) // numbers always can be
 	return string(list)
 }
@@ -74,7 +77,8 @@ func (v *view) subjectRows(w window) string {
 // mayHaveSubjects reports whether a send_start row may be about events: in a payload with a
 // backslash the type may be spelled in another way.
 func mayHaveSubjects(topic string, payload []byte) bool {
-	return topic == string(protocol.TopicAttention) || topic == string(protocol.TopicCollabEvents) || bytes.Contains(payload, []byte("_message")) || bytes.IndexByte(payload, '\\') >= 0
+	return topic == string(protocol.TopicAttention) || topic == string(protocol.TopicCollabEvents) ||
+		bytes.Contains(payload, []byte("_message")) || bytes.IndexByte(payload, '\\') >= 0
 }
 
 // subjects returns what a send_start row is about: the events that an attention record
@@ -119,7 +123,8 @@ func subjectsOf(fact *protocol.CollabEvent) []string {
 	_ = json.Unmarshal(fact.Payload, &p) // what cannot be read names nothing
 	_, target, _ := strings.Cut(fact.Target, ":")
 	return slices.DeleteFunc([]string{
-		fact.ID, target, p.ID, p.RecordID, p.WorkItemID, p.QuestionID, p.InvocationID, p.FlightID, p.MessageID, p.DeliveryID,
+		fact.ID, target, p.ID, p.RecordID, p.WorkItemID, p.QuestionID, p.InvocationID, p.FlightID, p.MessageID,
+		p.DeliveryID,
 		p.Message.ID, p.WorkItem.ID, p.Question.ID, p.Invocation.ID, p.Flight.ID,
 	}, isEmpty)
 }

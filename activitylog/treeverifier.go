@@ -86,7 +86,9 @@ func (a *treeVerifier) file(v *view, path string) {
 		a.audit.Unhashed += v.rows()
 		return
 	case a.begun && !bytes.Equal(start.blob(), a.tree.blob()), !a.begun && start.size > 0:
-		a.problem(path, first, "what comes before this row is not what was hashed: %d entries are there, where %d were; a file was removed or replaced", a.tree.size, start.size)
+		a.problem(path, first,
+			"what comes before this row is not what was hashed: %d entries are there, where %d were; a file was "+
+				"removed or replaced", a.tree.size, start.size)
 	}
 	a.begun, a.tree, a.next = true, start.clone(), first
 	before, _ := v.int64("SELECT count(*) FROM event WHERE id < ?", first)
@@ -111,7 +113,9 @@ func (a *treeVerifier) file(v *view, path string) {
 		}
 	})
 	if len(points) > 0 && v.err == nil && points[0].size > a.tree.size {
-		a.problem(path, a.next, "this row and later ones were removed: a checkpoint counts %d entries, and %d are there", points[len(points)-1].size, a.tree.size)
+		a.problem(path, a.next,
+			"this row and later ones were removed: a checkpoint counts %d entries, and %d are there",
+			points[len(points)-1].size, a.tree.size)
 	}
 	if id, ok := v.int64("SELECT min(id) FROM event WHERE id > (SELECT coalesce(max(last), 0) FROM batch)"); ok {
 		a.problem(path, id, "this row was added: no commit has it")
@@ -133,10 +137,11 @@ func (a *treeVerifier) checkMissing(v *view, path string, low int64) {
 // rows checks the rows of one commit.
 func (a *treeVerifier) rows(v *view, path string, c *commitRecord) {
 	entries := v.entries(c.window)
-	if v.err != nil || slices.EqualFunc(entries, slices.Collect(slices.Chunk(c.leaves, tlog.HashSize)), func(e *hashedEntry, leaf []byte) bool {
-		h := leafOf(e.bytes)
-		return bytes.Equal(h[:], leaf)
-	}) {
+	if v.err != nil || slices.EqualFunc(entries, slices.Collect(slices.Chunk(c.leaves, tlog.HashSize)),
+		func(e *hashedEntry, leaf []byte) bool {
+			h := leafOf(e.bytes)
+			return bytes.Equal(h[:], leaf)
+		}) {
 		return
 	}
 	id, what := culprit(entries, c)
@@ -153,14 +158,16 @@ func culprit(entries []*hashedEntry, c *commitRecord) (id int64, what string) {
 	}
 	bad := func(id int64) bool {
 		at := markSize * int(id-c.low)
-		return at+markSize > len(c.marks) || rows[id] == nil || markOf(rows[id]) != binary.BigEndian.Uint16(c.marks[at:])
+		return at+markSize > len(c.marks) || rows[id] == nil ||
+			markOf(rows[id]) != binary.BigEndian.Uint16(c.marks[at:])
 	}
 	for id := c.low; id <= c.high; id++ {
 		if !bad(id) {
 			continue
 		}
 		for other := id + 1; other <= c.high && len(c.marks) >= markSize*int(c.high-c.low+1); other++ {
-			if rows[other] != nil && bad(other) && markOf(underID(rows[other], id)) == binary.BigEndian.Uint16(c.marks[markSize*int(id-c.low):]) {
+			if rows[other] != nil && bad(other) &&
+				markOf(underID(rows[other], id)) == binary.BigEndian.Uint16(c.marks[markSize*int(id-c.low):]) {
 				return id, fmt.Sprintf("this row was moved: it is row %d now", other)
 			}
 		}
@@ -170,7 +177,8 @@ func culprit(entries []*hashedEntry, c *commitRecord) (id int64, what string) {
 		return id, "this row was altered"
 	}
 	for i, e := range entries { // the marks were changed with it, or are the same by chance
-		if h := leafOf(e.bytes); tlog.HashSize*(i+1) > len(c.leaves) || !bytes.Equal(h[:], c.leaves[tlog.HashSize*i:tlog.HashSize*(i+1)]) {
+		if h := leafOf(e.bytes); tlog.HashSize*(i+1) > len(c.leaves) ||
+			!bytes.Equal(h[:], c.leaves[tlog.HashSize*i:tlog.HashSize*(i+1)]) {
 			return e.rows[0].id, "this row, or one of the same message in its commit, was altered, or their hashes"
 		}
 	}
@@ -188,7 +196,9 @@ func (a *treeVerifier) add(h tlog.Hash, path string, last int64) {
 	a.tree.add(h)
 	for len(a.held) > 0 && a.held[0].size <= a.tree.size {
 		if a.held[0].root != a.tree.root() {
-			a.problem(path, a.signed+1, "rows from here to %d are not those that a checkpoint signed that was kept (%d entries): they were rewritten, or put back and written anew", last, a.held[0].size)
+			a.problem(path, a.signed+1,
+				"rows from here to %d are not those that a checkpoint signed that was kept (%d entries): they were "+
+					"rewritten, or put back and written anew", last, a.held[0].size)
 			a.held = nil
 			return
 		}
@@ -211,7 +221,8 @@ func (a *treeVerifier) point(c pointAfter, path string) {
 		a.problem(path, a.signed+1, "the checkpoint after row %d is of another log, %q", c.last, c.origin)
 	case c.size != a.tree.size || c.root != a.tree.root():
 		a.lost = true
-		a.problem(path, a.signed+1, "rows from here to %d are not those that were signed: some were changed together with their hashes", c.last)
+		a.problem(path, a.signed+1,
+			"rows from here to %d are not those that were signed: some were changed together with their hashes", c.last)
 	default:
 		a.signed, a.audit.Signed, a.audit.LastRow = c.last, c.size, c.last
 		if n := len(a.audit.Keys); n == 0 || a.audit.Keys[n-1].Key != c.key {
@@ -237,7 +248,9 @@ func (a *treeVerifier) end(trusted string) {
 		a.problem(path, 0, "no checkpoint is signed by the key %s", trusted)
 	}
 	for _, c := range a.held {
-		a.problem(path, a.next, "the log was cut before this row, or an older copy was put back: a checkpoint that was kept counts %d entries, and %d are there", c.size, a.tree.size)
+		a.problem(path, a.next,
+			"the log was cut before this row, or an older copy was put back: a checkpoint that was kept counts %d "+
+				"entries, and %d are there", c.size, a.tree.size)
 	}
 }
 
@@ -272,7 +285,9 @@ func (c *checker) reportForeign(given []string) {
 	for _, text := range given {
 		held, _ := parseCheckpoint(text) // it was parsed before
 		if !slices.ContainsFunc(c.verdict.Audits, func(a *Audit) bool { return a.Origin == held.origin }) {
-			c.problem(Problem{Log: c.paths[0], What: fmt.Sprintf("the checkpoint that was given is of another log, %q: a new one has begun, or this is not the right one", held.origin)})
+			c.problem(Problem{Log: c.paths[0],
+				What: fmt.Sprintf("the checkpoint that was given is of another log, %q: a new one has begun, or this "+
+					"is not the right one", held.origin)})
 		}
 	}
 }
@@ -347,7 +362,9 @@ func (a *treeVerifier) kept(name, log string) {
 	case k.Log != log:
 		return // of a log that was moved away
 	case k.Size != a.tree.size:
-		a.problem(name, k.First, "the hashes of removed rows do not follow those before: %d entries are there, where %d were", a.tree.size, k.Size)
+		a.problem(name, k.First,
+			"the hashes of removed rows do not follow those before: %d entries are there, where %d were", a.tree.size,
+			k.Size)
 	}
 	for h := range slices.Chunk(leaves, tlog.HashSize) {
 		a.add(tlog.Hash(h), name, k.Last)

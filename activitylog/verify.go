@@ -16,11 +16,12 @@ import (
 
 // A Verdict is the result of Verify.
 type Verdict struct {
-	Rows      int64     `json:"rows"`
-	Messages  int64     `json:"messages"`  // passes of messages through the bus
-	Complete  int64     `json:"complete"`  // those with one send_start, one send_finish, and every process pair
-	UnderWay  int64     `json:"underWay"`  // those at the end of the log that may still be finished
-	Cut       int64     `json:"cut"`       // those that lack rows since a bus was killed while they were under way, or by a gap
+	Rows     int64 `json:"rows"`
+	Messages int64 `json:"messages"` // passes of messages through the bus
+	Complete int64 `json:"complete"` // those with one send_start, one send_finish, and every process pair
+	UnderWay int64 `json:"underWay"` // those at the end of the log that may still be finished
+	// those that lack rows since a bus was killed while they were under way, or by a gap
+	Cut       int64     `json:"cut"`
 	Elsewhere int64     `json:"elsewhere"` // with Partial: those that have rows in a log that was not read
 	Gaps      []Gap     `json:"gaps"`      // rows that the bus says it could not write
 	Problems  []Problem `json:"problems"`  // the first ones; what neither a kill nor a gap explains
@@ -78,7 +79,8 @@ type VerifyOptions struct {
 func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, error) {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.Longest, time.Minute)
-	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial, paths: r.Paths()}
+	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial,
+		paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
 	for _, text := range o.Checkpoints {
 		if _, err := parseCheckpoint(text); err != nil {
@@ -158,7 +160,8 @@ func (c *checker) checkSum(ctx context.Context, path string) bool {
 	if err != nil || got == string(want) {
 		return err == nil
 	}
-	c.problem(Problem{Log: path, What: "it was changed after it was sealed: its checksum is not the one in " + filepath.Base(path) + checksumSuffix})
+	c.problem(Problem{Log: path, What: "it was changed after it was sealed: its checksum is not the one in " +
+		filepath.Base(path) + checksumSuffix})
 	return false
 }
 
@@ -177,7 +180,8 @@ func (r *snapshot) has(id int64) bool {
 }
 
 // requiredColumns are the columns that every log has.
-var requiredColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
+var requiredColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json",
+	"error"}
 
 func (c *checker) checkFile(v *view, path string, quick bool) {
 	if v.conn == nil {

@@ -21,7 +21,8 @@ func CheckVersion(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return nil
 	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly) // unlike a writing connection, it does no checkpoint when it closes
+	// unlike a writing connection, it does no checkpoint when it closes
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return nil
 	}
@@ -35,12 +36,14 @@ func CheckVersion(path string) error {
 // checkVersion refuses a file of another version. An empty file has no version yet.
 func checkVersion(conn *sqlite.Conn, path string) error {
 	version, tables := 0, 0
-	err := sqlitex.ExecuteTransient(conn, "SELECT (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)", &sqlitex.ExecOptions{
-		ResultFunc: func(s *sqlite.Stmt) error {
-			version, tables = s.ColumnInt(0), s.ColumnInt(1)
-			return nil
-		},
-	})
+	err := sqlitex.ExecuteTransient(conn,
+		"SELECT (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)",
+		&sqlitex.ExecOptions{
+			ResultFunc: func(s *sqlite.Stmt) error {
+				version, tables = s.ColumnInt(0), s.ColumnInt(1)
+				return nil
+			},
+		})
 	if err == nil && tables > 0 && version != schemaVersion {
 		err = fmt.Errorf("the activity log %s has schema version %d, and this program knows version %d alone: %w",
 			path, version, schemaVersion, datafolder.ErrOtherVersion)

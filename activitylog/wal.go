@@ -34,7 +34,8 @@ func (d *database) checkFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(info, d.info):
-		return fmt.Errorf("the activity log %s was moved or deleted; it is created anew, and what a reader kept in its write-ahead log stays in %s-wal.*", d.path, d.path)
+		return fmt.Errorf("the activity log %s was moved or deleted; it is created anew, and what a reader kept in "+
+			"its write-ahead log stays in %s-wal.*", d.path, d.path)
 	case err != nil:
 		return fmt.Errorf("looking at the activity log: %w", err)
 	}
@@ -63,7 +64,8 @@ func (d *database) boundWAL() error {
 	case err != nil && !isBusy(err):
 		return fmt.Errorf("checkpointing the activity log: %w", err)
 	case err != nil, wal.busy:
-		return fmt.Errorf("%w on %s, and its write-ahead log has reached %d bytes: end that reader", errWALFull, d.path, d.wal)
+		return fmt.Errorf("%w on %s, and its write-ahead log has reached %d bytes: end that reader", errWALFull, d.path,
+			d.wal)
 	}
 	return nil
 }

@@ -153,7 +153,8 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 		for i := 0; c.gaps && i < len(c.rows); i++ {
 			if c.rows[i].Event == LogGap {
 				gaps++
-				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", c.rows[i].Payload).Msg("activity log: rows were lost; a log_gap row takes their place")
+				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap",
+					c.rows[i].Payload).Msg("activity log: rows were lost; a log_gap row takes their place")
 			}
 		}
 	}

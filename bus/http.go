@@ -178,7 +178,8 @@ func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	decoder := json.NewDecoder(io.LimitReader(r.Body, maxCredentialBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&child); err != nil {
-		refuseHTTP(w, http.StatusBadRequest, `the body must be {"name","identities","subscribe","publish"}: `+err.Error())
+		refuseHTTP(w, http.StatusBadRequest, `the body must be {"name","identities","subscribe","publish"}: `+
+			err.Error())
 		return
 	}
 	if err := c.MayIssue(&child); err != nil {

@@ -39,7 +39,8 @@ const (
 var limitNames = [limitCount]string{
 	"peer_queue", "slow_bytes", "observer_buffer", "write_timeout", "max_frame",
 	"max_subscriptions", "max_sessions", "initialize_timeout", "ping",
-	"credential_sessions", "credential_subscriptions", "credential_messages", "credential_bytes", "credential_log_bytes",
+	"credential_sessions", "credential_subscriptions", "credential_messages", "credential_bytes",
+	"credential_log_bytes",
 }
 
 var outcomes = [...]protocol.Outcome{
@@ -131,7 +132,8 @@ var busMetrics = []metric[counters]{
 		func(c *counters) uint64 { return c.Accepted }),
 	counter("messages_finished_total", "Messages whose every delivery has an outcome.",
 		func(c *counters) uint64 { return c.Finished }),
-	counter("requests_refused_total", "Requests answered with an error.", func(c *counters) uint64 { return c.Refused }),
+	counter("requests_refused_total", "Requests answered with an error.",
+		func(c *counters) uint64 { return c.Refused }),
 }
 
 var logMetrics = []metric[logStats]{
@@ -158,9 +160,11 @@ var (
 	descLimits     = desc("limit_reached_total", "How often a limit was reached.", "limit")
 	descRedacted   = desc("activity_redacted_total", "Secrets taken out of rows of the activity log.", "rule")
 	descBound      = desc("limit", "The limits in force.", "limit")
-	descUsed       = desc("limit_used", "Use of a limit; of each peer's or credential's limit, the highest use.", "limit")
-	descLatency    = desc("message_seconds", "Time from acceptance to the last outcome.")
-	descCPU        = desc("cpu_seconds_total", "Processor time of the program, more exact than process_cpu_seconds_total.")
+	descUsed       = desc("limit_used", "Use of a limit; of each peer's or credential's limit, the highest use.",
+		"limit")
+	descLatency = desc("message_seconds", "Time from acceptance to the last outcome.")
+	descCPU     = desc("cpu_seconds_total",
+		"Processor time of the program, more exact than process_cpu_seconds_total.")
 )
 
 // Describe implements prometheus.Collector.

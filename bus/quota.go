@@ -143,7 +143,8 @@ func (e rateError) Error() string { return string(e) }
 // rejectLocked counts a refusal, and logs one each minute.
 func (u *usage) rejectLocked(at time.Time, limit limitName, format string, args ...any) error {
 	u.quotas.metrics.limit(limit)
-	err := rateError(fmt.Sprintf("the credential %q, with what it has issued, %s", u.name, fmt.Sprintf(format, args...)))
+	err := rateError(fmt.Sprintf("the credential %q, with what it has issued, %s", u.name,
+		fmt.Sprintf(format, args...)))
 	if at.Sub(u.rejectLogged) > time.Minute {
 		u.rejectLogged = at
 		u.quotas.log.Warn().Str("credential", u.name).Str("bound", limitNames[limit]).Msg(string(err))

@@ -21,19 +21,20 @@ import (
 
 // A Server is one bus.
 type Server struct {
-	options            Options
-	log                Log // nil if the bus keeps no activity log
-	index              *index
-	sessions           *registry
-	remotes            *remoteTable
-	presence           presence
-	dedup              dedupTable
-	quotas             quotas
-	backlog            wire.Backlog // bytes that wait for slow peers, in their streams and queues
-	metrics            metrics
-	initialized        []byte                    // the result of initialize
-	started            atomic.Pointer[time.Time] // set by Run
-	credentialsVersion uint64                    // that the sessions were last checked against; used only by the sweeper
+	options     Options
+	log         Log // nil if the bus keeps no activity log
+	index       *index
+	sessions    *registry
+	remotes     *remoteTable
+	presence    presence
+	dedup       dedupTable
+	quotas      quotas
+	backlog     wire.Backlog // bytes that wait for slow peers, in their streams and queues
+	metrics     metrics
+	initialized []byte                    // the result of initialize
+	started     atomic.Pointer[time.Time] // set by Run
+	// that the sessions were last checked against; used only by the sweeper
+	credentialsVersion uint64
 	shutdown           shutdown
 }
 

@@ -144,7 +144,8 @@ func (srv *Server) reloadCredentials(b *batch) {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
 			b.record(activitylog.Row{
-				At: b.now(), Event: activitylog.Unsubscribe, Actor: string(s.id), Topic: string(p), Error: "no longer granted",
+				At: b.now(), Event: activitylog.Unsubscribe, Actor: string(s.id), Topic: string(p),
+				Error: "no longer granted",
 			})
 		}
 		if err != nil {

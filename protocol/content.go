@@ -51,8 +51,9 @@ const (
 type Configure struct {
 	TalkTo Topic    `json:"talkto"`
 	People []PeerID `json:"people,omitempty"` // members of the chat, in the order in which they were admitted
-	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat until off (for the agent's own topic: in any chat); anew, for the agent's own topic: budgets start from zero
-	By     string   `json:"by,omitempty"`     // who requested it, for people
+	// on: no turn runs in that chat until off (for the agent's own topic: in any chat); anew, for the agent's own topic: budgets start from zero
+	Halt string `json:"halt,omitempty"`
+	By   string `json:"by,omitempty"` // who requested it, for people
 }
 
 // HaltBudgetReset is the state in an agent's record of a Configure with Halt anew.
@@ -98,7 +99,8 @@ type Party struct {
 
 // An Obligation says that the author of an event waits for its recipient.
 type Obligation struct {
-	Blocks            string `json:"blocks"`                  // how a missing answer affects the author: halted, degraded or none
+	// how a missing answer affects the author: halted, degraded or none
+	Blocks            string `json:"blocks"`
 	DefaultAction     string `json:"defaultAction,omitempty"` // what the author does without an answer
 	DischargeDelegate *Party `json:"dischargeDelegate,omitempty"`
 }
@@ -158,10 +160,11 @@ type Attachment struct {
 // ChatReply is the content of tg_reply and chat_reply: a text, a signal, or a typing indicator,
 // possibly with a draft.
 type ChatReply struct {
-	Text           string      `json:"text,omitempty"`
-	Signal         string      `json:"signal,omitempty"`
-	Typing         bool        `json:"typing,omitempty"`
-	Draft          string      `json:"draft,omitempty"`     // with typing: the unfinished answer; never the answer itself
+	Text   string `json:"text,omitempty"`
+	Signal string `json:"signal,omitempty"`
+	Typing bool   `json:"typing,omitempty"`
+	// with typing: the unfinished answer; never the answer itself
+	Draft          string      `json:"draft,omitempty"`
 	InReplyTo      string      `json:"inReplyTo,omitempty"` // sourceId of the event answered
 	IdempotencyKey string      `json:"idempotencyKey,omitempty"`
 	ReplyTo        string      `json:"replyTo,omitempty"`
@@ -171,10 +174,11 @@ type ChatReply struct {
 	Claim          *ReplyClaim `json:"claim,omitempty"`
 	Buttons        []Button    `json:"buttons,omitempty"`  // shown under the text, if the chat supports them
 	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: all
-	Edits          string      `json:"edits,omitempty"`    // idempotencyKey of the sender's message that this text replaces
-	File           *File       `json:"file,omitempty"`     // the text is its caption
-	Recipients     []Party     `json:"recipients,omitempty"`
-	Obligation     *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
+	// idempotencyKey of the sender's message that this text replaces
+	Edits      string      `json:"edits,omitempty"`
+	File       *File       `json:"file,omitempty"` // the text is its caption
+	Recipients []Party     `json:"recipients,omitempty"`
+	Obligation *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
 }
 
 // A File is a file that an agent sends.
@@ -216,8 +220,9 @@ type DeliveryStatus struct {
 	Status            string    `json:"status"` // queued, delivered, failed or unknown
 	IdempotencyKey    string    `json:"idempotencyKey,omitempty"`
 	TelegramMessageID int64     `json:"telegramMessageId,omitempty"`
-	SourceID          string    `json:"sourceId,omitempty"` // id of the shown reply, or of its first part, in the chat, if the chat assigned one
-	Reason            string    `json:"reason,omitempty"`
+	// id of the shown reply, or of its first part, in the chat, if the chat assigned one
+	SourceID string `json:"sourceId,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 // The statuses of a delivery_status.
@@ -286,12 +291,13 @@ type Reaction struct {
 // ToolCall is the content of the agent_event that records a call of a tool: its arguments, its
 // event, and the size and hash of its result.
 type ToolCall struct {
-	Event          string          `json:"event"` // "tool"
-	EventID        string          `json:"eventId"`
-	Agent          PeerID          `json:"agent"`
-	TurnID         string          `json:"turnId,omitempty"`
-	Tool           string          `json:"tool"`
-	Arguments      json.RawMessage `json:"arguments"`                // without secrets; if long, the beginning as a string
+	Event   string `json:"event"` // "tool"
+	EventID string `json:"eventId"`
+	Agent   PeerID `json:"agent"`
+	TurnID  string `json:"turnId,omitempty"`
+	Tool    string `json:"tool"`
+	// without secrets; if long, the beginning as a string
+	Arguments      json.RawMessage `json:"arguments"`
 	ArgumentsBytes int             `json:"argumentsBytes,omitempty"` // full size, if long
 	ResultBytes    int             `json:"resultBytes"`
 	ResultSHA256   string          `json:"resultSha256,omitempty"` // hexadecimal; empty if no result is known

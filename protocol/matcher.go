@@ -117,7 +117,8 @@ func (m *Matcher) Match(topic string) bool {
 }
 
 func (m *Matcher) walk(topic string) bool {
-	if len(topic) < len(m.prefix)+len(m.suffix) || !strings.HasPrefix(topic, m.prefix) || !strings.HasSuffix(topic, m.suffix) {
+	if len(topic) < len(m.prefix)+len(m.suffix) || !strings.HasPrefix(topic, m.prefix) ||
+		!strings.HasSuffix(topic, m.suffix) {
 		return false
 	}
 	topic = topic[len(m.prefix) : len(topic)-len(m.suffix)]

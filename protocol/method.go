@@ -62,7 +62,8 @@ type SubscribeParams struct {
 type SendParams struct {
 	Topic   Topic   `json:"topic"`
 	Payload Message `json:"payload"`
-	Once    bool    `json:"once,omitempty"` // a repeat of (from, messageId) within ten minutes gets the first outcome, at any bus
+	// a repeat of (from, messageId) within ten minutes gets the first outcome, at any bus
+	Once bool `json:"once,omitempty"`
 }
 
 // A SendResult answers sendMessage after every target has answered, failed or timed out. Failures

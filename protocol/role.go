@@ -65,8 +65,10 @@ type Permission struct {
 var Matrix = []Permission{
 	{
 		Role: RoleTG, Identity: "tg:{chat_id}",
-		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeTGMessage, TypeDeliveryStatus, TypeCollabRequest},
-		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult, TypeChatMessage}, // the last of hooks
+		Sends: []MessageType{TypeSpawnRequest, TypeConfigure, TypeTGMessage, TypeDeliveryStatus, TypeCollabRequest},
+		// the last of hooks
+		Receives: []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent,
+			TypeCollabResult, TypeChatMessage},
 		Extension: []MessageType{TypeCollabRequest},
 	},
 	{
@@ -76,15 +78,19 @@ var Matrix = []Permission{
 	},
 	{
 		Role: RoleAgent, Identity: "agent:{id}",
-		Sends:     []MessageType{TypeTGReply, TypeAgentEvent, TypeDeliveryStatus, TypeChatReply, TypeCollabRequest},
-		Receives:  []MessageType{TypeConfigure, TypeTGMessage, TypeAgentEvent, TypeDeliveryStatus, TypeChatMessage, TypeCollabResult, TypeCollabEvent},
+		Sends: []MessageType{TypeTGReply, TypeAgentEvent, TypeDeliveryStatus, TypeChatReply, TypeCollabRequest},
+		Receives: []MessageType{TypeConfigure, TypeTGMessage, TypeAgentEvent, TypeDeliveryStatus, TypeChatMessage,
+			TypeCollabResult, TypeCollabEvent},
 		Extension: []MessageType{TypeChatReply, TypeCollabRequest},
 	},
 	{
 		Role: RoleChorus, Identity: "chorus:{channel}",
-		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
-		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult, TypeChatMessage},
-		Extension: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
+		Sends: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus,
+			TypeCollabRequest},
+		Receives: []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent,
+			TypeCollabResult, TypeChatMessage},
+		Extension: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus,
+			TypeCollabRequest},
 	},
 	{
 		Role: RoleBroker, Identity: "collab:broker",

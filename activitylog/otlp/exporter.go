@@ -55,7 +55,8 @@ type Exporter struct {
 // New makes an exporter. It does no I/O. The log may be nil.
 func New(s Settings, log *zerolog.Logger) *Exporter {
 	defaults.Log(&log)
-	return &Exporter{settings: s, client: &http.Client{Timeout: s.Timeout}, log: *log, queue: make(chan []activitylog.Row, queuedCommits)}
+	return &Exporter{settings: s, client: &http.Client{Timeout: s.Timeout}, log: *log,
+		queue: make(chan []activitylog.Row, queuedCommits)}
 }
 
 // Offer takes rows that were committed: it is an OnCommit of the log's writer.
@@ -251,7 +252,8 @@ func pauseAfter(err error, tries int, random float64) (pause time.Duration, agai
 	switch {
 	case errors.As(err, &answer):
 		switch answer.code {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout:
 		default:
 			return 0, false
 		}

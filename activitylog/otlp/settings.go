@@ -21,7 +21,8 @@ const defaultTimeout = 10 * time.Second
 // FromEnv reads the standard variables with getenv. The error says which of them
 // cannot be used; it holds no header's value.
 func FromEnv(getenv func(string) string) (Settings, error) {
-	s := Settings{Timeout: defaultTimeout, Resource: map[string]string{"service.name": "hubbub-bus"}, Headers: map[string]string{}}
+	s := Settings{Timeout: defaultTimeout, Resource: map[string]string{"service.name": "hubbub-bus"},
+		Headers: map[string]string{}}
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return Settings{}, nil
 	}
@@ -45,7 +46,8 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 	}
 	s.Endpoint = endpoint
 	if name, protocol := either("PROTOCOL"); protocol == "grpc" {
-		return Settings{}, fmt.Errorf("%s is grpc: spans are sent over HTTP only (http/json); name the collector's HTTP endpoint, as a rule port 4318", name)
+		return Settings{}, fmt.Errorf("%s is grpc: spans are sent over HTTP only (http/json); name the collector's "+
+			"HTTP endpoint, as a rule port 4318", name)
 	}
 	name, headers := either("HEADERS")
 	if err := pairs(headers, s.Headers); err != nil {

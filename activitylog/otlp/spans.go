@@ -78,7 +78,8 @@ const (
 
 func newSpanMaker() *spanMaker {
 	return &spanMaker{
-		passes: activitylog.Assembler{MaxPending: maxOpen}, open: map[*activitylog.Publication]*sending{}, traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
+		passes: activitylog.Assembler{MaxPending: maxOpen}, open: map[*activitylog.Publication]*sending{},
+		traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
 	}
 }
 
@@ -127,7 +128,8 @@ func (m *spanMaker) begin(p *activitylog.Publication, r *activitylog.Row) []span
 	if len(m.open) >= maxOpen {
 		clear(m.open)
 	}
-	s := &sending{trace: above, id: idOf(8, "send", r.MessageID, r.Topic, r.RPCID), typ: message.Type, actor: r.Actor, start: r.At}
+	s := &sending{trace: above, id: idOf(8, "send", r.MessageID, r.Topic, r.RPCID), typ: message.Type, actor: r.Actor,
+		start: r.At}
 	m.open[p] = s
 	m.traces[r.MessageID] = traced{parent{above.trace, s.id}, stated}
 	if message.Type != string(protocol.TypeAgentEvent) {
@@ -160,9 +162,11 @@ func (m *spanMaker) turn(above parent, r *activitylog.Row, content []byte) []spa
 		return nil
 	}
 	s := span{
-		TraceID: above.trace, SpanID: idOf(8, "turn", r.Actor, c.TurnID, r.MessageID), ParentID: above.span, Name: "turn", Kind: kindInternal,
+		TraceID: above.trace, SpanID: idOf(8, "turn", r.Actor, c.TurnID, r.MessageID), ParentID: above.span,
+		Name: "turn", Kind: kindInternal,
 		Start: nanos(start), End: nanos(r.At), Status: status{Code: 1},
-		Attrs: attributes("hubbub.peer", r.Actor, "hubbub.turn", c.TurnID, "hubbub.state", c.State, "gen_ai.request.model", c.Model),
+		Attrs: attributes("hubbub.peer", r.Actor, "hubbub.turn", c.TurnID, "hubbub.state", c.State,
+			"gen_ai.request.model", c.Model),
 	}
 	if c.State != "finished" {
 		s.Status = status{Code: 2, Message: strings.TrimSuffix(c.State+": "+c.Reason, ": ")}
@@ -172,9 +176,11 @@ func (m *spanMaker) turn(above parent, r *activitylog.Row, content []byte) []spa
 
 func (s *sending) deliver(d *activitylog.Delivery, r *activitylog.Row) span {
 	return span{
-		TraceID: s.trace.trace, SpanID: idOf(8, "deliver", r.Actor, r.RPCID, r.MessageID, r.Topic), ParentID: s.id, Name: "deliver " + s.typ, Kind: kindConsumer,
+		TraceID: s.trace.trace, SpanID: idOf(8, "deliver", r.Actor, r.RPCID, r.MessageID, r.Topic), ParentID: s.id,
+		Name: "deliver " + s.typ, Kind: kindConsumer,
 		Start: nanos(d.Start.UnixMicro()), End: nanos(r.At), Status: statusOf(r),
-		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "deliver", "messaging.destination.name", r.Topic,
+		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "deliver",
+			"messaging.destination.name", r.Topic,
 			"messaging.message.id", r.MessageID, "hubbub.peer", r.Actor, "hubbub.outcome", r.Status),
 	}
 }
@@ -183,8 +189,10 @@ func (s *sending) finish(r *activitylog.Row) span {
 	return span{
 		TraceID: s.trace.trace, SpanID: s.id, ParentID: s.trace.span, Name: "send " + s.typ, Kind: kindProducer,
 		Start: nanos(s.start), End: nanos(r.At), Status: statusOf(r),
-		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "send", "messaging.destination.name", r.Topic,
-			"messaging.message.id", r.MessageID, "hubbub.type", s.typ, "hubbub.from", s.actor, "hubbub.status", r.Status),
+		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "send",
+			"messaging.destination.name", r.Topic,
+			"messaging.message.id", r.MessageID, "hubbub.type", s.typ, "hubbub.from", s.actor, "hubbub.status",
+			r.Status),
 	}
 }
 

@@ -23,8 +23,10 @@ type Query struct {
 
 // Statuses are those that rows have.
 var Statuses = []string{
-	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial, activitylog.StatusFailed,
-	string(protocol.OutcomeError), string(protocol.OutcomeRejected), string(protocol.OutcomeTimeout), string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
+	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial,
+	activitylog.StatusFailed,
+	string(protocol.OutcomeError), string(protocol.OutcomeRejected), string(protocol.OutcomeTimeout),
+	string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
 }
 
 // EventNames are the names of the events that rows record.
@@ -115,5 +117,6 @@ func Moment(name, text string, now time.Time) (time.Time, error) {
 	if d, err := activitylog.ParseSpan(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, fmt.Errorf("%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, 15m, 12h, 30d)", name, text)
+	return time.Time{}, fmt.Errorf("%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, "+
+		"15m, 12h, 30d)", name, text)
 }

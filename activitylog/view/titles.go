@@ -26,7 +26,8 @@ const (
 
 // Learn takes up the title of the chat that a row's message comes from, if it has one.
 func (t *Titles) Learn(e *activitylog.Entry) {
-	if !e.Is(activitylog.SendStart) || e.Type != string(protocol.TypeTGMessage) && e.Type != string(protocol.TypeChatMessage) {
+	if !e.Is(activitylog.SendStart) || e.Type != string(protocol.TypeTGMessage) &&
+		e.Type != string(protocol.TypeChatMessage) {
 		return
 	}
 	var m struct {

@@ -119,12 +119,14 @@ func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
 		}
 		shown++
 		w.Bars = append(w.Bars, Bar{
-			Step: of.Step, Kind: BarDelivery, Depth: of.Depth + 1, Peer: d.Peer, Status: d.Status, Error: d.Error, Answer: d.Answer,
-			Self: of.Self, Cause: of.Cause, Start: d.Start, Finish: d.Finish,
+			Step: of.Step, Kind: BarDelivery, Depth: of.Depth + 1, Peer: d.Peer, Status: d.Status, Error: d.Error,
+			Answer: d.Answer,
+			Self:   of.Self, Cause: of.Cause, Start: d.Start, Finish: d.Finish,
 		})
 	}
 	if rest := len(list) - shown; rest > 0 && of.Self {
-		w.Bars = append(w.Bars, Bar{Step: of.Step, Kind: BarNote, Depth: of.Depth + 1, Self: true, Note: fmt.Sprintf("and %d peers more", rest)})
+		w.Bars = append(w.Bars, Bar{Step: of.Step, Kind: BarNote, Depth: of.Depth + 1, Self: true,
+			Note: fmt.Sprintf("and %d peers more", rest)})
 	}
 }
 

@@ -90,7 +90,8 @@ func (v Style) Message(payload []byte) string {
 	var a activitylog.AttentionRecord
 	if json.Unmarshal(m.Content, &a) == nil {
 		switch a.Event {
-		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal, activitylog.RecordTurn:
+		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal,
+			activitylog.RecordTurn:
 			return v.Record(&a)
 		}
 	}

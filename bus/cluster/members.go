@@ -9,15 +9,16 @@ import (
 
 // A member is what this bus knows of another one.
 type member struct {
-	name       string
-	instance   string
-	epoch      uint64
-	seq        uint64 // of the last change that was applied
-	seen       time.Time
-	heard      map[string]uint64 // the last heartbeats that it has received from other buses; 0 for a bus that it misses
-	knownUntil time.Time         // when this bus sent the last heartbeat that m had received when it sent its peers
-	stale      bool              // its peers are not known for certain and must be requested
-	requested  time.Time         // when its peers were requested
+	name     string
+	instance string
+	epoch    uint64
+	seq      uint64 // of the last change that was applied
+	seen     time.Time
+	// the last heartbeats that it has received from other buses; 0 for a bus that it misses
+	heard      map[string]uint64
+	knownUntil time.Time // when this bus sent the last heartbeat that m had received when it sent its peers
+	stale      bool      // its peers are not known for certain and must be requested
+	requested  time.Time // when its peers were requested
 	waiting    []pendingChange
 }
 

@@ -32,10 +32,11 @@ type header struct {
 	Instance string `json:"i"`           // identifies the run of the bus
 	Epoch    uint64 `json:"e,omitempty"` // hello, members: grows when messages may have been lost
 	Seq      uint64 `json:"s,omitempty"` // number of this change, or of the last one
-	Beat     uint64 `json:"b,omitempty"` // hello, members: number of this heartbeat; forward: of the receiver's last one
-	ID       uint64 `json:"id,omitempty"`
-	Part     int    `json:"p,omitempty"` // from 0
-	Parts    int    `json:"n,omitempty"` // 0 for a message in one part
+	// hello, members: number of this heartbeat; forward: of the receiver's last one
+	Beat  uint64 `json:"b,omitempty"`
+	ID    uint64 `json:"id,omitempty"`
+	Part  int    `json:"p,omitempty"` // from 0
+	Parts int    `json:"n,omitempty"` // 0 for a message in one part
 }
 
 var errNoHeader = errors.New("a message between buses has no header")

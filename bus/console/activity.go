@@ -115,7 +115,8 @@ func describe(err error) string {
 	case errors.Is(err, activitylog.ErrNoLog):
 		return "nothing is recorded yet"
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("the search took longer than %s and was stopped; narrow it, for example by since", searchTimeout)
+		return fmt.Sprintf("the search took longer than %s and was stopped; narrow it, for example by since",
+			searchTimeout)
 	}
 	return "the activity log cannot be read: " + err.Error()
 }

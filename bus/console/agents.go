@@ -102,8 +102,10 @@ func (f *readModel) agentLines(connected map[string]bool, matches func(id string
 		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && a.Stats(a.ID).Events == 0 {
 			return
 		}
-		talks := slices.DeleteFunc(slices.Clone(a.Chats), func(chat string) bool { return f.isGoneClient(chat, connected) })
-		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open(), talks})
+		talks := slices.DeleteFunc(slices.Clone(a.Chats),
+			func(chat string) bool { return f.isGoneClient(chat, connected) })
+		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open(),
+			talks})
 	}
 	for _, a := range f.agents.all() {
 		add(a)

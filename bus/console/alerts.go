@@ -55,7 +55,8 @@ func (o *alertFinder) find(f *readModel) []alert {
 	for _, l := range o.Peers {
 		if l.WindowPct >= fillWarning || l.QueuePct >= fillWarning || l.Queued > 0 {
 			more := fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax)
-			o.add("warn", text.Clip(f.titles.Called(l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID), l.Last)
+			o.add("warn", text.Clip(f.titles.Called(l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID),
+				l.Last)
 		}
 	}
 	for id, c := range f.chats.all() {

@@ -301,7 +301,8 @@ type agentEvent struct {
 func (f *readModel) agent(id string) *agent {
 	a := f.agents.touch(id)
 	if a.byID == nil {
-		*a = agent{ID: id, AgentTracker: activitylog.AgentTracker{MaxEvents: 4 * maxEvents}, byID: map[string]*agentEvent{}}
+		*a = agent{ID: id, AgentTracker: activitylog.AgentTracker{MaxEvents: 4 * maxEvents},
+			byID: map[string]*agentEvent{}}
 	}
 	return a
 }

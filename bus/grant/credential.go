@@ -53,7 +53,8 @@ func (c *Credential) CheckGrants() error {
 	}
 	for _, name := range c.Names {
 		if strings.ContainsAny(name, ":@. ") {
-			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and spaces",
+			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and "+
+				"spaces",
 				c.Name, name)
 		}
 	}

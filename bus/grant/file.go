@@ -213,7 +213,10 @@ func (f *File) Create(c Credential) (token string, err error) {
 func (f *File) Issue(issuer *Credential, c Credential) (token string, err error) {
 	c.Issuer = issuer.Name
 	return f.add(c, func(list []Credential) error {
-		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == issuer.Name && o.SHA256 == issuer.SHA256 })
+		i := slices.IndexFunc(list, func(o Credential) bool {
+			return o.Name == issuer.Name &&
+				o.SHA256 == issuer.SHA256
+		})
 		if i < 0 {
 			return ErrRevoked
 		}

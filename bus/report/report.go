@@ -47,7 +47,8 @@ type Counters struct {
 	Unanswered    int                `json:"unanswered"`
 	Queued        int                `json:"queued"`
 	Bounds        map[string]float64 `json:"bounds"` // in force
-	Used          map[string]float64 `json:"-"`      // of those that fill up; of a bound of each peer, by the peer that uses most
+	// of those that fill up; of a bound of each peer, by the peer that uses most
+	Used map[string]float64 `json:"-"`
 
 	Log     *activitylog.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
 	Cluster any                `json:"cluster,omitempty"`     // nil if the bus stands alone

@@ -88,7 +88,8 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 		return nil, "", nil
 	case "acp", "c2a":
 	default:
-		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
+		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of "+
+			"Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
 	}
 	argv, err := subprocess.SplitCommand(s.harnessCommand)
 	if err != nil {
@@ -96,7 +97,8 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	}
 	permission, ok := acp.ParsePermission(s.permission)
 	if !ok {
-		return nil, "", program.Usage("--permission %q is unknown: use reading, ask, everything or nothing", s.permission)
+		return nil, "", program.Usage("--permission %q is unknown: use reading, ask, everything or nothing",
+			s.permission)
 	}
 	return argv, permission, nil
 }
@@ -113,7 +115,8 @@ func (s *settings) checkHarness(env *program.Env) error {
 			return err
 		}
 		if key == "" && s.baseURL == "" {
-			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file that holds it", s.harness, m.KeyName)
+			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file "+
+				"that holds it", s.harness, m.KeyName)
 		}
 	} else if len(argv) > 0 {
 		command := argv[0]

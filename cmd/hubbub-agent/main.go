@@ -57,7 +57,7 @@ type reach struct {
 
 // beside returns a guard that allows the addresses named by the operator, and the machines of the
 // operator's other addresses.
-func (r *reach) beside(given []string) *netguard.Guard {
+func (r *reach) beside(given []string) *netguard.Policy {
 	return netguard.New(besideBuses(r.targets, given))
 }
 
@@ -80,9 +80,11 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.model, "model", "",
 		"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)")
 	fs.StringVar(&s.baseURL, "base-url", "",
-		"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)")
+		"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default "+
+			"the provider's own)")
 	fs.StringVar(&s.reach.a2aURL, "a2a-url", "",
-		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN")
+		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is "+
+			"HUBBUB_A2A_TOKEN")
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
 	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
 	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
@@ -95,7 +97,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Escalation.Owner, "owner", "",
 		"agent or person who answers for this agent, asked next; the owner of a work item comes before them")
 	fs.StringVar(&o.Escalation.Person, "person", "",
-		"person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
+		"person who is asked last, before the author is told; it also decides about tools where no person asked for "+
+			"anything")
 	fs.DurationVar(&o.Escalation.Timeout, "escalate-after", attention.DefaultLevelTimeout,
 		"time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute,
@@ -112,15 +115,18 @@ func (s *settings) add(fs *pflag.FlagSet) {
 		"time after which that of what was only knocked for, or left to tools, comes back; 0 for never")
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading),
-		"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest")
+		"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person "+
+			"decides about the rest")
 	fs.StringArrayVar(&o.Approve, "approve", nil,
 		"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
 	fs.StringVar(&s.voice.with, "transcribe", "",
-		"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions")
+		"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or "+
+			"the http or https address of an endpoint like OpenAI's audio/transcriptions")
 	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1",
 		"model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
 	fs.StringVar(&s.voice.pdf, "read-pdf", "",
-		"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -")
+		"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the "+
+			"text, such as pdftotext -q - -")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringArrayVar(&s.words.Stop, "stop-words", nil,
 		"words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
@@ -141,7 +147,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts,
 		"times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
 	fs.StringArrayVar(&s.reach.allow, "allow-target", nil,
-		"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
+		"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is "+
+			"not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
 	fs.BoolVar(&s.noRedact, "no-redact", false,
 		"give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
@@ -155,7 +162,8 @@ func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	name := agentName(s.id)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
-		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
+		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning "+
+			"with a letter or digit", s.id)
 	}
 	if err := s.complete(env); err != nil {
 		return err
@@ -250,11 +258,13 @@ func (s *settings) complete(env *program.Env) (err error) {
 		o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
-		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be negative; 0 is never")
+		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be " +
+			"negative; 0 is never")
 	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Timeout <= 0 ||
 		o.DeferFor <= 0 ||
 		o.DigestEvery < 0:
-		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
+		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and " +
+			"--digest-every must not be negative, and the cap not below the window")
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
 		return program.Usage("--approve: %s", err)
@@ -323,7 +333,8 @@ func readText(path string) (string, error) {
 	case err != nil:
 		return "", program.Usage("--system-prompt-file: %s", err)
 	case len(raw) > maxPrompt:
-		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw), maxPrompt)
+		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw),
+			maxPrompt)
 	}
 	return string(raw), nil
 }

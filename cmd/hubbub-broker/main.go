@@ -31,7 +31,8 @@ func main() {
 				"how long work may rest before the one with the next move is woken")
 			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second,
 				"how long an agent's endpoint may be silent before it counts as offline")
-			fs.StringVar(&keep, "event-keep", "90d", "how long events and what is done are kept: an age such as 90d, or forever")
+			fs.StringVar(&keep, "event-keep", "90d",
+				"how long events and what is done are kept: an age such as 90d, or forever")
 			standby.Flags(fs)
 		},
 		Check: func(context.Context, *program.Env) (err error) {

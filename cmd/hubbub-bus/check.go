@@ -48,7 +48,8 @@ func (s *settings) check() (err error) {
 		return err
 	}
 	if s.tlsCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
-		return program.Usage("--listen %s without TLS: tokens would travel in the clear; give --tls-cert and --tls-key, or --plaintext behind a proxy that adds TLS", s.bus.Listen)
+		return program.Usage("--listen %s without TLS: tokens would travel in the clear; give --tls-cert and "+
+			"--tls-key, or --plaintext behind a proxy that adds TLS", s.bus.Listen)
 	}
 	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
 		return err
@@ -57,9 +58,11 @@ func (s *settings) check() (err error) {
 	case len(s.bus.Name) > program.MaxName:
 		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), program.MaxName)
 	case s.noLog && s.log.Required:
-		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give one of them")
+		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give " +
+			"one of them")
 	case s.noLog && s.cluster.stream != "":
-		return program.Usage("--activity-stream copies the activity log that --no-activity-log leaves out; give one of them")
+		return program.Usage("--activity-stream copies the activity log that --no-activity-log leaves out; give one " +
+			"of them")
 	}
 	return s.cluster.check()
 }
@@ -90,7 +93,8 @@ func (c *clusterSettings) check() error {
 		return err
 	}
 	if strings.ContainsAny(c.stream, " \t\r\n.*>/\\") {
-		return program.Usage("--activity-stream %q cannot be the name of a JetStream stream: it may have no space and none of . * > / \\", c.stream)
+		return program.Usage("--activity-stream %q cannot be the name of a JetStream stream: it may have no space "+
+			"and none of . * > / \\", c.stream)
 	}
 	if (c.cert == "") != (c.key == "") {
 		return program.Usage("--cluster-cert and --cluster-key belong together")
@@ -153,7 +157,8 @@ func checkOrigins(list []string) error {
 	for _, o := range list {
 		u, err := url.Parse(o)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != o {
-			return program.Usage("--allow-origin %q is not a full origin such as https://ops.example.com: a scheme and a host, without a path", o)
+			return program.Usage("--allow-origin %q is not a full origin such as https://ops.example.com: a scheme "+
+				"and a host, without a path", o)
 		}
 	}
 	return nil

@@ -174,7 +174,8 @@ func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, te
 	case err != nil:
 		return "", err
 	case !strings.HasSuffix(string(p.ID()), directchat.Suffix(agent)):
-		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*",
+		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the "+
+			"identity cli:*",
 			directchat.Suffix(agent))
 	}
 	said, answers := directchat.NewMessage(p.ID(), person, text), make(chan string, 1)

@@ -88,7 +88,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	for _, bound := range s.credentialBounds() {
 		fs.Int64Var((*int64)(bound.value), bound.flag, int64(*bound.value), bound.usage)
 	}
-	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
+	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows,
+		"rows that may wait for the activity log")
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes,
 		"bytes that may wait for the activity log")
 	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold,

@@ -117,7 +117,8 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 	for flag, raw := range map[string]string{"public-url": s.chorus.PublicURL, "proxy-url": s.chorus.ProxyURL} {
 		u, err := url.Parse(raw)
 		if raw != "" &&
-			(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil) {
+			(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
+				u.User != nil) {
 			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", flag, raw)
 		}
 	}
@@ -125,7 +126,8 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 		return program.Usage("--tls-cert and --tls-key belong together")
 	}
 	if s.chorus.CallbackTTL <= 0 || s.chorus.ComposeWindow < 0 || s.chorus.ComposeCap <= 0 || s.chorus.MaxFrame <= 0 {
-		return program.Usage("--callback-ttl, --compose-cap and --max-frame must be greater than 0, and --compose-window not less")
+		return program.Usage("--callback-ttl, --compose-cap and --max-frame must be greater than 0, and " +
+			"--compose-window not less")
 	}
 	if s.chorus.ComposeWindow == 0 {
 		s.chorus.ComposeWindow = -1 // none

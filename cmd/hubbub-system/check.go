@@ -41,7 +41,8 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 		p := s.spawner.Profiles[name]
 		more, err := p.Env()
 		if err == nil {
-			err = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
+			err = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args),
+				slices.Concat(environ, more))
 		}
 		if err != nil {
 			return program.Usage("--profiles: [%s]: %w", name, err)

@@ -58,17 +58,20 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.agentEnvFile, "agent-env-file", "",
 		"file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone")
 	fs.StringVar(&s.profiles, "profiles", "",
-		"TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, files-max, runtime-max, agent-unit")
+		"TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, "+
+			"files-max, runtime-max, agent-unit")
 	fs.DurationVar(&o.IdleStop, "idle-stop", 0, "stop an agent whose chats said nothing for so long; 0 never does")
 	fs.IntVar(&o.MaxAgents, "max-agents", 100, "agents that may run at once")
 	fs.IntVar(&o.SpawnRate, "spawn-rate", 60, "new agents that may be started in a minute; more wait")
 	fs.IntVar(&o.MaxRestarts, "max-restarts", 5,
 		"times in a row that an agent is started again, counted anew after 60s of running")
-	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long an agent may take to say that it is online")
+	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second,
+		"how long an agent may take to say that it is online")
 	fs.StringVar(&s.memoryMax, "memory-max", "4G",
 		"memory of an agent, or of each of its processes where agents are processes; an empty one is no limit")
 	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 4096,
-		"processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit")
+		"processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no "+
+			"limit")
 	fs.Int64Var(&o.Limits.Files, "files-max", 8192, "files that each process of an agent may have open; 0 is no limit")
 	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0,
 		"how long an agent may run before it is started anew (default no limit)")
@@ -76,7 +79,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 		"let processes of agents go on when this program ends; the next start takes them over")
 	fs.StringVar(&s.scope, "systemd-scope", "auto", "with systemd: system, user, or auto, which is system for root")
 	fs.StringArrayVar(&o.Unit, "agent-unit", nil,
-		"with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security")
+		"with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no "+
+			"(repeatable); see hubbub help security")
 	fs.StringVar(&s.systemd.User, "agent-user", "",
 		"with systemd: user that agents run as (default one of their own each)")
 	fs.Int64Var(&s.process.MaxLog, "agent-log-max", 8<<20, "bytes of an agent's log file; one older file is kept")
@@ -100,7 +104,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := s.checkAgents(ctx, env); err != nil {
-		env.Log.Warn().Err(err).Msg("agents will not work as they are set, see [agent] in the file of `hubbub up`, too; each runs in a folder of its own, where a relative path leads elsewhere")
+		env.Log.Warn().Err(err).Msg("agents will not work as they are set, see [agent] in the file of `hubbub up`, " +
+			"too; each runs in a folder of its own, where a relative path leads elsewhere")
 	}
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }

@@ -31,11 +31,12 @@ type settings struct {
 func main() {
 	var s settings
 	program.Main(program.Program{
-		Name:    "hubbub-tg",
-		Summary: "connects a Telegram bot to the bus; its token comes in TELEGRAM_BOT_TOKEN or in the file that TELEGRAM_BOT_TOKEN_FILE names",
-		Flags:   s.add,
-		Check:   s.check,
-		Run:     s.run,
+		Name: "hubbub-tg",
+		Summary: "connects a Telegram bot to the bus; its token comes in TELEGRAM_BOT_TOKEN or in the file that " +
+			"TELEGRAM_BOT_TOKEN_FILE names",
+		Flags: s.add,
+		Check: s.check,
+		Run:   s.run,
 	})
 }
 
@@ -43,7 +44,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	o := &s.tg
 	fs.StringVar(&s.api.URL, "api-url", botapi.DefaultURL, "address of the Bot API")
 	fs.DurationVar(&o.PollTimeout, "poll-timeout", 50*time.Second, "how long one poll for updates waits")
-	fs.StringVar(&o.WebhookURL, "webhook-url", "", "address at which Telegram reaches this program; without one it polls")
+	fs.StringVar(&o.WebhookURL, "webhook-url", "",
+		"address at which Telegram reaches this program; without one it polls")
 	fs.StringVar(&o.WebhookListen, "webhook-listen", "127.0.0.1:8443", "where the webhook listens")
 	fs.StringVar(&s.webhookSecret, "webhook-secret-file", "",
 		"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)")
@@ -62,7 +64,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&s.glyphs, "glyph", nil,
 		"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
 	fs.StringArrayVar(&s.menu, "menu", nil,
-		"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description")
+		"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the "+
+			"bridge's own changes its description")
 	fs.StringVar(&o.FilesListen, "files-listen", "",
 		"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
 	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
@@ -75,7 +78,8 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 		return err
 	}
 	if s.token == "" {
-		return program.Usage("no bot token: set TELEGRAM_BOT_TOKEN to the token from @BotFather, or TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
+		return program.Usage("no bot token: set TELEGRAM_BOT_TOKEN to the token from @BotFather, or " +
+			"TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
 	}
 	if _, err := botapi.BotID(s.token); err != nil {
 		return program.Usage("TELEGRAM_BOT_TOKEN: %w", err)
@@ -108,7 +112,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return err
 	}
 	if !s.tg.AllowAll && len(s.tg.AllowUsers)+len(s.tg.AllowChats) == 0 {
-		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub pair` is heard")
+		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub " +
+			"pair` is heard")
 	}
 	bot, _, _ := strings.Cut(token, ":") // the public part: the bot's id
 	var served atomic.Bool
@@ -155,7 +160,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 	} {
 		u, err := url.Parse(address.raw)
 		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag, address.raw)
+			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag,
+				address.raw)
 		}
 	}
 	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {

@@ -114,7 +114,8 @@ func newVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all := map[string]string{"version": program.Version(), "revision": program.Revision(), "go": runtime.Version()}
+			all := map[string]string{"version": program.Version(), "revision": program.Revision(),
+				"go": runtime.Version()}
 			return output.Line(cmd, all, "%s", program.VersionLine("hubbub"))
 		},
 	}

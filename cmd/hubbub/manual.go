@@ -36,8 +36,9 @@ func writeManual(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	pages := []reference.Page{{
-		Name: "hubbub", Section: "1", Version: program.Version(), Short: "run, watch and use a message bus of chats and agents",
-		Text: cmd.Root().Long, Commands: commandEntries(cmd.Root(), ""),
+		Name: "hubbub", Section: "1", Version: program.Version(),
+		Short: "run, watch and use a message bus of chats and agents",
+		Text:  cmd.Root().Long, Commands: commandEntries(cmd.Root(), ""),
 	}}
 	for _, d := range programs {
 		pages = append(pages, reference.ProgramPage(program.Version(), d))
@@ -46,7 +47,8 @@ func writeManual(cmd *cobra.Command, args []string) error {
 		short := strings.ToLower(t.Summary[:1]) + t.Summary[1:]
 		pages = append(
 			pages,
-			reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short, Text: t.Text},
+			reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short,
+				Text: t.Text},
 		)
 	}
 	for _, p := range pages {
@@ -72,7 +74,8 @@ func commandEntries(parent *cobra.Command, prefix string) []reference.Command {
 		}
 		use := strings.TrimSpace(prefix + " " + c.Use)
 		list = append(list, reference.Command{
-			Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example, Settings: program.Settings(c.LocalNonPersistentFlags()),
+			Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example,
+			Settings: program.Settings(c.LocalNonPersistentFlags()),
 		})
 		list = append(list, commandEntries(c, strings.TrimSpace(prefix+" "+c.Name()))...)
 	}

@@ -92,7 +92,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	p.agent.opts.failpoint("decision asked")
 	for {
 		again := p.next()
-		decided, err := p.look(stored, id)
+		decided, err := p.current(stored, id)
 		if err != nil {
 			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not read; trying again")
 		} else if decided.State != collab.ApprovalPending {
@@ -147,8 +147,8 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 	return []string{}
 }
 
-// look returns the current decision, from the broker or, without one, from the mailbox.
-func (p *approver) look(ctx context.Context, id string) (collab.Approval, error) {
+// current returns the current decision, from the broker or, without one, from the mailbox.
+func (p *approver) current(ctx context.Context, id string) (collab.Approval, error) {
 	v := p.agent.mailbox.View(ctx)
 	d := decisions.Find(v, id)
 	if d == nil {

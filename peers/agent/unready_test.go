@@ -15,10 +15,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-const told = "I could not answer this message. Please send it again, or ask somebody else."
+const apology = "I could not answer this message. Please send it again, or ask somebody else."
 
 // TestAHarnessThatNeverComesEndsWhatWaits: events and turns that wait for the
-// harness end as late as an answer would, their authors are told, and later ones
+// harness end as late as an answer would, their authors are apology, and later ones
 // are answered once it is there.
 func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 	s := newStub(answering("here I am"))
@@ -34,7 +34,7 @@ func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 		w.wantDispositions()
 		w.sleep(15 * time.Second)
 		w.wantDispositions("e1 failed", "e2 ignored")
-		w.wantTexts(told)
+		w.wantTexts(apology)
 
 		s.setReady(true)
 		w.say(dm("e3", "and now?"))
@@ -46,7 +46,7 @@ func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 		w.say(dm("e4", "now?"))
 		w.sleep(10 * time.Second)
 		w.wantDispositions("e1 failed", "e2 ignored", "e3 failed", "e4 responded")
-		w.wantTexts(told, told, "here I am")
+		w.wantTexts(apology, apology, "here I am")
 	})
 }
 
@@ -113,7 +113,7 @@ func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
 				w.say(dm("e1", "well?"))
 				w.sleep(3*time.Second + c.end)
 				w.wantDispositions("e1 failed")
-				w.wantTexts(told)
+				w.wantTexts(apology)
 				if got := fmt.Sprint(asked); got != c.want {
 					t.Errorf("asked at %s, want %s", got, c.want)
 				}
@@ -140,7 +140,7 @@ func TestACutAnswerSaysSo(t *testing.T) {
 }
 
 // TestAFailureSaysInTheChatWhatHelps: what sending again cannot mend is not asked to be
-// sent again, and nothing of the operator's settings is told. The agent's log has each
+// sent again, and nothing of the operator's settings is apology. The agent's log has each
 // reason once, and how often it came.
 func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 	var lines strings.Builder
@@ -177,13 +177,13 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 		}{
 			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."},
 			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within the limits of one turn. Please ask for less at once."},
-			{errors.New("odd"), told},
+			{errors.New("odd"), apology},
 		} {
 			failure = c.failure
 			w.say(dm(fmt.Sprint("f", i), fmt.Sprint("and now ", i)))
 			w.sleep(5 * time.Second)
 			if n := len(w.replies); n != i+1 || w.replies[i].Text != c.want {
-				t.Errorf("%v: told %v", c.failure, w.replies)
+				t.Errorf("%v: apology %v", c.failure, w.replies)
 			}
 		}
 		failure, says = nil, ""

@@ -15,7 +15,8 @@ const BudgetWindowHours = 24
 
 // DefaultBudget stops runaway agents, but no person: an author who gets an answer every three
 // minutes, day and night, stays within it.
-var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000, ChatPosts: 20}
+var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000,
+	ChatPosts: 20}
 
 // Usage is what turns have used within the window.
 type Usage struct {

@@ -16,7 +16,8 @@ type Decision struct {
 	Reason       string       `json:"reason"`               // name of the rule and of further influences, joined by "+"
 	Action       Action       `json:"action,omitempty"`     // what else the host does
 	Knock        *Knock       `json:"knock,omitempty"`      // set if Injection is notify
-	Obliges      bool         `json:"obliges,omitempty"`    // the author waits for this agent until they close the event
+	// the author waits for this agent until they close the event
+	Obliges bool `json:"obliges,omitempty"`
 }
 
 // AddressedToMe is the directedness in draft 2026-06-24.
@@ -46,7 +47,8 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	v := newSituation(&e, &self, &facts, &cfg)
 	r := rules[slices.IndexFunc(rules, func(r rule) bool { return r.when(&v) })]
 	d := Decision{
-		Directedness: r.aim(&v), Policy: r.policy, Injection: r.mode, Priority: e.priority(), Reason: r.reason, Action: r.action,
+		Directedness: r.aim(&v), Policy: r.policy, Injection: r.mode, Priority: e.priority(), Reason: r.reason,
+		Action: r.action,
 	}
 	if r.action == ActionCancel {
 		d.Priority = PriorityUrgent
@@ -90,7 +92,8 @@ func fitHarness(d *Decision, v *situation) {
 	if !v.cfg.Inject.Supports(d.Injection) {
 		d.Reason += "+no_" + string(d.Injection)
 		d.Injection = ModeToolMailbox
-		if v.event.kind() == KindReturn && v.cfg.Inject.Supports(ModeBuffered) { // it must reach the model: the host wrote its text
+		// it must reach the model: the host wrote its text
+		if v.event.kind() == KindReturn && v.cfg.Inject.Supports(ModeBuffered) {
 			d.Injection = ModeBuffered
 		}
 	}
@@ -184,7 +187,8 @@ func (v *situation) isDirected() bool {
 func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
 	emoji := onlyEmoji(spoken)
-	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
+	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji &&
+		!consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
@@ -225,7 +229,8 @@ func (v *situation) isWorkForSelf() bool {
 // conversations, and unknown kinds of events.
 func (v *situation) isStatus() bool {
 	said := v.event.kind() == KindMessage || v.event.kind() == KindEdit
-	talk := slices.Contains([]ConversationKind{ConversationDM, ConversationChannel, ConversationThread}, v.event.conversationKind())
+	talk := slices.Contains([]ConversationKind{ConversationDM, ConversationChannel, ConversationThread},
+		v.event.conversationKind())
 	return !talk || !v.isWork() && (!said || v.event.authorKind() == AuthorSystem && !v.isDirected())
 }
 

@@ -57,7 +57,8 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 	d.Withheld = len(items) - len(newest)
 	for i := range newest {
 		e := &newest[i].Event
-		d.Excerpts = append(d.Excerpts, Line{EventID: e.EventID, Author: e.Author, Text: cutRunes(e.Text, maxExcerptRunes)})
+		d.Excerpts = append(d.Excerpts, Line{EventID: e.EventID, Author: e.Author,
+			Text: cutRunes(e.Text, maxExcerptRunes)})
 	}
 	return d
 }
@@ -87,7 +88,8 @@ func (d *Digest) Block(fence string) string { return behindFence(fence, d.write)
 
 func (d *Digest) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A DIGEST\n")
-	headers(b, "response_policy", string(d.Policy), "reason", d.Reason, "events", strconv.Itoa(len(d.EventIDs)), "fence", fence)
+	headers(b, "response_policy", string(d.Policy), "reason", d.Reason, "events", strconv.Itoa(len(d.EventIDs)),
+		"fence", fence)
 	b.WriteString("\nSUMMARY\n" + d.Summary)
 	if d.Withheld > 0 {
 		b.WriteString("not quoted: " + strconv.Itoa(d.Withheld) + "\n")

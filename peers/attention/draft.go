@@ -10,7 +10,8 @@ var (
 	opening = regexp.MustCompile(`(?is)\A(?:\s|` + closedTags() + `)*`)
 
 	// unsure matches where an unfinished text may begin a part that people must not see.
-	unsure = regexp.MustCompile("(?i)<|```tool_|" + `\[(?:/?THINK|TOOL_)|◁|C2A\b|\b(?-i:[A-Z2-7]{16})|(?:\[\s*)?\{\s*(?:"|\z)|\A(?:\[\s*)?\{|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)`)
+	unsure = regexp.MustCompile("(?i)<|```tool_|" +
+		`\[(?:/?THINK|TOOL_)|◁|C2A\b|\b(?-i:[A-Z2-7]{16})|(?:\[\s*)?\{\s*(?:"|\z)|\A(?:\[\s*)?\{|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)`)
 )
 
 // Draft returns the part of an unfinished text that may be shown already: whole words, up to a

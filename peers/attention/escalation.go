@@ -21,10 +21,11 @@ const (
 // An EscalationPolicy says who answers in place of the agent, by name or identity ("lead",
 // "agent:lead", "tg:77"). An empty level is skipped.
 type EscalationPolicy struct {
-	Lead    string        `json:"lead,omitempty"`
-	Owner   string        `json:"owner,omitempty"`  // of the work, or of the agent
-	Person  string        `json:"person,omitempty"` // named by the policy
-	People  []string      `json:"people,omitempty"` // members of the chat, asked in this order if nobody above can be asked
+	Lead   string `json:"lead,omitempty"`
+	Owner  string `json:"owner,omitempty"`  // of the work, or of the agent
+	Person string `json:"person,omitempty"` // named by the policy
+	// members of the chat, asked in this order if nobody above can be asked
+	People  []string      `json:"people,omitempty"`
 	Timeout time.Duration `json:"eachNs,omitempty"` // for the answer at each level
 }
 

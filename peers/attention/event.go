@@ -13,8 +13,10 @@ type Event struct {
 	Kind         EventKind    `json:"event,omitempty"` // default message
 	Conversation Conversation `json:"conversation"`
 	Author       Author       `json:"author"`
-	Mentions     []string     `json:"mentions,omitempty"`  // resolved by the chat surface: "agent:lead", "role:backend-agents", "user:dave"
-	Recipient    string       `json:"recipient,omitempty"` // the agent that a direct message or an assignment is for, if known
+	// resolved by the chat surface: "agent:lead", "role:backend-agents", "user:dave"
+	Mentions []string `json:"mentions,omitempty"`
+	// the agent that a direct message or an assignment is for, if known
+	Recipient    string       `json:"recipient,omitempty"`
 	ReplyTo      *ReplyTo     `json:"replyTo,omitempty"`
 	Text         string       `json:"text"`
 	Directedness Directedness `json:"directedness,omitempty"` // whom it obliges, declared by the agent that wrote it
@@ -105,16 +107,21 @@ type Self struct {
 
 // Facts are the agent's own records about an event. The zero value means that nothing is known.
 type Facts struct {
-	Participating bool          `json:"participating,omitempty"` // it has written in this thread or was mentioned there
-	OwnsThread    bool          `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
-	Work          string        `json:"work,omitempty"`          // event id of its newest open claim or assignment in this thread
-	Left          bool          `json:"left,omitempty"`          // it was asked to leave and has not been mentioned since
-	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
-	Asked         bool          `json:"asked,omitempty"`         // its own question was the last message here, or is the message answered or reacted to
-	Repeated      bool          `json:"repeated,omitempty"`      // an agent sent the same text before, it had a turn here, and no person has written since
-	Waited        time.Duration `json:"waitedNs,omitempty"`      // of a returned obligation: since its event was created
-	OtherAgents   []string      `json:"otherAgents,omitempty"`   // other agents known to be in this conversation
-	Age           time.Duration `json:"ageNs,omitempty"`         // since the event was written
+	Participating bool `json:"participating,omitempty"` // it has written in this thread or was mentioned there
+	OwnsThread    bool `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
+	// event id of its newest open claim or assignment in this thread
+	Work string `json:"work,omitempty"`
+	// it was asked to leave and has not been mentioned since
+	Left     bool `json:"left,omitempty"`
+	Answered bool `json:"answered,omitempty"` // it has already answered the message of this event
+	// its own question was the last message here, or is the message answered or reacted to
+	Asked bool `json:"asked,omitempty"`
+	// an agent sent the same text before, it had a turn here, and no person has written since
+	Repeated bool `json:"repeated,omitempty"`
+	// of a returned obligation: since its event was created
+	Waited      time.Duration `json:"waitedNs,omitempty"`
+	OtherAgents []string      `json:"otherAgents,omitempty"` // other agents known to be in this conversation
+	Age         time.Duration `json:"ageNs,omitempty"`       // since the event was written
 }
 
 // Config configures decisions. The zero value means the defaults.
@@ -150,7 +157,8 @@ func (c *Capabilities) Supports(m Mode) bool {
 	if c == nil {
 		return true
 	}
-	takes, needed := map[Mode]bool{ModeImmediate: c.Immediate, ModeBuffered: c.Buffered, ModeNotify: c.Notify, ModeDigest: c.Digest}[m]
+	takes, needed := map[Mode]bool{ModeImmediate: c.Immediate, ModeBuffered: c.Buffered, ModeNotify: c.Notify,
+		ModeDigest: c.Digest}[m]
 	return takes || !needed
 }
 
@@ -184,5 +192,6 @@ func (e *Event) inThread() bool {
 
 // is reports whether an identity, with or without its family, is this agent.
 func (s *Self) is(identity string) bool {
-	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"), strings.TrimPrefix(s.ID, "agent:"))
+	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"),
+		strings.TrimPrefix(s.ID, "agent:"))
 }

@@ -31,7 +31,8 @@ func newKnock(v *situation, d *Decision) *Knock {
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}
 	if o := v.event.Obligation; o != nil && v.event.kind() == KindReturn {
-		k.Age, k.Blocks, k.DefaultAction = v.facts.Waited.Truncate(time.Second).String(), o.Blocks, HeaderValue(o.DefaultAction)
+		k.Age, k.Blocks, k.DefaultAction = v.facts.Waited.Truncate(time.Second).String(), o.Blocks,
+			HeaderValue(o.DefaultAction)
 	}
 	return k
 }

@@ -76,12 +76,16 @@ func Labels(text string) []Label {
 			continue
 		}
 		nameEnd := scan(text, i+1, isWordRune)
-		to := scan(text, nameEnd, func(r rune) bool { return isWordRune(r) || strings.ContainsRune(labelPunctuation, r) })
+		to := scan(text, nameEnd, func(r rune) bool {
+			return isWordRune(r) ||
+				strings.ContainsRune(labelPunctuation, r)
+		})
 		if to < len(text) && text[to] == '@' && text[to-1] != '/' {
 			nameEnd = i + 1 // "@a@b" is no label
 		}
 		if nameEnd > i+1 {
-			labels = append(labels, Label{i, nameEnd, nameEnd + len(strings.TrimRight(text[nameEnd:to], labelPunctuation))})
+			labels = append(labels, Label{i, nameEnd, nameEnd +
+				len(strings.TrimRight(text[nameEnd:to], labelPunctuation))})
 		}
 		previous, i = 'x', max(to, i+1)
 	}

@@ -101,7 +101,8 @@ var obligationMoves = map[Effect]map[ObligationState]ObligationState{
 		ObligationOpen: ObligationEscalated, ObligationPaused: ObligationEscalated,
 	},
 	EffectDischarge: {
-		ObligationOpen: ObligationDischarged, ObligationPaused: ObligationDischarged, ObligationEscalated: ObligationDischarged,
+		ObligationOpen: ObligationDischarged, ObligationPaused: ObligationDischarged,
+		ObligationEscalated: ObligationDischarged,
 	},
 }
 
@@ -151,7 +152,8 @@ func (o *ObligationRecord) Effect(a Act) (Effect, string) {
 		kind = ActSignal
 	}
 	for _, r := range actRules {
-		if o.hasRole(r.by, a.Actor) && (r.kind == "" || r.kind == kind) && (r.signals == nil || slices.Contains(r.signals, a.Signal)) &&
+		if o.hasRole(r.by, a.Actor) && (r.kind == "" || r.kind == kind) &&
+			(r.signals == nil || slices.Contains(r.signals, a.Signal)) &&
 			(!r.names || a.Recipient == o.Recipient) {
 			return r.effect, r.reason
 		}
@@ -303,7 +305,8 @@ func (o *ObligationRecord) Age(now time.Time) string {
 // none and is directed at the agent.
 func (v *situation) obliges() bool {
 	if v.event.Obligation == nil || v.cfg.Version != Version0811 || v.isOwn() ||
-		!slices.Contains([]EventKind{KindMessage, KindEdit, KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind()) {
+		!slices.Contains([]EventKind{KindMessage, KindEdit, KindAssignment, KindApproval, KindBlocker, KindAnswer},
+			v.event.kind()) {
 		return false
 	}
 	if len(v.event.Recipients) == 0 {

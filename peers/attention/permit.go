@@ -51,18 +51,28 @@ var refusals = []permitRow{
 	{"must_not_respond", true, func(s *ReplyContext) bool { return s.Policy == PolicyMustNotRespond },
 		"The event is not for you to answer. Send nothing; end your turn in silence."},
 	{"ack_only", false, func(s *ReplyContext) bool { return s.Policy == PolicyAckOnly },
-		"A message is too much for an acknowledgement. Use chat.react with a signal such as seen, or end your turn in silence."},
-	{"already_answered", false, func(s *ReplyContext) bool { return s.Replied || s.Disposition == DispositionResponded },
+		"A message is too much for an acknowledgement. Use chat.react with a signal such as seen, or end your turn " +
+			"in silence."},
+	{"already_answered", false, func(s *ReplyContext) bool {
+		return s.Replied ||
+			s.Disposition == DispositionResponded
+	},
 		"You have answered this event. One event gets one answer: send nothing more for it."},
 	{"left", true, func(s *ReplyContext) bool { return s.Left && !s.LeaveEvent },
 		"You were asked to leave here and have left. Say nothing until somebody mentions you again."},
-	{"claimed_by_other", false, func(s *ReplyContext) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
+	{"claimed_by_other", false, func(s *ReplyContext) bool {
+		return s.ClaimNeeded && !s.ClaimHeld &&
+			s.ClaimOwner != ""
+	},
 		"Another agent has claimed this event and will answer it. Stay out; end your turn in silence."},
 	{"event_closed", false, func(s *ReplyContext) bool { return s.Disposition.Final() },
 		"The event is closed. Send nothing for it."},
 	{"claim_needed", false, func(s *ReplyContext) bool { return s.ClaimNeeded && !s.ClaimHeld },
 		"Several agents may see this event. Call chat.claim with its eventId first, and answer only if it is granted."},
-	{"exchange_held", false, func(s *ReplyContext) bool { return s.Exchange == ExchangeHold || s.Exchange == ExchangeEscalate },
+	{"exchange_held", false, func(s *ReplyContext) bool {
+		return s.Exchange == ExchangeHold ||
+			s.Exchange == ExchangeEscalate
+	},
 		"Agents have said much here without a person. A person was asked to decide; say nothing until one speaks."},
 	{"nothing_new", false, func(s *ReplyContext) bool { return s.Repeats },
 		"You have said nearly this before. Add something new or end your turn in silence."},
@@ -88,15 +98,18 @@ func permit(s *ReplyContext, signal bool) Refusal {
 
 // silenceTexts are texts by which models express that they say nothing.
 var silenceTexts = []string{
-	"no reply", "no_reply", "noreply", "no response", "no_response", "stay silent", "remain silent", "staying silent", "heartbeat ok", "heartbeat_ok",
-	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "end turn",
+	"no reply", "no_reply", "noreply", "no response", "no_response", "stay silent", "remain silent", "staying silent",
+	"heartbeat ok", "heartbeat_ok",
+	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary",
+	"no response necessary", "end turn",
 	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
 }
 
 // wrappedSilenceTexts mean silence only inside brackets or similar. Otherwise each may be a short
 // answer to a question.
 var wrappedSilenceTexts = []string{
-	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment",
+	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty",
+	"no comment",
 }
 
 // MeansSilence reports whether a text expresses silence: only space and punctuation, or one of
@@ -108,7 +121,8 @@ func MeansSilence(text string) bool {
 		return !strings.ContainsAny(bare, "!")
 	}
 	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
-	return slices.Contains(silenceTexts, inner) || slices.Contains(wrappedSilenceTexts, inner) && (wrapped || isShouted(inner, text))
+	return slices.Contains(silenceTexts, inner) || slices.Contains(wrappedSilenceTexts, inner) &&
+		(wrapped || isShouted(inner, text))
 }
 
 // isShouted reports whether a word is in capitals, and so meant for a program: nobody answers a

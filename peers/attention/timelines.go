@@ -11,15 +11,15 @@ import (
 // A Timeline is one test of obligations: the acts on one obligation, and what its host must do
 // and when. testdata/README.md documents the format.
 type Timeline struct {
-	Name    string           `json:"name"`
-	Seed    int              `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
-	Owed    ObligationRecord `json:"owed"`
-	Acts    []Moment         `json:"acts"`
-	Away    []Moment         `json:"away"`    // pairs of times at which the host stops and returns
-	Until   string           `json:"until"`   // length of the test, in the format of time.ParseDuration
-	Want    []Moment         `json:"want"`    // what the host does: return, escalate
-	State   string           `json:"state"`   // final state of the obligation
-	Control bool             `json:"control"` // it must fail if returns are switched off
+	Name       string           `json:"name"`
+	Seed       int              `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
+	Obligation ObligationRecord `json:"owed"`
+	Acts       []Moment         `json:"acts"`
+	Away       []Moment         `json:"away"`    // pairs of times at which the host stops and returns
+	Until      string           `json:"until"`   // length of the test, in the format of time.ParseDuration
+	Want       []Moment         `json:"want"`    // what the host does: return, escalate
+	State      string           `json:"state"`   // final state of the obligation
+	Control    bool             `json:"control"` // it must fail if returns are switched off
 }
 
 // A Moment is an act or an action at a time after the creation of the event.
@@ -93,7 +93,7 @@ func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState,
 	if err, ok := firstOf(err, err2, err3); ok {
 		return nil, "", err
 	}
-	o, w := t.Owed, ReturnState{Since: created}
+	o, w := t.Obligation, ReturnState{Since: created}
 	o.CreatedAt = created
 	var acts []Act
 	for now := created; !now.After(until[0]); {

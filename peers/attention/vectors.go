@@ -36,8 +36,9 @@ type Want struct {
 	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
 	Reason       string         `json:"reason,omitempty"`   // our name; others may differ
 	Action       Action         `json:"action,omitempty"`
-	Knock        *Knock         `json:"knock,omitempty"` // set exactly if a knock is due; "*" is any value that holds no user text
-	Draft0624    struct {
+	// set exactly if a knock is due; "*" is any value that holds no user text
+	Knock     *Knock `json:"knock,omitempty"`
+	Draft0624 struct {
 		AddressedToMe []bool   `json:"addressedToMe"`
 		Policy        []Policy `json:"policy"`
 	} `json:"2026-06-24"`

@@ -10,7 +10,8 @@ import (
 // hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
 // calls, and their results. Some models put a name and a colon before each tag.
 var hiddenTags = []string{
-	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response", "tool_result", "tool_use",
+	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response",
+	"tool_result", "tool_use",
 	"function_call", "function_calls", "function_results", "invoke",
 }
 
@@ -24,28 +25,40 @@ var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(hiddenTags, "|") + `)`
 var codeOrQuote = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
 	`[“„‘‚]` + quotedTag + `[”“’‘]|[«‹][ \x{a0}]?` + quotedTag + `[ \x{a0}]?[»›]|[「『]` + quotedTag + `[」』]|` +
 	`\B(?:"` + quotedTag + `"|'` + quotedTag + `')(?:[\s.,;:!?…)\]}、。，！？/-]|\z)|` +
-	`(?:\b(?:the|an?|this|that|no|any|each|every|opening|closing) </?` + anyTag + `>|[\pL\pN,] <` + anyTag + `> (?:and|or) </?` + anyTag + `>) (?:tag|token|block|element|marker)s?\b)`
+	`(?:\b(?:the|an?|this|that|no|any|each|every|opening|closing) </?` + anyTag + `>|[\pL\pN,] <` + anyTag +
+	`> (?:and|or) </?` + anyTag + `>) (?:tag|token|block|element|marker)s?\b)`
 
 var quotedTag = `(?:</?` + anyTag + `>|\[(?:/?THINK|TOOL_CALLS)\])`
 
 // hiddenPart matches codeOrQuote, which stays, or text that is not meant for people. The first
 // match in the text decides, so a tag inside code stays and code inside a thought is removed.
 var hiddenPart = regexp.MustCompile(`(?is)` + strings.Join([]string{
-	codeOrQuote, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
+	// the last was never closed
+	codeOrQuote, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`,
 	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</?(?:[a-z]+:)?` + beginnings(hiddenTags...) + `\z`, // cut in a tag
 	`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // an end alone
 	`<function=[^>\n]*>.*?(?:</function>|\z)`, `\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
-	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`, `<\|start\|>[a-z]*`, // gpt-oss
-	`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>.*?(?:<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>|\z)`, // DeepSeek, Kimi
+	// gpt-oss
+	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`,
+	`<\|start\|>[a-z]*`,
+	// DeepSeek, Kimi
+	`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>.*?(?:<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>|\z)`,
 	`<[|｜]tool[▁_]call[▁_]begin[|｜]>.*?(?:<[|｜]tool[▁_]call[▁_]end[|｜]>|\z)`,
 	`\[THINK\].*?(?:\[/THINK\]|\z)`, `◁think▷.*?(?:◁/think▷|\z)`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
-	`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
-	`(?:(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n|C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + `)(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
-		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` + beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
-	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`, // cut in its first word
-	`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`,           // which no other text ends with
-	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`,                    // and one cut in its end
-	`\A` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)(?:` + headerLine + `)+` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)` + headerOnly + `(?:` + headerLine + `)+`,
+	// a copy of the prompt up to its last fence
+	`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`,
+	// and one that was cut
+	`(?:(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n|C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + `)(?:[a-z_]+: [^\n]*(?:\n|\z))*` +
+		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` +
+		beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
+	// cut in its first word
+	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`,
+	// which no other text ends with
+	`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`,
+	// and one cut in its end
+	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`,
+	`\A` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)(?:` + headerLine + `)+` + headerOnly + `(?:` + headerLine +
+		`)*`, `(?m:^)` + headerOnly + `(?:` + headerLine + `)+`,
 }, "|"))
 
 // toolFence matches the beginning of a code block with a tool call or its result.
@@ -53,7 +66,8 @@ var toolFence = regexp.MustCompile("(?i)\\A```tool_(?:c|o|\\z)")
 
 // headerNames name the lines of the header of a prompt.
 var headerNames = []string{
-	"event_id", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author", "author_id", "directedness", "response_policy",
+	"event_id", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author", "author_id",
+	"directedness", "response_policy",
 	"priority", "reason", "reply_target", "fence",
 }
 
@@ -77,7 +91,8 @@ func beginnings(words ...string) string {
 }
 
 // strayCloseTag matches the end of a thought that began in the model's template, or codeOrQuote.
-var strayCloseTag = regexp.MustCompile(`(?is)` + codeOrQuote + `|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
+var strayCloseTag = regexp.MustCompile(`(?is)` + codeOrQuote +
+	`|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 
 func closedTags() string {
 	var all []string
@@ -113,7 +128,8 @@ func textAfterCopy(text string) string {
 }
 
 // NothingVisible tells a model that VisibleText removed everything that it wrote.
-const NothingVisible = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
+const NothingVisible = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no " +
+	"person is shown. " +
 	"Call tools as tools, and write the answer in plain words, with each tag that you speak of in `code`."
 
 // VisibleText returns the part of a model's text that is meant for people, without thoughts, tool
@@ -142,11 +158,13 @@ var (
 // part at the end of the previous text; after is that of this text. The end of a thought at the
 // beginning of a text ends whatever was open.
 func VisibleTextAfter(before, text string) (answer, after string) {
-	if at := strayCloseTag.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
+	if at := strayCloseTag.FindStringSubmatchIndex(text); at != nil && at[2] < 0 &&
+		strings.TrimSpace(text[:at[0]]) == "" {
 		before = ""
 	}
 	answer, after = visibleTextOf(before + text)
-	if shown := before != "" && tagBegins.FindString(before) == before; before == "" || shown || cutTag.MatchString(before) && tagEnds.MatchString(text) {
+	if shown := before != "" && tagBegins.FindString(before) == before; before == "" || shown ||
+		cutTag.MatchString(before) && tagEnds.MatchString(text) {
 		if after == "" {
 			after = tagBegins.FindString(before + text)
 		}
@@ -221,7 +239,8 @@ func visibleTextOf(text string) (answer, end string) {
 
 // unquotedCall matches codeOrQuote, or the possibly unfinished beginning of a tool call as JSON,
 // as some models write it.
-var unquotedCall = regexp.MustCompile(`(?is)` + codeOrQuote + `|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
+var unquotedCall = regexp.MustCompile(`(?is)` + codeOrQuote +
+	`|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
 	`(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]|` +
 	`(?:\{\s*"name"\s*:\s*)?"[\w.-]*(?:"\s*(?:,\s*(?:"[a-z]*(?:"\s*(?::\s*)?)?)?)?)?\z)`)
 

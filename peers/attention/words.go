@@ -38,8 +38,10 @@ func DefaultWords() Words {
 		},
 		Acks: []string{
 			"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool",
-			"thanks a lot", "many thanks", "thank you so much", "thank you very much", "thanks so much", "ty", "perfect",
-			"спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "понял", "поняла", "понятно", "хорошо", "ок", "отлично", "круто",
+			"thanks a lot", "many thanks", "thank you so much", "thank you very much", "thanks so much", "ty",
+			"perfect",
+			"спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "понял", "поняла", "понятно", "хорошо",
+			"ок", "отлично", "круто",
 			"дякую", "зрозумів", "зрозуміла", "добре", "чудово",
 			"ممنون", "مرسی", "متشکرم", "باشه", "عالی",
 			"شكرا", "شكرًا", "حسنا", "حسنًا", "تمام", "ممتاز",
@@ -52,12 +54,14 @@ func DefaultWords() Words {
 			"danke", "vielen dank", "danke schön", "verstanden", "alles klar", "super",
 		},
 		Answers: []string{
-			"ok", "okay", "great", "perfect", "хорошо", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا", "حسنًا", "تمام", "vale", "de acuerdo", "genial",
+			"ok", "okay", "great", "perfect", "хорошо", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا",
+			"حسنًا", "تمام", "vale", "de acuerdo", "genial",
 			"beleza", "ótimo", "oke", "baik", "ठीक है", "tamam", "alles klar", "super",
 		},
 		Leave: []string{
 			"leave", "go away",
-			"уйди", "уходи", "иди геть", "برو", "اخرج", "غادر", "vete", "sal de aquí", "vá embora", "saia", "pergi", "जाओ", "चले जाओ", "ket", "git", "geh weg", "geh",
+			"уйди", "уходи", "иди геть", "برو", "اخرج", "غادر", "vete", "sal de aquí", "vá embora", "saia", "pergi",
+			"जाओ", "चले जाओ", "ket", "git", "geh weg", "geh",
 		},
 		Groups: []string{"all", "everyone", "here", "channel", "agents"},
 	}
@@ -67,7 +71,8 @@ func DefaultWords() Words {
 var (
 	stopFillers  = []string{"please", "now", "it", "that", "this"}
 	leaveFillers = []string{
-		"please", "now", "thanks", "thank", "you", "can", "could", "would", "should", "just", "and", "us", "me", "alone",
+		"please", "now", "thanks", "thank", "you", "can", "could", "would", "should", "just", "and", "us", "me",
+		"alone",
 		"the", "this", "our", "thread", "channel", "chat", "group", "conversation", "room", "topic", "again",
 	}
 )
@@ -79,7 +84,8 @@ func onlyEmoji(text string) bool {
 		switch {
 		case unicode.Is(unicode.So, r), r == '‼':
 			found = true
-		case !unicode.IsSpace(r) && !unicode.In(r, unicode.Sk, unicode.Mn, unicode.Me, unicode.Cf): // skin tones, variants, joiners
+		// skin tones, variants, joiners
+		case !unicode.IsSpace(r) && !unicode.In(r, unicode.Sk, unicode.Mn, unicode.Me, unicode.Cf):
 			return false
 		}
 	}
@@ -98,7 +104,8 @@ func EndsWithQuestion(text string) bool {
 	}
 	for word := range strings.FieldsSeq(spoken) {
 		i := strings.LastIndexByte(word, '?')
-		if i >= 0 && !strings.Contains(word, "://") && !strings.ContainsFunc(word[i:], func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+		if i >= 0 && !strings.Contains(word, "://") &&
+			!strings.ContainsFunc(word[i:], func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
 			return true
 		}
 	}
@@ -108,9 +115,12 @@ func EndsWithQuestion(text string) bool {
 // letters normalizes letters that people write in several ways: with and without accents, or with
 // the signs of another keyboard.
 var letters = strings.NewReplacer(
-	"á", "a", "à", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "é", "e", "è", "e", "ê", "e", "ë", "e", "í", "i", "ì", "i", "î", "i", "ï", "i", "ı", "i",
-	"ñ", "n", "ó", "o", "ò", "o", "ô", "o", "õ", "o", "ö", "o", "ú", "u", "ù", "u", "û", "u", "ü", "u", "ş", "s", "ğ", "g", "ß", "ss", "ё", "е", "й", "и", "ї", "і",
-	"أ", "ا", "إ", "ا", "آ", "ا", "ي", "ی", "ى", "ی", "ك", "ک", "ة", "ه", "ـ", "", "क़", "क", "ज़", "ज", "ड़", "ड", "ढ़", "ढ", "फ़", "फ",
+	"á", "a", "à", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "é", "e", "è", "e", "ê", "e", "ë", "e", "í",
+	"i", "ì", "i", "î", "i", "ï", "i", "ı", "i",
+	"ñ", "n", "ó", "o", "ò", "o", "ô", "o", "õ", "o", "ö", "o", "ú", "u", "ù", "u", "û", "u", "ü", "u", "ş", "s", "ğ",
+	"g", "ß", "ss", "ё", "е", "й", "и", "ї", "і",
+	"أ", "ا", "إ", "ا", "آ", "ا", "ي", "ی", "ى", "ی", "ك", "ک", "ة", "ه", "ـ", "", "क़", "क", "ज़", "ज", "ड़", "ड",
+	"ढ़", "ढ", "फ़", "फ",
 	"’", "'", "‘", "'", "ʻ", "'", "ʼ", "'", "`", "'", "´", "'",
 )
 
@@ -118,7 +128,8 @@ var letters = strings.NewReplacer(
 // caller removes mentions and quoted parts first.
 func tokens(text string) []string {
 	text = strings.Map(func(r rune) rune {
-		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c { // accents, short vowels and combining dots
+		// accents, short vowels and combining dots
+		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c {
 			return -1
 		}
 		return r

@@ -41,7 +41,8 @@ func (r commandRunner) onEvent(ctx context.Context, d *peer.Delivery) error {
 
 // describeEvent returns the text that a chat shows for an event, and its conversation.
 // The text is empty if nobody in a chat needs the event.
-func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string, err error) {
+func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string,
+	err error) {
 	switch event.Type {
 	case contract.EventMessagePosted.Name:
 		m, err := contract.EventMessagePosted.Read(event)
@@ -71,7 +72,8 @@ func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) 
 }
 
 // describeWakeEvent is describeEvent for reminders and for wakes that a person asked for.
-func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string, err error) {
+func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string,
+	err error) {
 	switch event.Type {
 	case contract.EventWakeDecided.Name:
 		w, err := contract.EventWakeDecided.Read(event)

@@ -46,7 +46,8 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 			WorkItemID:     out.WorkItem.ID,
 			Text:           p.Text,
 		})
-		out.Invocation, out.Flight, out.Delivery, out.Wake = invoked.Invocation, invoked.Flight, invoked.Delivery, invoked.Wake
+		out.Invocation, out.Flight, out.Delivery, out.Wake = invoked.Invocation, invoked.Flight, invoked.Delivery,
+			invoked.Wake
 	})
 	switch collab.Refusal(err) {
 	case collab.CodeUnknownTarget: // the agent has not announced itself yet, and is woken when it does

@@ -71,8 +71,8 @@ func TestWorkAssign_AcceptsAnAbsentAgent(t *testing.T) {
 func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
-	d.refuse(collab.CodeNotFound, "tg:42", "work_item.assign", inChat(m{"id": "wi-9", "ownerId": "lead"}))
-	d.refuse(collab.CodeInvalid, "tg:42", "question.ask", inChat(m{"title": "", "askedOfId": "lead"}))
+	d.mustRefuse(collab.CodeNotFound, "tg:42", "work_item.assign", inChat(m{"id": "wi-9", "ownerId": "lead"}))
+	d.mustRefuse(collab.CodeInvalid, "tg:42", "question.ask", inChat(m{"title": "", "askedOfId": "lead"}))
 	d.do("tg:42", "conversation.get", m{"id": "tg:-100/7"})
 }
 
@@ -80,7 +80,7 @@ func TestChat_IsOpenedOnlyByItsBridge(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	for _, from := range []string{"agent:lead", "cli:will", "chorus:studio"} {
-		d.refuse(collab.CodeForbidden, peerID(from), "message.post", inChat(m{"text": "hello"}))
+		d.mustRefuse(collab.CodeForbidden, peerID(from), "message.post", inChat(m{"text": "hello"}))
 	}
 	if got := d.do("tg:42", "message.post", inChat(m{"text": "hello"})); got.at("wake", "targetAgentId") != "lead" {
 		t.Errorf("the message wakes %v", got["wake"])

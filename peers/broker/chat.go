@@ -41,7 +41,8 @@ func (t conversationHandler) openChat(conversationID string, c *collab.ChatParam
 		return
 	}
 	if !isBridge(t.caller.Identity) || protocol.RoleOf(c.Identity) != protocol.RoleOf(t.caller.Identity) {
-		fail(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity, text.Clip(string(c.Identity), 80))
+		fail(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity,
+			text.Clip(string(c.Identity), 80))
 	}
 	mustBeText("conversationId", conversationID, maxName)
 	mustBeName("chat.identity", string(c.Identity))

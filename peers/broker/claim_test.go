@@ -25,8 +25,8 @@ func TestClaim_HasOneHolder(t *testing.T) {
 	if longer := acquire("agent:a", 8000); longer["token"] != first["token"] || longer["expiresAt"] == first["expiresAt"] {
 		t.Errorf("prolonged to %v", longer)
 	}
-	d.refuse(collab.CodeForbidden, "agent:b", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
-	d.refuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": 99})
+	d.mustRefuse(collab.CodeForbidden, "agent:b", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	d.mustRefuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": 99})
 	d.do("agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
 	if len(d.sent) != 1 || d.sent[0].to != "agent:b" || d.sent[0].event.Type != collab.EventClaimOffered.Name {
 		t.Errorf("offered to %v", d.sent)
@@ -36,7 +36,7 @@ func TestClaim_HasOneHolder(t *testing.T) {
 	if second["granted"] != true || second["token"].(float64) <= first["token"].(float64) {
 		t.Errorf("second = %v", second)
 	}
-	d.refuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	d.mustRefuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
 	acquire("agent:a", 5000)
 	acquire("agent:c", 5000)
 	got := d.do("agent:b", "claim.decline", m{"eventId": "tg:1:2:3"})
@@ -101,10 +101,10 @@ func TestClaim_IsNotOfferedAfterDecline(t *testing.T) {
 	if len(d.sent) != 0 {
 		t.Errorf("offered to %v", d.sent)
 	}
-	d.refuse(collab.CodeNotFound, "agent:a", "claim.decline", m{"eventId": "f"})
-	d.refuse(collab.CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
-	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
-	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
+	d.mustRefuse(collab.CodeNotFound, "agent:a", "claim.decline", m{"eventId": "f"})
+	d.mustRefuse(collab.CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
 	d.checkRebuild()
 }
 
@@ -117,7 +117,7 @@ func TestClaim_BoundsItsDuration(t *testing.T) {
 			t.Errorf("for %d ms it holds until %v", ttl, got["expiresAt"])
 		}
 	}
-	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 86_400_001})
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 86_400_001})
 	if len(d.log) != 3 {
 		t.Errorf("%d events of three claims", len(d.log))
 	}
@@ -136,7 +136,7 @@ func TestClaim_NotifiesContendersOnce(t *testing.T) {
 		t.Errorf("%d events; want the grant, and of each that is noted", len(d.log))
 	}
 	release := m{"eventId": "e", "token": held["token"]}
-	d.refuse(collab.CodeForbidden, "agent:n1", "claim.release", release)
+	d.mustRefuse(collab.CodeForbidden, "agent:n1", "claim.release", release)
 	if got := d.do("cli:will", "claim.release", release); got.at("claim", "state") != "offered" {
 		t.Errorf("released by a person: %v", got)
 	}

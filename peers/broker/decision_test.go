@@ -16,14 +16,14 @@ func TestDecision_IsMadeOnceByItsDeciders(t *testing.T) {
 	if first := d.do("agent:a", "decision.ask", asked); first.at("decision", "state") != "pending" || first.at("decision", "default") != "deny" {
 		t.Fatalf("asked: %v", first)
 	}
-	d.refuse(collab.CodeConflict, "agent:b", "decision.ask", asked)
+	d.mustRefuse(collab.CodeConflict, "agent:b", "decision.ask", asked)
 	allow := m{"id": "dec_1", "verdict": "allow"}
-	d.refuse(collab.CodeForbidden, "agent:a", "decision.decide", allow)
-	d.refuse(collab.CodeForbidden, "agent:b", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "tg:42"})
-	d.refuse(collab.CodeForbidden, "agent:a", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "agent:b"})
-	d.refuse(collab.CodeForbidden, "tg:7", "decision.decide", allow)
-	d.refuse(collab.CodeInvalid, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "perhaps"})
-	d.refuse(collab.CodeNotFound, "tg:42", "decision.decide", m{"id": "dec_2", "verdict": "allow"})
+	d.mustRefuse(collab.CodeForbidden, "agent:a", "decision.decide", allow)
+	d.mustRefuse(collab.CodeForbidden, "agent:b", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "tg:42"})
+	d.mustRefuse(collab.CodeForbidden, "agent:a", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "agent:b"})
+	d.mustRefuse(collab.CodeForbidden, "tg:7", "decision.decide", allow)
+	d.mustRefuse(collab.CodeInvalid, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "perhaps"})
+	d.mustRefuse(collab.CodeNotFound, "tg:42", "decision.decide", m{"id": "dec_2", "verdict": "allow"})
 	if got := d.do("agent:a", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "tg:42"}); got.at("decision", "by") != "tg:42" {
 		t.Errorf("decided: %v", got)
 	}
@@ -35,8 +35,8 @@ func TestDecision_IsMadeOnceByItsDeciders(t *testing.T) {
 	if d.state.seq != before {
 		t.Error("two clicks are two events")
 	}
-	d.refuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "deny"})
-	d.refuse(collab.CodeBadTransition, "cli:will.1", "decision.revoke", m{"id": "dec_1"})
+	d.mustRefuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "deny"})
+	d.mustRefuse(collab.CodeBadTransition, "cli:will.1", "decision.revoke", m{"id": "dec_1"})
 	if again := d.do("agent:a", "decision.ask", asked); again.at("decision", "state") != "allowed" {
 		t.Errorf("asked again: %v", again)
 	}
@@ -48,7 +48,7 @@ func TestDecision_TakesItsDefaultOnExpiry(t *testing.T) {
 		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "default": def, "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(time.Minute))})
 	}
 	d.now = d.now.Add(time.Minute)
-	d.refuse(collab.CodeBadTransition, "cli:will.1", "decision.decide", m{"id": "dec_1", "verdict": "allow"})
+	d.mustRefuse(collab.CodeBadTransition, "cli:will.1", "decision.decide", m{"id": "dec_1", "verdict": "allow"})
 	d.sweep(0)
 	for id, want := range map[string]string{"dec_1": "expired", "dec_2": "allowed"} {
 		if got := d.do("agent:a", "decision.get", m{"id": id}); got.at("decision", "state") != want || got.at("decision", "by") != "default" {
@@ -68,13 +68,13 @@ func TestDecision_ReusableIsListedAndRevoked(t *testing.T) {
 	if list := d.do("cli:will.1", "decision.list", m{"state": "allowed"}); len(list["decisions"].([]any)) != 1 {
 		t.Errorf("listed %v", list)
 	}
-	d.refuse(collab.CodeForbidden, "tg:7", "decision.revoke", m{"id": "dec_1"})
+	d.mustRefuse(collab.CodeForbidden, "tg:7", "decision.revoke", m{"id": "dec_1"})
 	got := d.do("cli:will.1", "decision.revoke", m{"id": "dec_1"})
 	if got.at("decision", "state") != "revoked" || got.at("decision", "by") != "cli:will" {
 		t.Errorf("revoked: %v", got)
 	}
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": formatTime(d.now.Add(time.Minute))})
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": formatTime(d.now.Add(time.Minute))})
 }
 
 // TestDecision_ExpiresWithinADay, and after now.
@@ -83,8 +83,8 @@ func TestDecision_ExpiresWithinADay(t *testing.T) {
 	ask := func(id string, after time.Duration) m {
 		return m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(after))}
 	}
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("now", 0))
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("later", 24*time.Hour+time.Millisecond))
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("now", 0))
+	d.mustRefuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("later", 24*time.Hour+time.Millisecond))
 	d.do("agent:a", "decision.ask", ask("soon", time.Millisecond))
 	d.do("agent:a", "decision.ask", ask("last", 24*time.Hour))
 	if got := len(d.log); got != 2 {
@@ -121,7 +121,7 @@ func TestDecision_IsCancelledByTheAskingAgent(t *testing.T) {
 	for _, who := range []string{"agent:a", "tg:7"} {
 		d.sent = nil
 		ask(who)
-		d.refuse(collab.CodeForbidden, "agent:b", "decision.cancel", m{"id": who})
+		d.mustRefuse(collab.CodeForbidden, "agent:b", "decision.cancel", m{"id": who})
 		got := d.do(peerID(who), "decision.cancel", m{"id": who, "reason": strings.Repeat("x", 300)})
 		if reason := got.at("decision", "reason").(string); got.at("decision", "state") != "cancelled" || got.at("decision", "by") != who || len(reason) > 260 || len(reason) < 250 {
 			t.Errorf("withdrawn: %v", got)
@@ -130,14 +130,14 @@ func TestDecision_IsCancelledByTheAskingAgent(t *testing.T) {
 		if len(d.sent) != 1 || d.sent[0].to != "agent:a" {
 			t.Errorf("told %v", d.sent)
 		}
-		d.refuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": who, "verdict": "allow"})
+		d.mustRefuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": who, "verdict": "allow"})
 	}
 	for _, who := range []string{"agent:a", "tg:42"} {
 		id := "standing " + who
 		ask(id)
 		d.do("tg:42", "decision.decide", m{"id": id, "verdict": "allow", "scope": "session"})
 		d.sent = nil
-		d.refuse(collab.CodeForbidden, "agent:b", "decision.revoke", m{"id": id})
+		d.mustRefuse(collab.CodeForbidden, "agent:b", "decision.revoke", m{"id": id})
 		for range 2 {
 			if got := d.do(peerID(who), "decision.revoke", m{"id": id}); got.at("decision", "state") != "revoked" {
 				t.Errorf("revoked: %v", got)

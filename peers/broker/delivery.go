@@ -81,7 +81,8 @@ func (t deliveryHandler) claim(p collab.DeliveryClaimParams) (out collab.Deliver
 		if !wanted(&d) || d.Status != collab.DeliveryPending || d.MessageID != "" && !kept {
 			continue
 		}
-		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), formatTime(t.now.Add(lease))
+		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity),
+			formatTime(t.now.Add(lease))
 		out.Delivery, out.Invocation = t.change(d, nil), t.invocations.get(d.InvocationID)
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)

@@ -169,9 +169,9 @@ func (d *fixture) do(from protocol.PeerID, name string, params any) result {
 	return parse(d.t, a.Result)
 }
 
-// refuse is ask for a request that must fail with the code. It returns the
+// mustRefuse is ask for a request that must fail with the code. It returns the
 // details, with the message in them.
-func (d *fixture) refuse(code collab.Code, from protocol.PeerID, name string, params any) result {
+func (d *fixture) mustRefuse(code collab.Code, from protocol.PeerID, name string, params any) result {
 	d.t.Helper()
 	a := d.ask(from, name, params)
 	if a.OK || a.Error.Code != string(code) {

@@ -35,11 +35,11 @@ func TestFlight_FinishesItsDelivery(t *testing.T) {
 			t.Errorf("begun: %v", made)
 		}
 		for _, who := range []protocol.PeerID{"agent:other", "agent:boss"} {
-			d.refuse(collab.CodeForbidden, who, "flight.update", m{"id": id, "state": "running"})
+			d.mustRefuse(collab.CodeForbidden, who, "flight.update", m{"id": id, "state": "running"})
 		}
-		d.refuse(collab.CodeForbidden, "agent:other", "flight.update", m{"id": id, "state": "cancelled"})
-		d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "queued"})
-		d.refuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": id, "state": "landed"})
+		d.mustRefuse(collab.CodeForbidden, "agent:other", "flight.update", m{"id": id, "state": "cancelled"})
+		d.mustRefuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "queued"})
+		d.mustRefuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": id, "state": "landed"})
 		d.do("agent:lead", "flight.update", m{"id": id, "state": "running", "output": "half"})
 		before := len(d.log)
 		d.do("agent:lead", "flight.update", m{"id": id, "state": "running"}) // said twice
@@ -56,7 +56,7 @@ func TestFlight_FinishesItsDelivery(t *testing.T) {
 		}
 		before = len(d.log)
 		d.do(c.by, "flight.update", m{"id": id, "state": c.end})
-		d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "running"})
+		d.mustRefuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "running"})
 		d.do(c.by, "flight.update", m{"id": id, "state": c.end, "output": "more", "wake": true})
 		if len(d.log) < before+1 || len(d.state.openByTarget["agent:lead"]) != 0 {
 			t.Errorf("%d events, and open are %v", len(d.log)-before, d.state.openByTarget)
@@ -80,16 +80,16 @@ func TestQuestion_IsMovedByItsParties(t *testing.T) {
 	for method, params := range map[string]m{
 		"question.answer": {"id": "q", "answer": "x"}, "question.close": {"id": "q"}, "question.decline": {"id": "q"},
 	} {
-		d.refuse(collab.CodeForbidden, "agent:other", method, params)
-		d.refuse(collab.CodeNotFound, "agent:asked", method, m{"id": "nowhere", "answer": "x"})
+		d.mustRefuse(collab.CodeForbidden, "agent:other", method, params)
+		d.mustRefuse(collab.CodeNotFound, "agent:asked", method, m{"id": "nowhere", "answer": "x"})
 	}
-	d.refuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
+	d.mustRefuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
 	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "so"})
 	d.wantWakes("agent:asker next_move_owner")
 	if again := d.do("agent:asked", "question.answer", m{"id": "q", "answer": "so"}); again["duplicate"] != true {
 		t.Errorf("answered twice: %v", again)
 	}
-	d.refuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "otherwise"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "otherwise"})
 	d.wantWakes()
 	reopened := d.do("agent:asker", "question.reopen", m{"id": "q"})
 	if reopened.at("question", "answer") != nil || reopened.at("question", "nextMoveOwnerId") != "asked" || reopened.at("question", "state") != "open" {
@@ -115,7 +115,7 @@ func TestQuestion_IsMovedByItsParties(t *testing.T) {
 	if closed.at("question", "state") != "closed" || closed.at("question", "nextMoveOwnerId") != nil {
 		t.Errorf("closed: %v", closed)
 	}
-	d.refuse(collab.CodeBadTransition, "agent:asker", "question.reopen", m{"id": "q"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:asker", "question.reopen", m{"id": "q"})
 	d.wantWakes()
 	d.checkRebuild()
 }
@@ -187,7 +187,7 @@ func TestInvocation_ReportsThatItWokeNobody(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	d.sweep(time.Minute)
-	details := d.refuse(collab.CodeUnavailable, "cli:will", "invocation.create", m{"targetAgentId": "lead", "text": "go"})
+	details := d.mustRefuse(collab.CodeUnavailable, "cli:will", "invocation.create", m{"targetAgentId": "lead", "text": "go"})
 	if wake, told := details["wake"]; !told || wake != nil || details["flightId"] != details.at("flight", "id") || details["invocationId"] != details.at("invocation", "id") {
 		t.Errorf("the refusal says %v", details)
 	}

@@ -44,7 +44,10 @@ func (e *endpoint) fits(l label) bool {
 }
 
 func (e *endpoint) hasRole(role string) bool {
-	return slices.ContainsFunc(e.Roles, func(r string) bool { return normalize(strings.TrimPrefix(r, "role:")) == role })
+	return slices.ContainsFunc(e.Roles, func(r string) bool {
+		return normalize(strings.TrimPrefix(r,
+			"role:")) == role
+	})
 }
 
 // announce stores an endpoint, and wakes its agent for what waited.
@@ -137,7 +140,8 @@ func (t identityHandler) mustAllowName(name string) {
 		}
 	}
 	if id := protocol.AgentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
-		fail(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
+		fail(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name,
+			id)
 	}
 }
 
@@ -177,7 +181,8 @@ func (t identityHandler) heartbeat(p collab.EndpointParams) collab.IdentityResul
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		fail(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
+		fail(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce",
+			text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
 		fail(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	case !t.caller.mayBeNamed(e.LogicalAgentID):
@@ -205,7 +210,8 @@ func (t identityHandler) list(p collab.PageParams) collab.Page[collab.Endpoint] 
 	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
-	return pageOf(list, func(e *endpoint) string { return e.EndpointID }, func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
+	return pageOf(list, func(e *endpoint) string { return e.EndpointID },
+		func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
 }
 
 // resolveLabel returns the endpoint that a label means now.
@@ -239,7 +245,8 @@ func failUnroutable(code collab.Code, label, reason string, candidates []collab.
 	if more != nil {
 		must(json.Unmarshal(mustEncode(more), &details))
 	}
-	details["askedLabel"], details["candidates"] = mustEncode(label), mustEncode(append([]collab.Option{}, candidates...))
+	details["askedLabel"], details["candidates"] = mustEncode(label),
+		mustEncode(append([]collab.Option{}, candidates...))
 	failWithDetails(details, code, "%s: %s", label, reason)
 }
 

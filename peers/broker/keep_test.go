@@ -82,8 +82,8 @@ func TestPrune_DeletesOldEvents(t *testing.T) {
 	if list := d.do("cli:will", "events.list", nil).list("events"); list[0]["seq"] != float64(old+1) {
 		t.Errorf("the events begin with %v", list[0])
 	}
-	d.refuse(collab.CodeNotFound, "cli:will", "work_item.get", m{"id": "done"})
-	d.refuse(collab.CodeNotFound, "cli:will", "wake.explain", m{"messageId": "m"})
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "work_item.get", m{"id": "done"})
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "wake.explain", m{"messageId": "m"})
 	if got := d.do("cli:will", "delivery.list", m{"targetAgentId": "lead"}).list("deliveries"); got[0]["status"] != "cancelled" {
 		t.Errorf("a delivery of 100 days ago: %v", got[0])
 	}

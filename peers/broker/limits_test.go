@@ -188,7 +188,7 @@ func TestRequest_RefusesMissingParams(t *testing.T) {
 			d.announce("a")
 			d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "memberIds": []string{"a"}})
 			stored := len(d.log)
-			if r := d.refuse(collab.CodeInvalid, c.from, c.method, c.params); !strings.Contains(r["error"].(string), c.says) {
+			if r := d.mustRefuse(collab.CodeInvalid, c.from, c.method, c.params); !strings.Contains(r["error"].(string), c.says) {
 				t.Errorf("refused with %q; want %q", r["error"], c.says)
 			}
 			if len(d.log) != stored {

@@ -104,7 +104,8 @@ func (l label) String() string {
 	var b strings.Builder
 	b.WriteString("@" + l.Name)
 	for _, part := range [][2]string{
-		{".", l.Workspace}, {".profile:", l.Profile}, {".harness:", l.Harness}, {".model:", l.Model}, {".node:", l.Node},
+		{".", l.Workspace}, {".profile:", l.Profile}, {".harness:", l.Harness}, {".model:", l.Model},
+		{".node:", l.Node},
 	} {
 		if part[1] != "" {
 			b.WriteString(part[0] + part[1])

@@ -24,10 +24,10 @@ func (t conversationHandler) create(p collab.ConversationParams) collab.Conversa
 		CreatedByIdentity: t.caller.party().id,
 		CreatedAt:         formatTime(t.now),
 	}
-	master := t.partyOf(p.MasterID, t.known)
+	master := t.partyOf(p.MasterID, t.knownParties)
 	c.MasterID, c.MasterIdentity = master.name, master.id
 	for _, member := range p.MemberIDs {
-		if m := t.partyOf(member, t.known); !slices.Contains(c.MemberIdentities, m.id) {
+		if m := t.partyOf(member, t.knownParties); !slices.Contains(c.MemberIdentities, m.id) {
 			c.MemberIDs, c.MemberIdentities = append(c.MemberIDs, m.name), append(c.MemberIdentities, m.id)
 		}
 	}
@@ -149,7 +149,8 @@ func (t conversationHandler) route(m *collab.Message) route {
 	add := func(label string, st resolution) {
 		first := len(r.named) == 0 && r.failure == nil
 		switch {
-		case st.Failure == "" && !slices.ContainsFunc(r.named, func(n namedTarget) bool { return n.resolution.id == st.id }):
+		case st.Failure == "" && !slices.ContainsFunc(r.named,
+			func(n namedTarget) bool { return n.resolution.id == st.id }):
 			r.named = append(r.named, namedTarget{label, st})
 		case st.Failure != "" && first:
 			r.failure, r.label = &st, label

@@ -116,7 +116,7 @@ func (v *view) partyIn(r *record, s string) party {
 	if ids := sortedKeys(shown); len(ids) == 1 {
 		return party{s, ids[0]}
 	}
-	return v.partyOf(s, v.known)
+	return v.partyOf(s, v.knownParties)
 }
 
 // partyOf resolves a name in params: an identity to itself, a label as in routing, and a bare
@@ -151,9 +151,9 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	return list[0]
 }
 
-// known is state.known with the caller.
-func (v *view) known(fits func(name string) bool) []party {
-	list := v.state.known(fits)
+// knownParties is state.known with the caller.
+func (v *view) knownParties(fits func(name string) bool) []party {
+	list := v.state.knownParties(fits)
 	if p := partyOf(v.caller.Identity); fits(p.name) && !slices.Contains(list, p) {
 		list = append(list, p)
 	}
@@ -163,7 +163,7 @@ func (v *view) known(fits func(name string) bool) []party {
 // agentParty is partyOf for names that can only mean an agent.
 func (v *view) agentParty(s string) party {
 	return v.partyOf(s, func(fits func(name string) bool) []party {
-		return filter(v.known(fits), func(p party) bool { return !protocol.IsPerson(p.id) })
+		return filter(v.knownParties(fits), func(p party) bool { return !protocol.IsPerson(p.id) })
 	})
 }
 
@@ -176,13 +176,13 @@ func (v *view) partyFilter(s string) func(p party) bool {
 	case string(id) == s && protocol.RoleOf(id) == protocol.RoleUnknown:
 		return func(p party) bool { return p.name == s }
 	}
-	meant := v.partyOf(s, v.known)
+	meant := v.partyOf(s, v.knownParties)
 	return func(p party) bool { return p.id == meant.id }
 }
 
-// known lists the parties whose names fit, among the agents that ever announced themselves and
+// knownParties lists the parties whose names fit, among the agents that ever announced themselves and
 // the people that ever sent a request.
-func (s *state) known(fits func(name string) bool) (list []party) {
+func (s *state) knownParties(fits func(name string) bool) (list []party) {
 	for _, ids := range []map[protocol.PeerID]bool{s.agents, s.people} {
 		for id := range ids {
 			if p := partyOf(id); fits(p.name) {

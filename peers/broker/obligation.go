@@ -87,13 +87,15 @@ func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 	d := t.obligations.get(collab.ObligationKey(p.TargetEventID, cmp.Or(p.Recipient, p.Actor)))
 	if d == nil {
 		d = &collab.EventObligation{
-			State:            collab.ObligationUnknown,
-			ObligationParams: collab.ObligationParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)},
+			State: collab.ObligationUnknown,
+			ObligationParams: collab.ObligationParams{EventID: p.TargetEventID,
+				Recipient: cmp.Or(p.Recipient, p.Actor)},
 		}
 	}
 	if !t.caller.is(p.Actor) && (!t.caller.is(d.Recipient) && !t.caller.is(d.Author) || !protocol.IsPerson(p.Actor)) {
 		fail(collab.CodeForbidden,
-			"%s may not speak for %s: an agent only reports people of its own chats, about its own obligations", t.caller.Name,
+			"%s may not speak for %s: an agent only reports people of its own chats, about its own obligations",
+			t.caller.Name,
 			p.Actor)
 	}
 	return collab.ObligationResult{Obligation: t.storeAct(*d, p)}
@@ -126,7 +128,8 @@ func (t obligationHandler) discharge(p collab.DischargeParams) collab.Obligation
 	mustBeText("recipient", string(p.Recipient), 2*maxName)
 	d := t.mustFind(p)
 	if d.State == collab.ObligationDischarged {
-		fail(collab.CodeBadTransition, "the obligation of %s was already discharged by %s (%s)", text.Clip(p.EventID, 80),
+		fail(collab.CodeBadTransition, "the obligation of %s was already discharged by %s (%s)",
+			text.Clip(p.EventID, 80),
 			d.By, d.Reason)
 	}
 	act := collab.ActParams{

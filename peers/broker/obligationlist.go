@@ -29,7 +29,9 @@ func (t obligationHandler) list(p collab.ObligationListParams) collab.Page[colla
 	owedBy, owedTo := t.partyFilter(p.OwedByID), t.partyFilter(p.OwedToID)
 	list := filter(collab.Obligations(work, questions, decisions, duties), func(o collab.Obligation) bool {
 		return owedBy(party{o.OwedByID, o.OwedByIdentity}) &&
-			(owedTo(party{o.OwedToID, o.OwedToIdentity}) || o.DelegateIdentity != "" && owedTo(partyOf(o.DelegateIdentity)))
+			(owedTo(party{o.OwedToID, o.OwedToIdentity}) || o.DelegateIdentity != "" &&
+				owedTo(partyOf(o.DelegateIdentity)))
 	})
-	return pageOf(list, func(o collab.Obligation) string { return o.Key() }, func(o collab.Obligation) collab.Obligation { return o }, p.PageParams)
+	return pageOf(list, func(o collab.Obligation) string { return o.Key() },
+		func(o collab.Obligation) collab.Obligation { return o }, p.PageParams)
 }

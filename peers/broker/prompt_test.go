@@ -92,6 +92,6 @@ func TestPromptContract_CannotBeForgedByRecords(t *testing.T) {
 // not why.
 func TestPromptContract_RefusesAnUnknownPlace(t *testing.T) {
 	d := newFixture(t)
-	d.refuse(collab.CodeNotFound, "agent:lead", "prompt.contract", m{"agentId": "lead", "conversationId": "nowhere"})
-	d.refuse(collab.CodeNotFound, "agent:lead", "prompt.contract", m{"agentId": "lead", "workItemId": "nothing"})
+	d.mustRefuse(collab.CodeNotFound, "agent:lead", "prompt.contract", m{"agentId": "lead", "conversationId": "nowhere"})
+	d.mustRefuse(collab.CodeNotFound, "agent:lead", "prompt.contract", m{"agentId": "lead", "workItemId": "nothing"})
 }

@@ -61,7 +61,8 @@ func (p *publisher) run(ctx context.Context) error {
 	last := p.settled // no other goroutine is running yet
 	for ctx.Err() == nil {
 		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
-			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last,
+			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`,
+				last,
 				publishBatch)
 		})
 		if err != nil && ctx.Err() == nil {
@@ -117,7 +118,8 @@ func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 		case peer.Received:
 			return true
 		case peer.Refused:
-			p.log.Error().Err(err).Int64("seq", e.Seq).Msg("event refused by the bus; it stays in the log and is not published")
+			p.log.Error().Err(err).Int64("seq",
+				e.Seq).Msg("event refused by the bus; it stays in the log and is not published")
 			return true
 		}
 		if !retry.Sleep(ctx, backoff.After(attempt)) {

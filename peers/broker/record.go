@@ -36,7 +36,8 @@ func (r *record) parties() []partyField {
 		{&r.CreatedByID, &r.CreatedByIdentity},
 		{&r.OwnerID, &r.OwnerIdentity},
 		{&r.NextMoveOwnerID, &r.NextMoveOwnerIdentity},
-		{&r.RequestedByID, &r.RequestedByIdentity}, {&r.AskedByID, &r.AskedByIdentity}, {&r.AskedOfID, &r.AskedOfIdentity},
+		{&r.RequestedByID, &r.RequestedByIdentity}, {&r.AskedByID, &r.AskedByIdentity},
+		{&r.AskedOfID, &r.AskedOfIdentity},
 	}
 }
 
@@ -91,7 +92,8 @@ var kinds = map[string]*kind{
 		name:   "work item",
 		prefix: "wi_",
 		states: []collab.WorkState{
-			collab.WorkOpen, collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled,
+			collab.WorkOpen, collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone,
+			collab.WorkCancelled,
 		},
 		ends: []collab.WorkState{collab.WorkDone, collab.WorkCancelled},
 		moves: map[collab.WorkState][]collab.WorkState{
@@ -231,7 +233,8 @@ func (r *record) validate() (wrong []string) {
 	add(!slices.Contains([]string{"", "low", "normal", "high", "urgent"}, r.Priority),
 		`priority "`+r.Priority+`" is not one of low, normal, high, urgent`)
 	add(r.State == questionAnswered && blank(r.Answer), "answered questions require an answer")
-	add(r.SpawnedWorkItemID != "" && r.SpawnedWorkItemID == r.ID, "spawnedWorkItemId cannot reference the question itself")
+	add(r.SpawnedWorkItemID != "" && r.SpawnedWorkItemID == r.ID,
+		"spawnedWorkItemId cannot reference the question itself")
 	known, needs := r.RequestedByID != "", "requestedById"
 	if !work {
 		known, needs = r.AskedByID != "" && r.AskedOfID != "", "askedById and askedOfId"

@@ -116,7 +116,8 @@ func (t recordHandler) assignReviewer(old, r *record, named bool) {
 		return
 	}
 	if named {
-		fail(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(),
+		fail(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name,
+			r.name(),
 			r.requester().ref())
 	}
 	r.setNextMove(r.requester())

@@ -89,7 +89,7 @@ func TestInvocation_RefusesABlankID(t *testing.T) {
 	d.announce("lead")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
 	for _, id := range []string{"", "  "} {
-		d.refuse(collab.CodeInvalid, "agent:w", "invocation.create", m{"id": id, "targetAgentId": "lead", "text": "x"})
+		d.mustRefuse(collab.CodeInvalid, "agent:w", "invocation.create", m{"id": id, "targetAgentId": "lead", "text": "x"})
 	}
 }
 

@@ -238,7 +238,8 @@ func (t reminderHandler) ofMessage(d collab.Delivery) {
 		MessageID:  m.ID,
 		WorkItemID: m.WorkItemID,
 	}
-	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: t.masterOf(m.ConversationID)}
+	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}},
+		master: t.masterOf(m.ConversationID)}
 	if m.FollowUp {
 		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}
 	}

@@ -15,7 +15,8 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 	add := func(kind, id, title, touched string) {
 		ref := t.wakes.get(wakeKey(kind, id))
 		n := len(ref.Reminded)
-		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) || !to(t.displayParty(ref.Reminded[n-1])) {
+		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) ||
+			!to(t.displayParty(ref.Reminded[n-1])) {
 			return
 		}
 		dec := wakeHandler{t.tx}.lastDecision(wakeKey(kind, id))
@@ -52,5 +53,6 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 		return cmp.Or(cmp.Compare(a.Since, b.Since),
 			cmp.Compare(a.ID, b.ID))
 	})
-	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID }, func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)
+	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID },
+		func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)
 }

@@ -165,7 +165,7 @@ func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 	for label, want := range map[string]string{
 		"w7": "agent:w7 has no endpoints any more", "helper": "agent:helper has no endpoints any more", "agent:w7": "agent:w7 has no endpoints any more", "agent:helper": "agent:helper has no endpoints any more", "nobody": "nobody announced",
 	} {
-		if why := d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": label}); !strings.Contains(why["error"].(string), want) {
+		if why := d.mustRefuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": label}); !strings.Contains(why["error"].(string), want) {
 			t.Errorf("%s: %v; want %s", label, why["error"], want)
 		}
 	}
@@ -200,7 +200,7 @@ func TestResolution_BoundsItsOptions(t *testing.T) {
 	for i := range 25 {
 		d.do(peerID(fmt.Sprint("agent:n", i)), "identity.announce", m{"logicalAgentId": "lead", "endpointId": fmt.Sprintf("e%02d", i), "workspaceId": fmt.Sprint("w", i)})
 	}
-	why := d.refuse(collab.CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "lead"})
+	why := d.mustRefuse(collab.CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "lead"})
 	if list := why.list("candidates"); len(list) != 20 || list[0]["endpointId"] != "e00" || list[19]["endpointId"] != "e19" {
 		t.Errorf("candidates are %v", list)
 	}
@@ -270,8 +270,8 @@ func TestAnnounce_EndsThePredecessor(t *testing.T) {
 		}
 	}
 	for _, method := range []string{"identity.heartbeat", "identity.leave"} {
-		d.refuse(collab.CodeNotFound, "agent:a", method, m{"endpointId": "nowhere"})
-		d.refuse(collab.CodeForbidden, "agent:a", method, m{"endpointId": "identity"})
+		d.mustRefuse(collab.CodeNotFound, "agent:a", method, m{"endpointId": "nowhere"})
+		d.mustRefuse(collab.CodeForbidden, "agent:a", method, m{"endpointId": "identity"})
 	}
 	before := len(d.log)
 	d.do("agent:a", "identity.leave", m{"endpointId": "same"}) // it is offline already

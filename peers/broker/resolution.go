@@ -31,7 +31,8 @@ func (s *state) resolve(target string, from locality) resolution {
 	if id, ok := strings.CutPrefix(target, endpointPrefix); ok {
 		e := s.endpoints[id]
 		if e == nil {
-			return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
+			return resolution{Failure: collab.CodeUnknownTarget,
+				Reason: fmt.Sprintf("no endpoint %q was announced", id)}
 		}
 		return resolution{
 			party:      party{e.LogicalAgentID, e.Identity},
@@ -69,7 +70,7 @@ func (s *state) resolveIdentity(p party, from locality) resolution {
 func (s *state) resolveLabel(l label, from locality) resolution {
 	named := s.endpointsThat(func(e *endpoint) bool { return normalize(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
-		if known := s.known(func(name string) bool { return normalize(name) == l.Name }); len(known) > 0 {
+		if known := s.knownParties(func(name string) bool { return normalize(name) == l.Name }); len(known) > 0 {
 			return s.resolveAbsent(l, known)
 		}
 		named = s.endpointsThat(func(e *endpoint) bool { return e.hasRole(l.Name) })
@@ -77,7 +78,8 @@ func (s *state) resolveLabel(l label, from locality) resolution {
 	fit := filter(named, func(e *endpoint) bool { return e.fits(l) })
 	switch {
 	case len(named) == 0:
-		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+		return resolution{Failure: collab.CodeUnknownTarget,
+			Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
 	case len(fit) == 0:
 		return resolution{
 			Failure: collab.CodeUnknownTarget, Candidates: s.options(named),
@@ -92,9 +94,11 @@ func (s *state) resolveAbsent(l label, known []party) resolution {
 	people := filter(known, func(p party) bool { return protocol.IsPerson(p.id) })
 	switch {
 	case len(people) == 0 || l != label{Name: l.Name}:
-		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("%s has no endpoints any more", known[0].id)}
+		return resolution{Failure: collab.CodeUnknownTarget,
+			Reason: fmt.Sprintf("%s has no endpoints any more", known[0].id)}
 	case len(people) > 1:
-		return resolution{Failure: collab.CodeAmbiguous, Reason: ambiguityReason(people), Candidates: partyOptions(people)}
+		return resolution{Failure: collab.CodeAmbiguous, Reason: ambiguityReason(people),
+			Candidates: partyOptions(people)}
 	}
 	return resolution{party: people[0], Person: true, Reason: people[0].name + " is a person"}
 }
@@ -103,7 +107,8 @@ func (s *state) resolveAbsent(l label, known []party) resolution {
 func (s *state) chooseNamed(fit []*endpoint, from locality) resolution {
 	sortByLastSeen(fit)
 	first := fit[0]
-	if others := filter(fit, func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity }); len(others) > 0 {
+	if others := filter(fit,
+		func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity }); len(others) > 0 {
 		return resolution{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: ambiguityReason([]party{
 			{id: first.AgentIdentity}, {id: others[0].AgentIdentity},
 		})}
@@ -187,7 +192,8 @@ func sortByLastSeen(list []*endpoint) {
 func (s *state) uniqueLabel(e *endpoint) string {
 	short := label{Name: normalize(e.LogicalAgentID), Workspace: normalize(e.WorkspaceID)}
 	long := short
-	long.Profile, long.Harness, long.Model, long.Node = normalize(e.Profile), normalize(e.HarnessType), normalize(e.Model), normalize(e.Node)
+	long.Profile, long.Harness, long.Model, long.Node = normalize(e.Profile), normalize(e.HarnessType),
+		normalize(e.Model), normalize(e.Node)
 	for _, l := range []label{short, long} {
 		others := s.endpointsThat(func(o *endpoint) bool {
 			return normalize(o.LogicalAgentID) == l.Name && o.fits(l) &&

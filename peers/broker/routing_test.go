@@ -144,7 +144,7 @@ func TestMessage_IsKeptWhenRoutingFails(t *testing.T) {
 	d.do("agent:man", "identity.announce", m{"logicalAgentId": "man", "endpointId": "e3", "wakePolicy": "manual"})
 	d.announce("gone")
 	for code, text := range map[collab.Code]string{collab.CodeUnknownTarget: "@ghost hi", collab.CodeAmbiguous: "@arc hi", collab.CodeUnavailable: "@man hi"} {
-		details := d.refuse(code, "cli:will", "message.post", m{"id": "m-" + string(code), "conversationId": "c", "text": text, "surface": "human"})
+		details := d.mustRefuse(code, "cli:will", "message.post", m{"id": "m-" + string(code), "conversationId": "c", "text": text, "surface": "human"})
 		if details["messageId"] != "m-"+string(code) || details["askedLabel"] != strings.Fields(text)[0] {
 			t.Errorf("%s: details = %v", code, details)
 		}
@@ -164,7 +164,7 @@ func TestMessage_IsKeptWhenRoutingFails(t *testing.T) {
 	d.wantWakes("agent:arc-2 explicit_mention")
 	d.do("cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e1"}})
 	d.wantWakes("agent:arc-1 explicit_mention")
-	d.refuse(collab.CodeUnknownTarget, "cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e9"}})
+	d.mustRefuse(collab.CodeUnknownTarget, "cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e9"}})
 	d.checkRebuild()
 }
 
@@ -173,7 +173,7 @@ func TestResolution_OfASharedRoleIsAmbiguous(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"endpointId": "e-" + name, "roles": []string{"backend-agents", name + "-only"}})
 	}
-	r := d.refuse(collab.CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "@backend-agents"})
+	r := d.mustRefuse(collab.CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "@backend-agents"})
 	if len(r.list("candidates")) != 2 {
 		t.Errorf("details = %v", r)
 	}
@@ -217,8 +217,8 @@ func TestResolution_ByHarnessAndModel(t *testing.T) {
 			t.Errorf("%s is %v, want %v", label, got, want)
 		}
 	}
-	d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@lattices#codex?sonnet"})
-	d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@arc.a.b.c"})
+	d.mustRefuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@lattices#codex?sonnet"})
+	d.mustRefuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@arc.a.b.c"})
 }
 
 func TestMessage_InADirectConversationWakesTheOtherSide(t *testing.T) {
@@ -244,8 +244,8 @@ func TestMessagePost_IsIdempotentByID(t *testing.T) {
 		t.Errorf("again = %v", again)
 	}
 	d.wantWakes("agent:lead conversation_master")
-	d.refuse(collab.CodeConflict, "cli:will", "message.post", m{"id": "m1", "conversationId": "c", "text": "other"})
-	d.refuse(collab.CodeConflict, "agent:other", "message.post", m{"id": "m1", "conversationId": "c", "text": "hi"})
+	d.mustRefuse(collab.CodeConflict, "cli:will", "message.post", m{"id": "m1", "conversationId": "c", "text": "other"})
+	d.mustRefuse(collab.CodeConflict, "agent:other", "message.post", m{"id": "m1", "conversationId": "c", "text": "hi"})
 	page := d.do("cli:will", "conversation.get", m{"id": "c"})
 	if len(page.list("messages")) != 1 || page["next"] != nil {
 		t.Errorf("the conversation holds %v", page)
@@ -288,7 +288,7 @@ func TestWake_IsSentOnceAtTheNextAnnouncement(t *testing.T) {
 	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Fatal("the endpoint is still online")
 	}
-	r := d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi", "surface": "human"})
+	r := d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi", "surface": "human"})
 	if dl := r.list("deliveries"); len(dl) != 1 || dl[0]["status"] != "pending" || dl[0]["wake"] != "wanted" {
 		t.Errorf("deliveries = %v", dl)
 	}
@@ -333,18 +333,18 @@ func TestWake_TakesAnAbsentReceiverOffline(t *testing.T) {
 func TestAnnounce_RefusesAForeignEndpoint(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
-	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
-	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "mallory", "endpointId": "e-lead"})
-	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.heartbeat", m{"endpointId": "e-lead"})
-	d.refuse(collab.CodeForbidden, "agent:mallory", "delivery.list", m{"targetAgentId": "lead"})
-	d.refuse(collab.CodeForbidden, "agent:mallory", "binding.set", m{"surface": "telegram", "externalId": "1", "agentId": "lead"})
+	d.mustRefuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
+	d.mustRefuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "mallory", "endpointId": "e-lead"})
+	d.mustRefuse(collab.CodeForbidden, "agent:mallory", "identity.heartbeat", m{"endpointId": "e-lead"})
+	d.mustRefuse(collab.CodeForbidden, "agent:mallory", "delivery.list", m{"targetAgentId": "lead"})
+	d.mustRefuse(collab.CodeForbidden, "agent:mallory", "binding.set", m{"surface": "telegram", "externalId": "1", "agentId": "lead"})
 	for _, params := range []m{
 		{"logicalAgentId": "a.b", "endpointId": "x"}, {"logicalAgentId": "a", "endpointId": " "},
 		{"logicalAgentId": "a", "endpointId": "x", "wakePolicy": "sometimes"}, {"logicalAgentId": "a", "endpointId": strings.Repeat("x", 300)},
 	} {
-		d.refuse(collab.CodeInvalid, "agent:a", "identity.announce", params)
+		d.mustRefuse(collab.CodeInvalid, "agent:a", "identity.announce", params)
 	}
-	d.refuse(collab.CodeNotFound, "agent:a", "identity.heartbeat", m{"endpointId": "nowhere"})
+	d.mustRefuse(collab.CodeNotFound, "agent:a", "identity.heartbeat", m{"endpointId": "nowhere"})
 	list := d.do("cli:will", "identity.list", nil)
 	if ids := list.list("identities"); len(ids) != 1 || ids[0]["status"] != "online" || ids[0]["identity"] != "agent:lead" {
 		t.Errorf("identities = %v", ids)
@@ -425,7 +425,7 @@ func TestResolution_AdvisesUniqueNames(t *testing.T) {
 				maps.Copy(p, places[i])
 				d.do(from, "identity.announce", p)
 			}
-			r := d.refuse(collab.CodeAmbiguous, "cli:will", "message.post", m{"conversationId": "c", "text": "@arc hi", "surface": "human"})
+			r := d.mustRefuse(collab.CodeAmbiguous, "cli:will", "message.post", m{"conversationId": "c", "text": "@arc hi", "surface": "human"})
 			_, advice, _ := strings.Cut(r["error"].(string), ": say ")
 			one, other, ok := strings.Cut(advice, " or ")
 			if !ok {
@@ -443,7 +443,7 @@ func TestResolution_AdvisesUniqueNames(t *testing.T) {
 				owner := protocol.PeerID(w.at("work_item", "ownerIdentity").(string))
 				d.do(owner, "work_item.update", m{"id": id, "state": "working"})
 				if owner == "agent:arc-1" {
-					d.refuse(collab.CodeForbidden, "agent:arc", "work_item.update", m{"id": id, "state": "waiting"})
+					d.mustRefuse(collab.CodeForbidden, "agent:arc", "work_item.update", m{"id": id, "state": "waiting"})
 				}
 			}
 			if len(reached) != 2 {

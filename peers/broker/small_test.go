@@ -17,17 +17,17 @@ func TestRecord_RefusesCycles(t *testing.T) {
 	on := func(id string) m { return m{"kind": "work_item", "label": "x", "targetId": id} }
 	d.do("cli:will", "work_item.update", m{"id": "a", "parentId": "b"})
 	d.do("cli:will", "work_item.update", m{"id": "b", "parentId": "c"})
-	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "parentId": "a"})
+	r := d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "parentId": "a"})
 	if !strings.Contains(r["error"].(string), "c -> a -> b -> c") {
 		t.Errorf("refused with %v", r["error"])
 	}
 	d.do("cli:will", "work_item.update", m{"id": "a", "state": "waiting", "waitingOn": on("b")})
 	d.do("cli:will", "work_item.update", m{"id": "b", "state": "waiting", "waitingOn": on("c")})
-	d.refuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "state": "waiting", "waitingOn": on("a")})
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "state": "waiting", "waitingOn": on("a")})
 	d.do("cli:will", "work_item.update", m{"id": "b", "state": "working"}) // waits for nothing any more
 	d.do("cli:will", "work_item.update", m{"id": "c", "state": "waiting", "waitingOn": on("a")})
 	d.do("cli:will", "work_item.update", m{"id": "c", "parentId": "later"})
-	d.refuse(collab.CodeInvalid, "cli:will", "work_item.create", m{"id": "later", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": "a"})
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.create", m{"id": "later", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": "a"})
 }
 
 func TestWorkUpdate_RemovesAParent(t *testing.T) {
@@ -47,11 +47,11 @@ func TestWorkUpdate_RemovesAParent(t *testing.T) {
 func TestRecord_RefusesAnUnknownConversation(t *testing.T) {
 	d := newFixture(t)
 	work := m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "conversationId": "nowhere"}
-	d.refuse(collab.CodeNotFound, "cli:will", "work_item.create", work)
-	d.refuse(collab.CodeNotFound, "cli:will", "question.ask", m{"title": "t", "askedOfId": "lead", "conversationId": "nowhere"})
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "work_item.create", work)
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "question.ask", m{"title": "t", "askedOfId": "lead", "conversationId": "nowhere"})
 	delete(work, "conversationId")
 	d.do("cli:will", "work_item.create", work)
-	d.refuse(collab.CodeNotFound, "cli:will", "work_item.update", m{"id": "w", "conversationId": "nowhere"})
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "work_item.update", m{"id": "w", "conversationId": "nowhere"})
 	group(d, "")
 	d.do("cli:will", "work_item.update", m{"id": "w", "conversationId": "c"})
 }
@@ -70,32 +70,32 @@ func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 		verdict("w"), {"id": "w", "acceptanceState": "rejected"}, {"id": "w", "requestedById": "worker"},
 		{"id": "w", "acceptanceState": "accepted", "requestedById": "worker", "nextMoveOwnerId": "worker"},
 	} {
-		d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", p)
+		d.mustRefuse(collab.CodeForbidden, "agent:worker", "work_item.update", p)
 	}
 	d.do("agent:worker", "work_item.update", m{"id": "w", "nextMoveOwnerId": "worker"})
-	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict("w"))
-	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.create", m{
+	d.mustRefuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict("w"))
+	d.mustRefuse(collab.CodeForbidden, "agent:worker", "work_item.create", m{
 		"title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "boss", "acceptanceState": "accepted",
 	})
 	// Nor by giving the work away first, in review or before, and keeping the next move.
 	done("x", m{"by": "boss", "next": "worker"})
 	d.do("agent:worker", "work_item.create", m{"id": "y", "title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "boss"})
 	d.do("agent:worker", "work_item.update", m{"id": "y", "ownerId": "boss"})
-	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", m{"id": "y", "state": "review", "nextMoveOwnerId": "worker"})
+	d.mustRefuse(collab.CodeForbidden, "agent:worker", "work_item.update", m{"id": "y", "state": "review", "nextMoveOwnerId": "worker"})
 	d.do("agent:worker", "work_item.update", m{"id": "y", "state": "review"})
 	d.do("agent:worker", "work_item.update", m{"id": "x", "ownerId": "boss"})
 	for _, id := range []string{"x", "y"} {
 		if w := d.do("cli:will", "work_item.get", m{"id": id}); w.at("work_item", "nextMoveOwnerId") != "boss" {
 			t.Errorf("%s is reviewed by %v", id, w.at("work_item", "nextMoveOwnerId"))
 		}
-		d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict(id))
+		d.mustRefuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict(id))
 		d.do("agent:boss", "work_item.update", m{"id": id, "nextMoveOwnerId": "qa"})
 		d.do("agent:qa", "work_item.update", verdict(id))
 	}
 	// A person does not either; others may decide for who reviews it.
 	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "tg:9", "nextMoveOwnerId": "tg:9", "requestedById": "tg:42"})
 	d.do("tg:9", "work_item.update", m{"id": "p", "state": "review", "acceptanceState": "pending", "nextMoveOwnerId": "tg:42"})
-	d.refuse(collab.CodeForbidden, "tg:9", "work_item.update", verdict("p"))
+	d.mustRefuse(collab.CodeForbidden, "tg:9", "work_item.update", verdict("p"))
 	d.do("cli:will", "work_item.update", verdict("p"))
 	done("v", m{"by": "boss", "next": "qa"})
 	d.do("agent:qa", "work_item.update", verdict("v"))
@@ -137,6 +137,6 @@ func TestMessage_OfThanksWakesNobody(t *testing.T) {
 func TestAnnounce_RefusesTheRoleOfEverybody(t *testing.T) {
 	d := newFixture(t)
 	for _, role := range []string{"everyone", "role:all", "Here"} {
-		d.refuse(collab.CodeInvalid, "agent:evil", "identity.announce", m{"endpointId": "e", "roles": []string{role}})
+		d.mustRefuse(collab.CodeInvalid, "agent:evil", "identity.announce", m{"endpointId": "e", "roles": []string{role}})
 	}
 }

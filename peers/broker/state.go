@@ -210,7 +210,8 @@ var applyFuncs = func() map[string]applyFunc {
 	registerApply(m, (*state).applyInvocation, collab.EventInvocation)
 	registerApply(m, (*state).applyFlight, collab.EventFlight)
 	registerApply(m, (*state).applyBinding, collab.EventBinding)
-	registerApply(m, (*state).applyClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered,
+	registerApply(m, (*state).applyClaim, collab.EventClaimGranted, collab.EventClaimContended,
+		collab.EventClaimOffered,
 		collab.EventClaimAnswered)
 	registerApply(m, func(s *state, e collab.Event, a collab.Approval) {
 		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)

@@ -30,7 +30,10 @@ func (b *Broker) sweepLoop(ctx context.Context) error {
 		case <-thorough.C:
 			full = true
 			before := b.opts.Now().Add(-answersKept).UnixMicro()
-			b.writer.deferToCommit(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
+			b.writer.deferToCommit(func(tx *store.Tx) {
+				tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`,
+					before)
+			})
 		}
 		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
 		if err != nil && ctx.Err() == nil {

@@ -33,7 +33,8 @@ func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, 
 	if dec.Outcome == collab.OutcomeUnavailable {
 		d.Wake = collab.WakeWanted
 	}
-	emit(t.tx, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
+	emit(t.tx, collab.EventDelivery, "agent:"+d.TargetAgentID, d,
+		map[string]any{"rule": dec.Rule, "reason": dec.Reason})
 	switch dec.Outcome {
 	case collab.OutcomeWoken:
 		t.wake(d, dec, about)

@@ -74,11 +74,11 @@ func TestMessage_AboutFinishedWorkWaitsForItsAgent(t *testing.T) {
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "boss"})
 	say := m{"conversationId": "c", "text": "look", "targets": []string{"lead"}, "workItemId": "w"}
-	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
+	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
 	d.do("agent:boss", "work_item.update", m{"id": "w", "state": "done"})
 	d.now = d.now.Add(time.Second)
-	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
-	d.refuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "tell why", "workItemId": "w"})
+	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
+	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "tell why", "workItemId": "w"})
 	d.sent = nil
 	d.announce("lead")
 	d.wantWakes("agent:lead explicit_mention", "agent:lead explicit_mention")
@@ -89,13 +89,13 @@ func TestLeave_TakesAnEndpointOffline(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
 	group(d, "lead")
-	d.refuse(collab.CodeForbidden, "agent:evil", "identity.leave", m{"endpointId": "e-lead"})
-	d.refuse(collab.CodeNotFound, "agent:lead", "identity.leave", m{"endpointId": "nowhere"})
+	d.mustRefuse(collab.CodeForbidden, "agent:evil", "identity.leave", m{"endpointId": "e-lead"})
+	d.mustRefuse(collab.CodeNotFound, "agent:lead", "identity.leave", m{"endpointId": "nowhere"})
 	if got := d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"}); got.at("identity", "status") != "offline" {
 		t.Errorf("left: %v", got)
 	}
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"}) // said twice
-	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi"})
+	d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi"})
 	d.wantWakes()
 	d.announce("lead")
 	d.wantWakes("agent:lead explicit_mention")
@@ -230,9 +230,9 @@ func TestWake_RequestsAnAbsentAgent(t *testing.T) {
 	wanted("agent:lead")
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead"})
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
-	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", post("away"))
+	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "message.post", post("away"))
 	wanted("agent:lead")
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead", "wakePolicy": "manual"})
-	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", post("manual"))
+	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "message.post", post("manual"))
 	wanted()
 }

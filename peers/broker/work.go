@@ -44,7 +44,8 @@ func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
 		on := old.WaitingOn
-		if old.State != collab.WorkWaiting || on == nil || !on.External() || p.Name != on.TargetID && p.Name != on.Label {
+		if old.State != collab.WorkWaiting || on == nil || !on.External() || p.Name != on.TargetID &&
+			p.Name != on.Label {
 			continue
 		}
 		concerned := []protocol.PeerID{old.CreatedByIdentity, old.OwnerIdentity, old.NextMoveOwnerIdentity}
@@ -99,7 +100,7 @@ func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
 	mustBeName("askedOfId", p.AskedOfID)
 	mustFit("answer", p.Answer, maxText)
-	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
+	asked, by := t.partyOf(p.AskedOfID, t.knownParties), t.caller.party()
 	q := record{
 		WorkItem:        collab.WorkItem{Kind: collab.KindQuestion},
 		AskedOfID:       asked.name,
@@ -199,7 +200,8 @@ func (t recordHandler) spawnWork(p collab.WorkParams) collab.Result {
 	p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, owner)
 	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
-	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}}, p)
+	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}},
+		p)
 	t.store(nil, w)
 	q := *old
 	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, formatTime(t.now)

@@ -59,7 +59,7 @@ func TestWorkCreate_ChecksTheItem(t *testing.T) {
 				}
 				return
 			}
-			details := d.refuse(collab.CodeInvalid, "agent:actor-1", "work_item.create", w0(c.extra))
+			details := d.mustRefuse(collab.CodeInvalid, "agent:actor-1", "work_item.create", w0(c.extra))
 			if !strings.Contains(details["error"].(string), c.want) {
 				t.Errorf("refused with %v; want %q", details["error"], c.want)
 			}
@@ -74,17 +74,17 @@ func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "stranger")
 	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover", "onBehalfOf": "tg:7"})
-	d.refuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
-	d.refuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
+	d.mustRefuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
+	d.mustRefuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
 	moved := d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
 	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // what an agent does of itself is nobody's
 		t.Errorf("got %v, then %v", made, moved)
 	}
-	r := d.refuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
+	r := d.mustRefuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
 	if r["from"] != "working" || r["to"] != "open" || len(r["allowed"].([]any)) != 4 {
 		t.Errorf("details = %v", r)
 	}
-	d.refuse(collab.CodeInvalid, "agent:boss", "work_item.update", m{"id": "w", "state": "waiting"})
+	d.mustRefuse(collab.CodeInvalid, "agent:boss", "work_item.update", m{"id": "w", "state": "waiting"})
 	got := d.do("tg:7", "work_item.update", m{"id": "w", "state": "waiting", "waitingOn": m{"kind": "actor", "label": "review", "targetId": "stranger"}})
 	if got.at("work_item", "waitingOn", "targetId") != "stranger" {
 		t.Errorf("got %v", got)
@@ -93,7 +93,7 @@ func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	if got.at("work_item", "waitingOn") != nil || got.at("work_item", "ownerId") != "owner" {
 		t.Errorf("got %v", got)
 	}
-	d.refuse(collab.CodeBadTransition, "agent:boss", "work_item.update", m{"id": "w", "state": "working"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:boss", "work_item.update", m{"id": "w", "state": "working"})
 	d.do("agent:boss", "work_item.update", m{"id": "w", "state": "open"})
 	steps := ""
 	for _, e := range d.log {
@@ -129,7 +129,7 @@ func TestWork_WakesOnRequest(t *testing.T) {
 		t.Errorf("a cancelled item wakes %v", r)
 	}
 	d.do("cli:will", "work_item.create", m{"id": "v", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
-	d.refuse(collab.CodeUnavailable, "cli:will", "work_item.wake", m{"id": "v"})
+	d.mustRefuse(collab.CodeUnavailable, "cli:will", "work_item.wake", m{"id": "v"})
 	d.announce("gone")
 	d.wantWakes("agent:gone next_move_owner")
 	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "will", "nextMoveOwnerId": "will"})
@@ -244,8 +244,8 @@ func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 	if again := d.do("agent:asker", "question.ask", q); again["duplicate"] != true {
 		t.Errorf("again = %v", again)
 	}
-	d.refuse(collab.CodeForbidden, "agent:stranger", "question.answer", m{"id": "q", "answer": "x"})
-	d.refuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
+	d.mustRefuse(collab.CodeForbidden, "agent:stranger", "question.answer", m{"id": "q", "answer": "x"})
+	d.mustRefuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
 	got := d.do("agent:asked", "question.answer", m{"id": "q", "answer": "that one"})
 	if got.at("question", "state") != "answered" || got.at("question", "nextMoveOwnerId") != "asker" {
 		t.Errorf("got %v", got)
@@ -254,8 +254,8 @@ func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 	if len(d.turn("cli:will").recordsOf(collab.KindWorkItem, "", "", "")) != 0 {
 		t.Error("an answered question made work")
 	}
-	d.refuse(collab.CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})
-	d.refuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "no, the other"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "no, the other"})
 	d.do("agent:asker", "question.reopen", m{"id": "q"})
 	d.wantWakes("agent:asked next_move_owner")
 	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "the other"})
@@ -269,10 +269,10 @@ func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 		t.Errorf("again = %v", again)
 	}
 	d.do("agent:asker", "question.close", m{"id": "q"})
-	d.refuse(collab.CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
-	d.refuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
-	d.refuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
-	r := d.refuse(collab.CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
+	d.mustRefuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
+	d.mustRefuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
+	r := d.mustRefuse(collab.CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})
 	if !strings.Contains(r["error"].(string), "waiting") {
 		t.Errorf("refused with %v", r["error"])
 	}
@@ -297,10 +297,10 @@ func TestInvocation_HasAFlight(t *testing.T) {
 		t.Errorf("wake = %v", wake)
 	}
 	d.wantWakes("agent:lead explicit_mention")
-	d.refuse(collab.CodeForbidden, "agent:boss", "flight.update", m{"id": flight, "state": "completed"})
+	d.mustRefuse(collab.CodeForbidden, "agent:boss", "flight.update", m{"id": flight, "state": "completed"})
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "running"})
-	d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "queued"})
-	d.refuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": flight, "state": "landed"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "queued"})
+	d.mustRefuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": flight, "state": "landed"})
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed", "output": "done"})
 	got := d.do("agent:boss", "work_item.get", m{"id": "w"})
 	if got.at("work_item", "state") != "review" || got.at("work_item", "acceptanceState") != "pending" ||
@@ -311,10 +311,10 @@ func TestInvocation_HasAFlight(t *testing.T) {
 		t.Errorf("flight = %v", f)
 	}
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed"}) // said twice
-	d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "running"})
-	d.refuse(collab.CodeUnknownTarget, "agent:boss", "invocation.create", m{"targetAgentId": "ghost", "text": "go"})
+	d.mustRefuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "running"})
+	d.mustRefuse(collab.CodeUnknownTarget, "agent:boss", "invocation.create", m{"targetAgentId": "ghost", "text": "go"})
 	d.sweep(time.Minute)
-	u := d.refuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "again"})
+	u := d.mustRefuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "again"})
 	if u.at("flight", "state") != "queued" {
 		t.Errorf("details = %v", u)
 	}
@@ -339,8 +339,8 @@ func TestDelivery_IsLeasedAndFinished(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
 	d.do("agent:man", "identity.announce", m{"endpointId": "e1", "wakePolicy": "manual"})
-	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
-	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man two"})
+	d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
+	d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man two"})
 	first := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 1000})
 	if first.at("delivery", "status") != "leased" || first.at("message", "text") != "@man one" {
 		t.Errorf("first = %v", first)
@@ -360,9 +360,9 @@ func TestDelivery_IsLeasedAndFinished(t *testing.T) {
 	id := first.at("delivery", "id")
 	d.do("agent:man", "delivery.ack", m{"id": id})
 	d.do("agent:man", "delivery.ack", m{"id": id})
-	d.refuse(collab.CodeBadTransition, "agent:man", "delivery.nack", m{"id": id})
-	d.refuse(collab.CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
-	d.refuse(collab.CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
+	d.mustRefuse(collab.CodeBadTransition, "agent:man", "delivery.nack", m{"id": id})
+	d.mustRefuse(collab.CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
+	d.mustRefuse(collab.CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
 	id = second.at("delivery", "id")
 	for i := range 5 {
 		d.now = d.now.Add(time.Second)
@@ -392,8 +392,8 @@ func TestBinding_IsSetAndRead(t *testing.T) {
 	if got := d.do("cli:will", "binding.get", m{"surface": "telegram", "externalId": "tg:7"}); got.at("binding", "agentId") != "lead" {
 		t.Errorf("got %v", got)
 	}
-	d.refuse(collab.CodeNotFound, "cli:will", "binding.get", m{"surface": "telegram", "externalId": "8"})
-	d.refuse(collab.CodeForbidden, "agent:w3", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "w3"})
+	d.mustRefuse(collab.CodeNotFound, "cli:will", "binding.get", m{"surface": "telegram", "externalId": "8"})
+	d.mustRefuse(collab.CodeForbidden, "agent:w3", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "w3"})
 	d.checkRebuild()
 }
 
@@ -425,9 +425,9 @@ func TestLists_FilterAndPage(t *testing.T) {
 	if strings.Join(ids, " ") != "w0 w1 w2 w3 w4" {
 		t.Errorf("paged through %v", ids)
 	}
-	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"limit": -1})
-	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"after": "nowhere"})
-	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"state": "paused"})
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"limit": -1})
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"after": "nowhere"})
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"state": "paused"})
 
 	var seqs []string
 	var next any = 0
@@ -450,11 +450,11 @@ func TestLists_FilterAndPage(t *testing.T) {
 
 func TestUnknownMethod_ListsTheKnownOnes(t *testing.T) {
 	d := newFixture(t)
-	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.destroy", nil)
+	r := d.mustRefuse(collab.CodeInvalid, "cli:will", "work_item.destroy", nil)
 	if !strings.Contains(r["error"].(string), "work_item.update") {
 		t.Errorf("refused with %v", r["error"])
 	}
-	d.refuse(collab.CodeInvalid, "cli:will", "", nil)
+	d.mustRefuse(collab.CodeInvalid, "cli:will", "", nil)
 }
 
 // TestInvocation_IsMadeOnce: an invocation that is made again by its id is told
@@ -469,7 +469,7 @@ func TestInvocation_IsMadeOnce(t *testing.T) {
 		t.Errorf("the same invocation once more = %v", again)
 	}
 	d.wantWakes()
-	d.refuse(collab.CodeConflict, "agent:boss", "invocation.create", m{"id": "inv", "targetAgentId": "lead", "text": "else"})
+	d.mustRefuse(collab.CodeConflict, "agent:boss", "invocation.create", m{"id": "inv", "targetAgentId": "lead", "text": "else"})
 	d.checkRebuild()
 }
 
@@ -480,9 +480,9 @@ func TestQuestionAnswer_IsPassedOnByTheAskingAgent(t *testing.T) {
 	d.do("agent:a", "identity.announce", m{"endpointId": "a"})
 	d.do("agent:a", "question.ask", m{"id": "q1", "title": "which region?", "askedOfId": "tg:42"})
 	for who, by := range map[protocol.PeerID]string{"agent:b": "tg:42", "agent:a": "tg:7", "cli:will.1": "tg:42"} {
-		d.refuse(collab.CodeForbidden, who, "question.answer", m{"id": "q1", "answer": "eu", "by": by})
+		d.mustRefuse(collab.CodeForbidden, who, "question.answer", m{"id": "q1", "answer": "eu", "by": by})
 	}
-	d.refuse(collab.CodeForbidden, "agent:a", "question.answer", m{"id": "q1", "answer": "eu", "by": "agent:b"})
+	d.mustRefuse(collab.CodeForbidden, "agent:a", "question.answer", m{"id": "q1", "answer": "eu", "by": "agent:b"})
 	got := d.do("agent:a", "question.answer", m{"id": "q1", "answer": "eu", "by": "tg:42"})
 	if got.at("question", "state") != "answered" || got.at("delivery", "senderIdentity") != "tg:42" || got.at("delivery", "senderKind") != "human" || got.at("delivery", "targetIdentity") != "agent:a" {
 		t.Errorf("answered: %v", got)
@@ -506,15 +506,15 @@ func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 	group(d, "")
 	d.do("agent:one", "identity.announce", m{"endpointId": "e1", "logicalAgentId": "man", "wakePolicy": "manual"})
 	d.do("agent:two", "identity.announce", m{"endpointId": "e2", "logicalAgentId": "man", "wakePolicy": "manual"})
-	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
+	d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
 	for ms, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
 		got := d.do("agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": ms})
 		if got.at("delivery", "leaseUntil") != formatTime(d.now.Add(want)) || got.at("delivery", "leasedBy") != "agent:one" {
 			t.Errorf("leased for %d ms: %v", ms, got)
 		}
 		id := got.at("delivery", "id")
-		d.refuse(collab.CodeConflict, "agent:two", "delivery.ack", m{"id": id})
-		d.refuse(collab.CodeForbidden, "agent:evil", "delivery.ack", m{"id": id})
+		d.mustRefuse(collab.CodeConflict, "agent:two", "delivery.ack", m{"id": id})
+		d.mustRefuse(collab.CodeForbidden, "agent:evil", "delivery.ack", m{"id": id})
 		d.now = d.now.Add(want - time.Microsecond)
 		if got := d.do("agent:two", "delivery.claim", m{"targetAgentId": "man"}); got["delivery"] != nil {
 			t.Errorf("leased to two: %v", got)
@@ -524,9 +524,9 @@ func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 			t.Errorf("after its lease: %v", list)
 		}
 	}
-	d.refuse(collab.CodeInvalid, "agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 86_400_001})
-	d.refuse(collab.CodeForbidden, "agent:evil", "delivery.claim", m{"targetAgentId": "man"})
-	d.refuse(collab.CodeForbidden, "agent:evil", "delivery.list", m{"targetAgentId": "agent:man"})
+	d.mustRefuse(collab.CodeInvalid, "agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 86_400_001})
+	d.mustRefuse(collab.CodeForbidden, "agent:evil", "delivery.claim", m{"targetAgentId": "man"})
+	d.mustRefuse(collab.CodeForbidden, "agent:evil", "delivery.list", m{"targetAgentId": "agent:man"})
 	id := d.do("agent:one", "delivery.claim", m{"targetAgentId": "man"}).at("delivery", "id")
 	if got := d.do("cli:will", "delivery.ack", m{"id": id}); got.at("delivery", "status") != "acknowledged" || got.at("delivery", "leasedBy") != nil {
 		t.Errorf("settled by a person: %v", got)
@@ -544,11 +544,11 @@ func TestBinding_IsChangedByItsAgent(t *testing.T) {
 	if again := d.do("agent:lead", "binding.set", set("lead")); len(d.log) != before || again.at("binding", "agentId") != "lead" {
 		t.Errorf("said twice: %v", again)
 	}
-	d.refuse(collab.CodeForbidden, "agent:lead", "binding.set", set("w3"))
+	d.mustRefuse(collab.CodeForbidden, "agent:lead", "binding.set", set("w3"))
 	if got := d.do("cli:will", "binding.set", set("w3")); got.at("binding", "identity") != "agent:w3" || got.at("binding", "setById") != "will" {
 		t.Errorf("set by a person: %v", got)
 	}
-	d.refuse(collab.CodeForbidden, "agent:lead", "binding.set", set("lead"))
+	d.mustRefuse(collab.CodeForbidden, "agent:lead", "binding.set", set("lead"))
 	d.checkRebuild()
 }
 
@@ -579,6 +579,6 @@ func TestConversationGet_BoundsItsPages(t *testing.T) {
 		}
 	}
 	for _, after := range []string{"elsewhere", "nowhere"} {
-		d.refuse(collab.CodeInvalid, "cli:will", "conversation.get", m{"id": "c", "after": after})
+		d.mustRefuse(collab.CodeInvalid, "cli:will", "conversation.get", m{"id": "c", "after": after})
 	}
 }

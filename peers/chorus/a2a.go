@@ -148,10 +148,12 @@ func (unsupported) GetExtendedAgentCard(context.Context, *sdk.GetExtendedAgentCa
 func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string, error) {
 	m := r.Message
 	switch {
-	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.StripInvisible(m.ContextID) != m.ContextID:
+	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID ||
+		text.StripInvisible(m.ContextID) != m.ContextID:
 		return "", sdk.NewError(
 			sdk.ErrInvalidParams,
-			"a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible characters",
+			"a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible "+
+				"characters",
 		)
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported

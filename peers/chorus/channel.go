@@ -36,7 +36,8 @@ func CheckInboxName(name string) error {
 func CheckAgentName(name string) error {
 	if !agentNameRule.MatchString(name) {
 		return fmt.Errorf(
-			"%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or digit",
+			"%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or "+
+				"digit",
 			name,
 		)
 	}

@@ -64,7 +64,8 @@ func (p *poster) post(ctx context.Context, target string, body []byte) error {
 	defer cancel()
 	var left atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:      func(string) { left.Store(false) }, // also called after a redirect: the redirecting host has done nothing
+		// also called after a redirect: the redirecting host has done nothing
+		GetConn:      func(string) { left.Store(false) },
 		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
 	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(body))

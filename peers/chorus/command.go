@@ -47,7 +47,8 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long for an identity
 		return false
-	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, bridge.LeadingName(rest)) == "":
+	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) &&
+		g.commands().Person(tx, bridge.LeadingName(rest)) == "":
 		return false // the channel's own agent answers
 	case verb != "":
 		o.Verb, o.Text = verb, rest

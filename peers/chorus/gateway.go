@@ -73,7 +73,7 @@ type Gateway struct {
 
 // egress holds what the gateway needs to call addresses that others name.
 type egress struct {
-	guard     *netguard.Guard
+	guard     *netguard.Policy
 	transport *netguard.Transport
 	poster    *poster
 	tools     *http.Client // calls the MCP servers of services

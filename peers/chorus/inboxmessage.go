@@ -48,7 +48,7 @@ type MCPServer struct {
 
 // ParseInboxMessage parses the body of a POST to an inbox. Member names are case-sensitive, and
 // unknown members are ignored. An error names the invalid member but never repeats a value.
-func ParseInboxMessage(body []byte, guard *netguard.Guard) (p *InboxMessage, err error) {
+func ParseInboxMessage(body []byte, guard *netguard.Policy) (p *InboxMessage, err error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not valid UTF-8")
 	}
@@ -162,7 +162,7 @@ func (o object) optional(name string, limit int) (s string) {
 }
 
 // url reads a URL that may be called.
-func (o object) url(name string, guard *netguard.Guard) string {
+func (o object) url(name string, guard *netguard.Policy) string {
 	raw := o.nonBlank(name, netguard.MaxURL)
 	if err := guard.CheckURL(raw); err != nil {
 		o.fail("%s%s: %w", o.path, name, err)
@@ -172,7 +172,7 @@ func (o object) url(name string, guard *netguard.Guard) string {
 
 // servers reads "mcp": one object, or a list of objects. In a list, every server has a unique
 // name, given or generated.
-func (o object) servers(guard *netguard.Guard) []MCPServer {
+func (o object) servers(guard *netguard.Policy) []MCPServer {
 	raw, ok := o.member("mcp")
 	if !ok {
 		return nil
@@ -204,7 +204,7 @@ func (o object) servers(guard *netguard.Guard) []MCPServer {
 }
 
 // server reads an MCP server.
-func (o object) server(guard *netguard.Guard) MCPServer {
+func (o object) server(guard *netguard.Policy) MCPServer {
 	return MCPServer{URL: o.url("url", guard), Name: o.optional("name", maxLabel), Headers: o.headers("headers")}
 }
 

@@ -41,9 +41,10 @@ func newCallbackQueue(g *Gateway) *callbackQueue {
 
 // A pendingEvent is an event that waits for its callback.
 type pendingEvent struct {
-	Event         chorus.Event `json:"event"`
-	Inbound       int64        `json:"inbound"`          // the message with the callback
-	NewestAttempt int          `json:"newest,omitempty"` // if set, the newest message's callback takes the event: the number of the attempt
+	Event   chorus.Event `json:"event"`
+	Inbound int64        `json:"inbound"` // the message with the callback
+	// if set, the newest message's callback takes the event: the number of the attempt
+	NewestAttempt int `json:"newest,omitempty"`
 	// The reply that the event shows; its sender receives the outcome. Empty otherwise.
 	Agent   protocol.PeerID    `json:"agent,omitempty"`
 	Channel protocol.PeerID    `json:"channel,omitempty"`

@@ -23,7 +23,8 @@ var (
 	errNoHook   = newHTTPError(http.StatusNotFound, "there is no such hook; hubbub hook list lists the hooks")
 	errUnsigned = newHTTPError(
 		http.StatusForbidden,
-		"the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256",
+		"the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or "+
+			"X-Hub-Signature-256",
 	)
 	errSigned = newHTTPError(http.StatusForbidden,
 		"the signature does not match: sign the body as it is sent, with the secret of this hook")
@@ -87,7 +88,8 @@ func checkStamp(id, stamp string, now time.Time) (string, error) {
 	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > replayWindow {
 		return "", newHTTPError(
 			http.StatusBadRequest,
-			"webhook-timestamp differs by more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks",
+			"webhook-timestamp differs by more than 5 minutes from this machine's clock: sign the post when it is "+
+				"sent, and compare the clocks",
 		)
 	}
 	if !postIDRule.MatchString(id) {

@@ -163,7 +163,8 @@ func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
 		switch e := p.Event; {
 		case e.Type == chorus.EventMessage && p.Asks:
 			t.State, t.Text, t.Interim = taskInputRequired, text, false
-		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // the outcome of a question
+		// the outcome of a question
+		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey):
 			t.State, t.Text = taskWorking, ""
 		case e.Type == chorus.EventMessage && strings.HasPrefix(p.Key, interimKey):
 			t.State, t.Text, t.Interim = taskWorking, text, true

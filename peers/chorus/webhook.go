@@ -222,7 +222,8 @@ func (q *webhookQueue) handle(ctx context.Context, d *peer.Delivery) error {
 			channel,
 		)
 		var before protocol.ChatMessage
-		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(
+		if content.Chat = (&protocol.Chat{ID: string(channel),
+			Kind: string(attention.ConversationChannel)}); json.Unmarshal(
 			last,
 			&before,
 		) == nil &&

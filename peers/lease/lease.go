@@ -56,7 +56,8 @@ var ErrLost = errors.New("the lease was lost: another program may be the active 
 // work ends when the lease is lost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	nc, err := nats.Connect(strings.Join(l.urls, ","), append([]nats.Option{
-		nats.Name("hubbub lease " + l.what), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.Name("hubbub lease " + l.what), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(500 * time.Millisecond),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
 	}, l.options.NATS...)...)
 	if err != nil {
@@ -78,7 +79,8 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			}
 			l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("lease lost: this program stands by")
 		} else if !standby {
-			l.options.Log.Info().Str("lease", l.what).Err(err).Msg("lease held by another program, or out of reach: this program stands by")
+			l.options.Log.Info().Str("lease",
+				l.what).Err(err).Msg("lease held by another program, or out of reach: this program stands by")
 		}
 		standby = true
 		if !retry.Sleep(ctx, l.options.TTL/12) {
@@ -125,7 +127,8 @@ func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }
 
 // hold calls work and renews the lease meanwhile. It returns true if work ended because the lease
 // was lost.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64, work func(context.Context) error) (lost bool, err error) {
+func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64,
+	work func(context.Context) error) (lost bool, err error) {
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var renewing sync.WaitGroup
@@ -147,7 +150,8 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64
 
 // renew renews the lease until stop is closed. It ends the work when two thirds of the TTL have
 // passed without a renewal.
-func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct{}, end context.CancelCauseFunc) uint64 {
+func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct{},
+	end context.CancelCauseFunc) uint64 {
 	ticker := time.NewTicker(l.options.TTL / 6)
 	defer ticker.Stop()
 	renewed := time.Now()

@@ -15,7 +15,7 @@ const (
 
 // NewTransport makes a transport that connects only where the guard allows it, also after a
 // redirect. It ignores proxies of the environment, because they would dial unchecked.
-func NewTransport(g *Guard) *Transport {
+func NewTransport(g *Policy) *Transport {
 	return &Transport{tls: newTransport(g.control(false)), plaintext: newTransport(g.control(true))}
 }
 

@@ -20,7 +20,8 @@ func (r *runState) attempt(item Item) {
 	if hurried := r.attemptEnded(item.Destination); hurried && err == nil {
 		err = r.RetryNow(context.WithoutCancel(r.attempts), item.Destination)
 		if err != nil {
-			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
+			r.opts.Log.Warn().Err(err).Str("topic",
+				item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
 		}
 	}
 	if errors.Is(err, errCrash) {

@@ -34,7 +34,8 @@ func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked 
 	if err := o.checkSize(destination, key, body); err != nil {
 		return false, err
 	}
-	known := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
+	known := store.Value[bool](tx,
+		`SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
 		o.opts.Name, destination, key)
 	if known || tx.Err() != nil {
 		return false, tx.Err()
@@ -80,7 +81,8 @@ func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
 	case tx.Err() != nil:
 		return tx.Err()
 	case open.all >= o.opts.MaxPending:
-		return fmt.Errorf("%w: %d items wait and at most %d may; see why they are not sent, or drop some", ErrFull, open.all, o.opts.MaxPending)
+		return fmt.Errorf("%w: %d items wait and at most %d may; see why they are not sent, or drop some", ErrFull,
+			open.all, o.opts.MaxPending)
 	case open.here >= o.opts.MaxPerDestination:
 		return fmt.Errorf("%w: %d items wait for %s and at most %d may; see why they are not sent, or drop some",
 			ErrFull, open.here, destination, o.opts.MaxPerDestination)

@@ -57,7 +57,8 @@ func (o *Outbox) Count(tx *store.Tx, destinations string, states ...State) int {
 
 // HasOpen reports whether a destination has items that are not settled.
 func (o *Outbox) HasOpen(tx *store.Tx, destination string) bool {
-	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND state IN ('pending', 'sending'))`,
+	return store.Value[bool](tx,
+		`SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND state IN ('pending', 'sending'))`,
 		o.opts.Name, destination)
 }
 
@@ -99,7 +100,8 @@ func (o *Outbox) Drop(ctx context.Context, id int64) error {
 // operate changes an item for an operator, unless the item is sent or being sent.
 func (o *Outbox) operate(ctx context.Context, doing string, id int64, change func(tx *store.Tx, item *Item)) error {
 	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
-		item, found := store.One(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
+		item, found := store.One(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`,
+			o.opts.Name, id)
 		switch {
 		case !found:
 			tx.Fail(ErrNotFound)
@@ -130,7 +132,8 @@ func (o *Outbox) Prune(ctx context.Context) (int, error) {
 		} {
 			for n := int64(500); n == 500; {
 				n = tx.ExecCount(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-					WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
+					WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state),
+					now.Add(-age).UnixMicro())
 				total += int(n)
 			}
 		}

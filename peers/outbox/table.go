@@ -12,7 +12,8 @@ const columns = `id, destination, key, body, state, attempt, enqueued_at, not_be
 
 func itemColumns(it *Item) []any {
 	return []any{&it.ID, &it.Destination, &it.Key, &it.Body, &it.State, &it.Attempt, store.Micros{Time: &it.EnqueuedAt},
-		store.Micros{Time: &it.NotBefore}, store.Micros{Time: &it.ExpiresAt}, store.Micros{Time: &it.SettledAt}, &it.Error}
+		store.Micros{Time: &it.NotBefore}, store.Micros{Time: &it.ExpiresAt}, store.Micros{Time: &it.SettledAt},
+		&it.Error}
 }
 
 // A head is the first open item of a destination. It is due when it may be attempted, or
@@ -82,7 +83,8 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		for _, id := range ids {
 			items = append(items, store.All(tx, itemColumns, `UPDATE outbox SET state = 'sending',
-				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro())...)
+				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id,
+				now.UnixMicro())...)
 		}
 	})
 	if err != nil {

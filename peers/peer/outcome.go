@@ -117,7 +117,8 @@ func classifySend(result protocol.SendResult, err error) *UndeliveredError {
 		return undelivered(Unsent, "the bus does not take it now: %s", result.Failures[i].Error)
 	case err == nil:
 		return nil
-	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal && refused.Code != protocol.CodeNotInitialized:
+	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal &&
+		refused.Code != protocol.CodeNotInitialized:
 		return undelivered(Refused, "the bus refuses it: %w", err)
 	}
 	return &UndeliveredError{Outcome: Unsent, err: err}

@@ -21,19 +21,21 @@ import (
 
 // Options are the optional settings of a Peer. Nil is valid.
 type Options struct {
-	Buses        []string                  // WebSocket URLs, tried in order; default ws://127.0.0.1:7892
-	Token        string                    // credential; empty if the bus is open
-	TokenFunc    func() (string, error)    // called for every connection; overrides Token
-	TLS          *tls.Config               // for wss; default: the system's roots (and SSL_CERT_FILE)
-	Info         protocol.Info             // name and version of the program
-	Log          *zerolog.Logger           // default: no log
-	Concurrency  int                       // number of senders whose deliveries are handled at once; default 64
-	Queue        int                       // deliveries that may wait; default 1024
-	StopTimeout  time.Duration             // for running handlers when Run ends; default 5s
-	OnConnect    func(ctx context.Context) // called in its own goroutine when connected and subscribed; ctx ends with the connection
-	OnDisconnect func(err error)           // called after a connection has ended, before the next attempt
-	Heartbeat    func()                    // called every second of Run, unless a handler has run for more than a minute
-	Dial         DialFunc                  // default: WebSocket to Buses, with Token and TLS
+	Buses       []string               // WebSocket URLs, tried in order; default ws://127.0.0.1:7892
+	Token       string                 // credential; empty if the bus is open
+	TokenFunc   func() (string, error) // called for every connection; overrides Token
+	TLS         *tls.Config            // for wss; default: the system's roots (and SSL_CERT_FILE)
+	Info        protocol.Info          // name and version of the program
+	Log         *zerolog.Logger        // default: no log
+	Concurrency int                    // number of senders whose deliveries are handled at once; default 64
+	Queue       int                    // deliveries that may wait; default 1024
+	StopTimeout time.Duration          // for running handlers when Run ends; default 5s
+	// called in its own goroutine when connected and subscribed; ctx ends with the connection
+	OnConnect    func(ctx context.Context)
+	OnDisconnect func(err error) // called after a connection has ended, before the next attempt
+	// called every second of Run, unless a handler has run for more than a minute
+	Heartbeat func()
+	Dial      DialFunc // default: WebSocket to Buses, with Token and TLS
 }
 
 // A Delivery is one message that the bus delivered.

@@ -74,7 +74,8 @@ func (p *Peer) handlePresence(l *link, d *Delivery) {
 	if c.online == nil {
 		c.online = map[protocol.PeerID]string{}
 	}
-	for _, list := range []map[protocol.PeerID]string{c.fresh, c.online} { // the same map once the bus has reported all peers
+	// the same map once the bus has reported all peers
+	for _, list := range []map[protocol.PeerID]string{c.fresh, c.online} {
 		if news.State == protocol.PresenceLeft {
 			delete(list, news.Peer)
 		} else {

@@ -203,7 +203,8 @@ func (p *Peer) initialize(ctx context.Context, l *link) (map[protocol.Pattern]bo
 	}
 	wanted := p.wantedPatterns()
 	for pattern, observe := range wanted {
-		params.Subscriptions = append(params.Subscriptions, protocol.SubscribeParams{Topic: string(pattern), Observe: observe})
+		params.Subscriptions = append(params.Subscriptions,
+			protocol.SubscribeParams{Topic: string(pattern), Observe: observe})
 	}
 	raw, err := l.call(ctx, protocol.MethodInitialize, params)
 	if err != nil {
@@ -338,10 +339,12 @@ func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	case err == nil:
 		l.reply(id, `{"processed":true,"status":"ok"}`)
 	case errors.As(err, &rejected):
-		quoted, _ := json.Marshal(text.Cut(string(rejected), maxReason)) //nolint:errcheck // a string can always be marshalled
+		//nolint:errcheck // a string can always be marshalled
+		quoted, _ := json.Marshal(text.Cut(string(rejected), maxReason))
 		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(quoted)+`}`)
 	default:
-		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("message not handled; its sender is told")
+		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type",
+			string(d.Message.Type)).Msg("message not handled; its sender is told")
 		if id != nil {
 			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", text.Cut(err.Error(), maxReason)))
 		}

@@ -34,7 +34,8 @@ func (p *Peer) SendOnce(ctx context.Context, topic protocol.Topic, m protocol.Me
 	return p.send(ctx, topic, m, true)
 }
 
-func (p *Peer) send(ctx context.Context, topic protocol.Topic, m protocol.Message, once bool) (protocol.SendResult, error) {
+func (p *Peer) send(ctx context.Context, topic protocol.Topic, m protocol.Message, once bool) (protocol.SendResult,
+	error) {
 	var result protocol.SendResult
 	p.complete(&m)
 	l, err := p.wait(ctx)

@@ -29,8 +29,9 @@ type Options struct {
 	Confined          bool                // in a session of its own; on Linux, it and its children gain no privileges
 	ParentDeathSignal syscall.Signal      // sent to the process when its owner is killed; 0 sends nothing
 	OnStart           func(pid int) error // called before Start returns; an error kills the process
-	OnLine            func(line []byte)   // receives the lines of stdout and stderr that the command does not redirect; calls do not overlap
-	MaxLine           int                 // bytes at which a line is cut; default 64 KiB
+	// receives the lines of stdout and stderr that the command does not redirect; calls do not overlap
+	OnLine  func(line []byte)
+	MaxLine int // bytes at which a line is cut; default 64 KiB
 }
 
 // A Process is one running program. Its methods may be called from any goroutine.

@@ -59,7 +59,8 @@ func schemaColumns(schema string) (list []column, err error) {
 }
 
 func columnsOf(db *sql.DB) (list []column, err error) {
-	rows, err := db.Query("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'")
+	rows, err := db.Query("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = " +
+		"'table'")
 	if err != nil {
 		return nil, err
 	}

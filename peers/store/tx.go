@@ -75,9 +75,8 @@ func Read[T any](ctx context.Context, db *sql.DB, do func(tx *Tx) T) (T, error) 
 	return v, nil
 }
 
-// On returns a Tx outside any transaction.
-//
-// Deprecated: use Read or Autocommit, which return the error.
+// On returns a Tx outside any transaction, for a caller that returns its Err. Read and
+// Autocommit return the error themselves.
 func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
 
 // Context returns the context that tx was begun with.

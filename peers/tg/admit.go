@@ -96,7 +96,8 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 	asking := u.command == "/pair" || direct && (u.command == "/start" || u.command == "/help")
 	if !pairing && !asking {
 		if c, known := in.load(tx, u.chat.ID); u.callback != "" && known {
-			in.answerCallback(tx, c, u, "This bot is private and no longer serves this chat, so the button does nothing.")
+			in.answerCallback(tx, c, u,
+				"This bot is private and no longer serves this chat, so the button does nothing.")
 		}
 		if tx.Err() == nil {
 			in.log.Info().Int64("chat", u.chat.ID).Int64("user", u.user).Msg("update rejected: " + reason)
@@ -108,7 +109,8 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 		in.pair(tx, c, u)
 		return "the command " + u.command
 	}
-	sent := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
+	sent := store.Value[int](tx,
+		`SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
 		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
 	if sent >= maxNotices {
 		return reason
@@ -118,7 +120,8 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 		who = fmt.Sprintf("this group (ID %d)", u.chat.ID)
 	}
 	in.notice(tx, c, u.thread, fmt.Sprintf("stranger:%d", u.message), fmt.Sprintf(
-		"This bot is private. Ask whoever runs it to give access to %s. If they send you a one-time code (from `hubbub pair`), send /pair CODE here.", who))
+		"This bot is private. Ask whoever runs it to give access to %s. If they send you a one-time code (from "+
+			"`hubbub pair`), send /pair CODE here.", who))
 	return reason
 }
 

@@ -81,12 +81,12 @@ func TestThrottle_WaitsAndStops(t *testing.T) {
 		quit := make(chan struct{})
 		b.quit = quit
 		from := time.Now()
-		if !b.out.sleep(t.Context(), time.Second) || time.Since(from) != time.Second {
+		if !b.out.pause(t.Context(), time.Second) || time.Since(from) != time.Second {
 			t.Errorf("it rested for %v", time.Since(from))
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if b.out.sleep(stopped, time.Second) {
+		if b.out.pause(stopped, time.Second) {
 			t.Error("it rests beyond its context")
 		}
 		o := &outgoing{chat: &chat{key: 5, telegram: 5, kind: "private"}, part: part{kind: kindText}}

@@ -21,7 +21,8 @@ import (
 )
 
 // ErrToken ends Run: Telegram does not accept the bot token.
-var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather")
+var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELEGRAM_BOT_TOKEN, or make a new token " +
+	"with /token at @BotFather")
 
 // A Bridge connects one bot to the bus.
 type Bridge struct {

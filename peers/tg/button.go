@@ -71,7 +71,8 @@ func (out *outbound) mayRepeat(tx *store.Tx, o *outgoing) bool {
 // editMessage replaces the text of the message that its agent sent with the key in Edits, and
 // removes its buttons. If Telegram refuses the edit, the next attempt sends the text as a new
 // message.
-func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
+func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message,
+	error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message}
 	out.setText(params, &textMethod, t)
 	last, err := store.Read(ctx, out.db, o.isLastText)
@@ -84,7 +85,8 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	err = out.callWithText(ctx, "editMessageText", params, t, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
-	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an interrupted attempt has made the edit
+	// an interrupted attempt has made the edit
+	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"):
 		return &models.Message{ID: message}, nil
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).

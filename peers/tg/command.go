@@ -50,7 +50,8 @@ func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 		name, description, _ := strings.Cut(given, "=")
 		switch description = strings.TrimSpace(description); {
 		case !commandName.MatchString(name):
-			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and underscores, as in \"ask=Ask the agent\"", given)
+			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and "+
+				"underscores, as in \"ask=Ask the agent\"", given)
 		case description == "" || utf8.RuneCountInString(description) > 256 || !text.IsCleanName(description):
 			return nil, fmt.Errorf("%q needs a description of 1 to 256 characters after the =, in one line", given)
 		case slices.ContainsFunc(menu, func(c models.BotCommand) bool { return c.Command == name }):
@@ -107,10 +108,12 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 			text += " To give a group access, add the bot to it and send /pair CODE there."
 		}
 	case businessConnected:
-		text = "I don't work in the chats of a business account. Remove me there (Settings, Telegram Business, Chatbots), " +
+		text = "I don't work in the chats of a business account. Remove me there (Settings, Telegram Business, " +
+			"Chatbots), " +
 			"then write to me here or add me to a group."
 	default:
-		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name or reply to one of its messages.\n"
+		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with " +
+			"@name or reply to one of its messages.\n"
 		for _, known := range fullMenu(in.opts.Menu) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}

@@ -100,9 +100,11 @@ func checkPrivacy(me *models.User) Finding {
 			Message: "It is off: in groups the bot sees every message."}
 	}
 	return Finding{"privacy mode", LevelWarning,
-		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and replies to its own messages. "+
+		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and replies to its "+
+			"own messages. "+
 			"A message such as \"@reviewer have a look\" names an agent, not the bot, and never arrives.", me.Username),
-		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."}
+		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each " +
+			"group and add it again; or make the bot an administrator there. Direct chats are not affected."}
 }
 
 // checkClock compares the clock of this machine, before and after a call, with the server's.
@@ -120,8 +122,9 @@ func checkClock(server, before, after time.Time) Finding {
 		side = "ahead of"
 	}
 	return Finding{Check: "clock", Level: LevelProblem,
-		Message: fmt.Sprintf("The clock of this machine is %s %s Telegram's, so log times, waits and deadlines are wrong.", off.Abs().Round(time.Second), side),
-		Advice:  "Set the clock, best with NTP (timedatectl set-ntp true)."}
+		Message: fmt.Sprintf("The clock of this machine is %s %s Telegram's, so log times, waits and deadlines are "+
+			"wrong.", off.Abs().Round(time.Second), side),
+		Advice: "Set the clock, best with NTP (timedatectl set-ntp true)."}
 }
 
 // recentFailure is how long a failed delivery to a webhook is reported. Telegram retries within
@@ -152,7 +155,9 @@ func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) F
 	case info.URL != bridge.Webhook:
 		return Finding{"webhook", LevelProblem,
 			"Telegram delivers this bot's updates to " + host + ", so the bot cannot be polled." + waiting + failure,
-			"If none of your programs listens there, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it belongs to a hubbub-tg with --webhook-url, run doctor with the --data of that program."}
+			"If none of your programs listens there, remove it with `hubbub doctor --delete-webhook`; waiting " +
+				"updates are kept. If it belongs to a hubbub-tg with --webhook-url, run doctor with the --data of " +
+				"that program."}
 	case !bridge.Runs:
 		return Finding{"webhook", LevelProblem,
 			"Telegram delivers this bot's updates to " + host +
@@ -182,7 +187,8 @@ func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding 
 	case botapi.Code(err) == http.StatusConflict:
 		return Finding{"second poller", LevelProblem,
 			"Another program polls this bot, and Telegram sends each update to only one of them.",
-			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}
+			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot " +
+				"find it, make a new token with /revoke at @BotFather."}
 	default:
 		return Finding{"second poller", LevelSkipped, "It could not be checked: " + err.Error(), ""}
 	}

@@ -199,7 +199,8 @@ func (out *outbound) setText(params map[string]any, s *sendMethod, t markdown.Te
 
 // callWithText makes a call with a text. If Telegram refuses the rich form, the text is sent with
 // entities. A server without the method gets no rich form any more.
-func (out *outbound) callWithText(ctx context.Context, method string, params map[string]any, t markdown.Text, made any) error {
+func (out *outbound) callWithText(ctx context.Context, method string, params map[string]any, t markdown.Text,
+	made any) error {
 	if params["rich_message"] == nil {
 		return out.call(ctx, method, params, made)
 	}
@@ -241,7 +242,8 @@ func sendMethodOf(content *protocol.ChatReply) sendMethod {
 }
 
 // transmit calls a send method.
-func (out *outbound) transmit(ctx context.Context, s *sendMethod, params map[string]any, t markdown.Text, made *models.Message) error {
+func (out *outbound) transmit(ctx context.Context, s *sendMethod, params map[string]any, t markdown.Text,
+	made *models.Message) error {
 	if s.file == nil {
 		return out.callWithText(ctx, s.method, params, t, made)
 	}

@@ -61,7 +61,8 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	}
 	content := d.Content
 	if content.Forwarded != "" {
-		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+content.Text, "\n"), "\n", "\n> ")
+		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+
+			content.Text, "\n"), "\n", "\n> ")
 	}
 	content.SourceID, content.Sequence = e.Source, e.ID
 	content.Mentions = resolveMentions(d.Names, e.Agents, a.me.Username, func(name string) bool {
@@ -113,7 +114,8 @@ var errBeingSent = errors.New("the message that this may be about is still being
 func (a *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
 	key, err := chatOf(chat.Topic())
 	tx.Fail(err)
-	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND attempt > 0 AND kind = 'text')`,
+	return store.Value[bool](tx,
+		`SELECT EXISTS (SELECT 1 FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND attempt > 0 AND kind = 'text')`,
 		a.bot, key, nowMicros()-time.Minute.Microseconds())
 }
 
@@ -148,7 +150,8 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	switch n.Kind {
 	case bridge.NoticeSlow, bridge.NoticeStartFailed:
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
-		words = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep trying."
+		words = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep " +
+			"trying."
 		if n.Kind == bridge.NoticeStartFailed {
 			words = "No agent could be started for this chat: " + n.Reason +
 				". Your messages are saved, and I'll keep trying."

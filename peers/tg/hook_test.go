@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// hooked returns what the gateway sends for a message from a hook.
-func hooked(id, event, text string) protocol.ChatMessage {
+// fromHook returns what the gateway sends for a message from a hook.
+func fromHook(id, event, text string) protocol.ChatMessage {
 	return protocol.ChatMessage{
 		Text: text, Event: event, SourceID: "hook:ci:" + id, Chat: &protocol.Chat{ID: "7", Kind: "dm"}, Mentions: []string{"agent:w4"},
 		Author: &protocol.Author{ID: "hook:ci", Kind: "human", DisplayName: "Will", Username: "will"},
@@ -26,11 +26,11 @@ func TestHookMessage_IsEventOfChat(t *testing.T) {
 		gateway := h.bus.Join(t, "chorus:gateway")
 		topic := protocol.Topic("tg:-10")
 		for range 2 {
-			if r := gateway.Send(t, topic, protocol.TypeChatMessage, hooked("1", "status", "> red @w4")); r.DeliveredTo != 1 {
+			if r := gateway.Send(t, topic, protocol.TypeChatMessage, fromHook("1", "status", "> red @w4")); r.DeliveredTo != 1 {
 				t.Fatalf("%+v", r)
 			}
 		}
-		if r := gateway.Send(t, topic, protocol.TypeChatMessage, hooked("2", "assignment", "> red @w4")); r.DeliveredTo != 1 {
+		if r := gateway.Send(t, topic, protocol.TypeChatMessage, fromHook("2", "assignment", "> red @w4")); r.DeliveredTo != 1 {
 			t.Fatalf("%+v", r)
 		}
 		h.pass(5 * time.Second)
@@ -57,12 +57,16 @@ func TestHookMessage_IsEventOfChat(t *testing.T) {
 			topic   protocol.Topic
 			content protocol.ChatMessage
 		}{
-			"no chat":            {"tg:ops", hooked("3", "status", "> red")},
-			"a stopped chat":     {topic, hooked("3", "status", "> red")},
-			"no hook":            {topic, protocol.ChatMessage{Text: "hello", SourceID: "tg:123456:-10:9"}},
-			"another's name":     {topic, func() protocol.ChatMessage { c := hooked("3", "status", "> red"); c.Author.ID = "hook:other"; return c }()},
-			"what a person says": {topic, hooked("3", "message", "@w3 hello")},
-			"nothing":            {topic, hooked("3", "status", "")},
+			"no chat":        {"tg:ops", fromHook("3", "status", "> red")},
+			"a stopped chat": {topic, fromHook("3", "status", "> red")},
+			"no hook":        {topic, protocol.ChatMessage{Text: "hello", SourceID: "tg:123456:-10:9"}},
+			"another's name": {topic, func() protocol.ChatMessage {
+				c := fromHook("3", "status", "> red")
+				c.Author.ID = "hook:other"
+				return c
+			}()},
+			"what a person says": {topic, fromHook("3", "message", "@w3 hello")},
+			"nothing":            {topic, fromHook("3", "status", "")},
 		} {
 			if r := gateway.Send(t, bad.topic, protocol.TypeChatMessage, bad.content); r.DeliveredTo != 0 || len(r.Failures) != 1 || r.Failures[0].Status != "rejected" {
 				t.Errorf("%s: %+v", name, r)

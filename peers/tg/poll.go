@@ -166,7 +166,9 @@ func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (
 		}
 		b.conflict = time.Now()
 		b.log.Error().Str("bot", "@"+b.me.Username).Dur("pause_ms", pause).
-			Msg("another program polls this bot, and Telegram sends each update to only one of them: stop the other program (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
+			Msg("another program polls this bot, and Telegram sends each update to only one of them: stop the other " +
+				"program (an older hubbub-tg, or another bot program with this token), or make a new token with " +
+				"/revoke at @BotFather")
 	default:
 		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("poll refused by Telegram; trying again")
 	}
@@ -193,6 +195,7 @@ func (b *Bridge) handleForeignWebhook(ctx context.Context) time.Duration {
 		}
 	}
 	b.log.Error().Str("webhook", hostOf(info.URL, "elsewhere")).Dur("pause_ms", conflictPause).
-		Msg("this bot has a webhook, so it cannot be polled: stop the program there, or remove the webhook with `hubbub doctor --delete-webhook`")
+		Msg("this bot has a webhook, so it cannot be polled: stop the program there, or remove the webhook with " +
+			"`hubbub doctor --delete-webhook`")
 	return conflictPause
 }

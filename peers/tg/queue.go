@@ -60,7 +60,8 @@ func (q *Queue) says(tx *store.Tx, item *outbox.Item) (agent, says string) {
 			says = t.Text
 		}
 	case bridge.QueueAgents:
-		says = store.Value[string](tx, `SELECT coalesce(json_extract(data, '$.content.text'), '') FROM events WHERE id = ?`,
+		says = store.Value[string](tx,
+			`SELECT coalesce(json_extract(data, '$.content.text'), '') FROM events WHERE id = ?`,
 			bridge.ParseEventID(item.Body))
 	case bridge.QueueCommands:
 		var o bridge.Command

@@ -142,7 +142,8 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 		return fmt.Errorf("the text has %d bytes; at most %d are allowed", len(content.Text), maxReplyText)
 	}
 	if _, known := signalEmoji[content.Signal]; content.Signal != "" && !known {
-		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, blocked, unclear", content.Signal)
+		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, "+
+			"blocked, unclear", content.Signal)
 	}
 	if err := checkFile(content); err != nil {
 		return err

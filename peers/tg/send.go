@@ -123,7 +123,8 @@ func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 	case o.agent == "":
 		return nil
 	case !o.chat.isDirect() && (v == "dm" || v == "ephemeral"):
-		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
+		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; "+
+			"send it to the person's direct chat", v))
 	case o.chat.stopped:
 		return outbox.Permanent(errors.New("the user stopped this chat; /start resumes it"))
 	case err != nil:

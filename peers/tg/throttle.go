@@ -20,20 +20,20 @@ func (out *outbound) throttle(ctx context.Context, o *outgoing) time.Duration {
 		switch {
 		case wait > defaultPause:
 			return wait
-		case wait > 0 && !out.sleep(ctx, wait):
+		case wait > 0 && !out.pause(ctx, wait):
 			return time.Millisecond
 		case wait > 0:
 			continue
 		}
-		if wait = out.limiter.Reserve().Delay(); wait > 0 && !out.sleep(ctx, wait) {
+		if wait = out.limiter.Reserve().Delay(); wait > 0 && !out.pause(ctx, wait) {
 			return time.Millisecond
 		}
 		return 0
 	}
 }
 
-// sleep pauses, and reports false if the bridge must stop first.
-func (out *outbound) sleep(ctx context.Context, d time.Duration) bool {
+// pause pauses, and reports false if the bridge must stop first.
+func (out *outbound) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true

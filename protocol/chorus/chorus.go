@@ -30,8 +30,9 @@ type Message struct {
 
 // An Event is one JSON object that goes to a callback, or came to one.
 type Event struct {
-	Type    EventType       `json:"type"`
-	Content json.RawMessage `json:"content,omitempty"` // message, tool_result: a string; some agents send a tool_result of any value
+	Type EventType `json:"type"`
+	// message, tool_result: a string; some agents send a tool_result of any value
+	Content json.RawMessage `json:"content,omitempty"`
 	Name    string          `json:"name,omitempty"`    // tool_call
 	Args    json.RawMessage `json:"args,omitempty"`    // tool_call
 	ID      string          `json:"id,omitempty"`      // tool_call, tool_result: equal in both

@@ -43,14 +43,16 @@ var Entries = []Entry{
 	entry(QuestionSpawnWork, "id", "creates the work that a question needs, once; id is the question's"),
 	entry(QuestionGet, "id", "*gets a question"),
 	entry(QuestionList, "", "*lists questions"),
-	entry(WorkCreate, "title ownerId nextMoveOwnerId", "creates work; with wake:true it wakes the owner of the next move"),
+	entry(WorkCreate, "title ownerId nextMoveOwnerId",
+		"creates work; with wake:true it wakes the owner of the next move"),
 	entry(WorkUpdate, "id", "changes the given members; with wake:true it wakes the owner of the next move"),
 	entry(WorkAssign, "id ownerId",
 		"assigns work, created first if there is a title, and asks an agent to begin; decision is the wake"),
 	entry(WorkGet, "id", "*gets a work item"),
 	entry(WorkList, "", "*lists work items"),
 	entry(WorkArrived, "name",
-		"reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of its next move is woken"),
+		"reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of "+
+			"its next move is woken"),
 	entry(WorkWake, "id", "wakes the responsible party of a work item"),
 	entry(InvocationCreate, "targetAgentId text",
 		"asks an agent to do something, and wakes it; the flight is its progress"),
@@ -80,7 +82,8 @@ var Entries = []Entry{
 	entry(ObligationGet, "eventId recipient", "*gets an obligation with all acts about it"),
 	entry(ObligationList, "", "*lists open obligations"),
 	entry(EventsList, "", "*gets a page of the log; after and next are seqs"),
-	entry(WakeExplain, "", "*explains the wake decision of a message, a work item or a question; give one of the three"),
+	entry(WakeExplain, "",
+		"*explains the wake decision of a message, a work item or a question; give one of the three"),
 	entry(WakeReminded, "", "*lists the last reminders about records that have not changed since, the oldest first"),
 	entry(PromptContract, "agentId", "*gets the contract as a part of an agent's prompt"),
 }
@@ -94,7 +97,8 @@ func event[P any](e EventType[P]) eventEntry { return eventEntry{e.Name, reflect
 
 var events = []eventEntry{
 	event(EventMessagePosted), event(EventQuestionCreated), event(EventQuestionAnswered), event(EventQuestionUpdated),
-	event(EventWorkCreated), event(EventWorkUpdated), event(EventDelivery), event(EventDeliveryChanged), event(EventWoken),
+	event(EventWorkCreated), event(EventWorkUpdated), event(EventDelivery), event(EventDeliveryChanged),
+	event(EventWoken),
 	event(EventHeartbeat), event(EventOnline), event(EventOffline), event(EventAgentRetired), event(EventConversation),
 	event(EventWakeDecided), event(EventInvocation), event(EventFlight), event(EventBinding), event(EventClaimGranted),
 	event(EventClaimContended),
@@ -252,7 +256,8 @@ func (d *description) schema(t reflect.Type) map[string]any {
 	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Interface:
 		return map[string]any{}
 	case t == reflect.TypeFor[Moment]():
-		return map[string]any{"type": []string{"string", "integer"}, "description": "RFC 3339, or milliseconds since 1970"}
+		return map[string]any{"type": []string{"string", "integer"},
+			"description": "RFC 3339, or milliseconds since 1970"}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -329,7 +334,8 @@ func Describe() map[string]any {
 func Manual() string {
 	var b strings.Builder
 	d := &description{map[string]reflect.Type{}}
-	b.WriteString("METHODS. Params with ? are optional. A * marks methods that read the\ncurrent state and run again when the request is repeated.\n")
+	b.WriteString("METHODS. Params with ? are optional. A * marks methods that read the\ncurrent state and run again " +
+		"when the request is repeated.\n")
 	for _, e := range Entries {
 		star := ""
 		if e.Repeat {

@@ -110,8 +110,9 @@ type Outcome string
 
 // The outcomes of a wake decision.
 const (
-	OutcomeWoken       Outcome = "woken"
-	OutcomeMissed      Outcome = "missed"      // the wake reached nobody and is sent again when its agent announces itself
+	OutcomeWoken Outcome = "woken"
+	// the wake reached nobody and is sent again when its agent announces itself
+	OutcomeMissed      Outcome = "missed"
 	OutcomeUnavailable Outcome = "unavailable" // the delivery is stored and woken when its agent announces itself
 	OutcomeUnknown     Outcome = "unknown_target"
 	OutcomeAmbiguous   Outcome = "ambiguous"

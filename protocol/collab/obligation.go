@@ -25,7 +25,8 @@ type Obligation struct {
 	Since          string          `json:"since"`
 
 	// Only with KindObligation.
-	Blocks           string          `json:"blocks,omitempty"` // halted, degraded or none: the state of the waiting party
+	// halted, degraded or none: the state of the waiting party
+	Blocks           string          `json:"blocks,omitempty"`
 	DefaultAction    string          `json:"defaultAction,omitempty"`
 	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // may also discharge it
 }
@@ -62,7 +63,8 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval, du
 		list = append(list, duties[i].obligations()...)
 	}
 	slices.SortFunc(list, func(a, b Obligation) int {
-		return cmp.Or(cmp.Compare(a.severity(), b.severity()), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key()))
+		return cmp.Or(cmp.Compare(a.severity(), b.severity()), cmp.Compare(a.Since, b.Since),
+			cmp.Compare(a.Key(), b.Key()))
 	})
 	return list
 }

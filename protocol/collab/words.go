@@ -49,7 +49,8 @@ func (a Acceptance) describe() string {
 
 // Describe returns a question, its state and its answer in words.
 func (q *Question) Describe(name NameFunc) string {
-	said := fmt.Sprintf("question %s (%s), asked of %s: %s", q.ID, q.State, name(q.AskedOfID, q.AskedOfIdentity), q.Title)
+	said := fmt.Sprintf("question %s (%s), asked of %s: %s", q.ID, q.State, name(q.AskedOfID, q.AskedOfIdentity),
+		q.Title)
 	if q.Answer != "" {
 		said += "; the answer: " + text.Clip(q.Answer, maxQuoted)
 	}
@@ -75,7 +76,8 @@ func (a *Approval) DescribeRequest() string {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
 	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s",
-		a.ID, a.AskedByID, text.EscapeInvisible(a.Tool), text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")),
+		a.ID, a.AskedByID, text.EscapeInvisible(a.Tool),
+		text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")),
 			maxQuoted),
 		a.Digest, cmp.Or(a.EventID, "no event"), cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"),
 		a.ExpiresAt, a.Default)
@@ -104,7 +106,8 @@ func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 		m, _ := EventMessagePosted.Read(e)
 		var meta PostMetadata
 		_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
-		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID, meta.Wake.Describe(),
+		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID,
+			meta.Wake.Describe(),
 			meta.Wake.Reason)
 	case EventInvocation.Name:
 		i, _ := EventInvocation.Read(e)

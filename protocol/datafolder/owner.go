@@ -46,7 +46,8 @@ func ActAsOwner(path string, made ...string) error {
 		return switchUser(int(owner), path)
 	}
 	if there == path && info.Mode()&0o002 != 0 {
-		return fmt.Errorf("every user may write to the data folder %s, so root does not use it: run chmod o-w on it, or name another with --data", path)
+		return fmt.Errorf("every user may write to the data folder %s, so root does not use it: run chmod o-w on it, "+
+			"or name another with --data", path)
 	}
 	return nil
 }
@@ -85,7 +86,8 @@ func switchUser(id int, path string) error {
 		err = errors.Join(syscall.Setgroups([]int{group}), syscall.Setgid(group), syscall.Setuid(id))
 	}
 	if err != nil {
-		return fmt.Errorf("root works on the data folder %s only as its owner, %s, and cannot become that user (%w): run this as that user, or name another folder with --data",
+		return fmt.Errorf("root works on the data folder %s only as its owner, %s, and cannot become that user (%w): "+
+			"run this as that user, or name another folder with --data",
 			path, UserName(uint32(id)), err)
 	}
 	return nil
@@ -115,7 +117,8 @@ func checkPath(path string) error {
 			return err
 		}
 		if owner := max(ownerOf(info), ownerOf(around)); owner != 0 {
-			return fmt.Errorf("%s is a link of %s, and root follows only links that root has made: name the folder that you mean with --data", path, UserName(owner))
+			return fmt.Errorf("%s is a link of %s, and root follows only links that root has made: name the folder "+
+				"that you mean with --data", path, UserName(owner))
 		}
 		target, err := os.Readlink(path)
 		if err != nil {
@@ -155,7 +158,8 @@ func noLinks(folder string) error {
 		default:
 			continue
 		}
-		return fmt.Errorf("%s is %s, and root uses none in a data folder: look at it with ls -l, and remove it if it is not yours, or run this as the owner of %s",
+		return fmt.Errorf("%s is %s, and root uses none in a data folder: look at it with ls -l, and remove it if it "+
+			"is not yours, or run this as the owner of %s",
 			path, what, folder)
 	}
 	return err

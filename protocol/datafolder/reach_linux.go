@@ -23,7 +23,8 @@ func reach(path string, id, group int) error {
 		if err != nil {
 			return err
 		}
-		if s, _ := info.Sys().(*syscall.Stat_t); s.Mode&0o001 == 0 && !(int(s.Uid) == id && s.Mode&0o100 != 0) && !(int(s.Gid) == group && s.Mode&0o010 != 0) {
+		if s, _ := info.Sys().(*syscall.Stat_t); s.Mode&0o001 == 0 && !(int(s.Uid) == id && s.Mode&0o100 != 0) &&
+			!(int(s.Gid) == group && s.Mode&0o010 != 0) {
 			closed = above
 		}
 	}
@@ -47,7 +48,8 @@ func reach(path string, id, group int) error {
 		}},
 		{"mkdir " + real, func() error { return os.MkdirAll(real, 0o755) }},
 		{"mount " + real, func() error {
-			return syscall.Mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), real, "", syscall.MS_BIND|syscall.MS_REC, "")
+			return syscall.Mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), real, "", syscall.MS_BIND|syscall.MS_REC,
+				"")
 		}},
 		{"setgroups", func() error { return only(syscall.SYS_SETGROUPS, 0, 0, 0) }},
 		{"setgid", func() error { return only(syscall.SYS_SETRESGID, group, group, group) }},

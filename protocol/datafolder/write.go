@@ -84,7 +84,8 @@ func Mkdir(path string) error {
 // unchanged.
 func MkdirAll(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // its creator may have been killed
+		// its creator may have been killed
+		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 		return nil // a process that may not open the parent has not created the folder

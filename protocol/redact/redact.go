@@ -81,9 +81,10 @@ func (r *Redactor) Found() map[string]uint64 {
 
 // A rule is one shape of a secret.
 type rule struct {
-	id      string
-	begin   []string // how it begins
-	before  int      // so many digits at most stand before the beginning, and belong to it; then it may begin within a word
+	id    string
+	begin []string // how it begins
+	// so many digits at most stand before the beginning, and belong to it; then it may begin within a word
+	before  int
 	shape   *regexp.Regexp
 	ends    bool    // no letter or digit may follow
 	entropy float64 // bits a byte that it has at least: less is an example
@@ -105,7 +106,8 @@ var ownRules = []struct {
 		`(?:[A-Za-z0-9+/=\s:,.()]|\\[nrt/\\]|\\u[0-9A-Fa-f]{4}|-[A-Za-z0-9])*(?:-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)?`},
 	{id: "telegram-bot-token", begin: ":AA", before: 16, shape: `[0-9]{5,16}:AA[A-Za-z0-9_-]{33}`},
 	{id: "jwt", begin: "eyJ", shape: `eyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{14,}\.[A-Za-z0-9_-]*`},
-	{id: "model-key", begin: "sk-", shape: `sk-[A-Za-z0-9_-]{20,}`, entropy: 3.7}, // OpenAI's, Anthropic's, OpenRouter's and others
+	// OpenAI's, Anthropic's, OpenRouter's and others
+	{id: "model-key", begin: "sk-", shape: `sk-[A-Za-z0-9_-]{20,}`, entropy: 3.7},
 	{id: "groq-key", begin: "gsk_", shape: `gsk_[A-Za-z0-9]{40,}`, entropy: 3},
 	{id: "xai-key", begin: "xai-", shape: `xai-[A-Za-z0-9]{60,}`, entropy: 3},
 	{id: "slack-token", begin: "xoxb-", shape: `xoxb-[A-Za-z0-9-]{20,}`, entropy: 3},
@@ -131,7 +133,8 @@ const (
 var compiled = sync.OnceValue(func() *rules {
 	all := &rules{by: map[uint32][]int{}}
 	for _, o := range ownRules {
-		all.add(rule{id: o.id, begin: []string{o.begin}, before: o.before, shape: regexp.MustCompile("^(?:" + o.shape + ")"), entropy: o.entropy})
+		all.add(rule{id: o.id, begin: []string{o.begin}, before: o.before,
+			shape: regexp.MustCompile("^(?:" + o.shape + ")"), entropy: o.entropy})
 	}
 	lines := bufio.NewScanner(strings.NewReader(ruleText))
 	for lines.Scan() {

@@ -70,7 +70,8 @@ func IsControl(r rune) bool {
 // control character or has no width. Two different names then never look alike because of such
 // characters. They are allowed in other texts.
 func IsInvisible(r rune) bool {
-	return IsControl(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return IsControl(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector)
 }
 
 // StripInvisible returns s without invisible characters, for use as a name.

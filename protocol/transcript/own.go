@@ -51,7 +51,8 @@ func (c *Case) Interference() string {
 				}
 			}
 			for _, m := range topics.FindAllStringSubmatch(line, -1) {
-				if !strings.Contains(line, `"`+protocol.MethodSendMessage+`"`) && strings.ContainsAny(m[1], "*?") && !identity.MatchString(m[0][len(`"topic":`):]) {
+				if !strings.Contains(line, `"`+protocol.MethodSendMessage+`"`) && strings.ContainsAny(m[1], "*?") &&
+					!identity.MatchString(m[0][len(`"topic":`):]) {
 					return "it would hear what others send"
 				}
 			}

@@ -23,7 +23,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	h := &hijacker{ResponseWriter: w, options: o}
 	w.Header().Set(MaxFrameHeader, strconv.Itoa(o.MaxFrame))
 	s := new(WebSocket)
-	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, OnPingReceived: s.pinged}
+	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+		OnPingReceived: s.pinged}
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}
 	}

@@ -60,7 +60,8 @@ const maxPooledOutput = 64 << 10
 
 func newCoalescingConn(conn net.Conn, o *Options) *coalescingConn {
 	o = o.withDefaults()
-	g := &coalescingConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, backlog: o.Backlog, released: make(chan struct{})}
+	g := &coalescingConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, backlog: o.Backlog,
+		released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait, g.tryRead = g.flush, g.read
 	g.raw = rawOf(conn)

@@ -257,8 +257,9 @@ func (s *WebSocket) Close(code int, reason string) {
 		s.readMu.Lock()
 		s.net.closing.Store(true)
 		s.readMu.Unlock()
-		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() })            //nolint:errcheck // it ends either way
-		s.conn.Close(websocket.StatusCode(code), text.Prefix(reason, maxReason)) //nolint:errcheck // the stream ends either way
+		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() }) //nolint:errcheck // it ends either way
+		//nolint:errcheck // the stream ends either way
+		s.conn.Close(websocket.StatusCode(code), text.Prefix(reason, maxReason))
 		cut.Stop()
 		s.net.Close() //nolint:errcheck // closed already, as a rule
 		s.await()

@@ -40,7 +40,8 @@ func main() {
 	flag.Usage = func() {
 		fmt.Fprint(
 			os.Stderr,
-			"usage: scripts/mutate [flags] [folder | file.go | file.go:line]...\n\nWith arguments only what they name is broken.\n\n",
+			"usage: scripts/mutate [flags] [folder | file.go | file.go:line]...\n\nWith arguments only what they "+
+				"name is broken.\n\n",
 		)
 		flag.PrintDefaults()
 	}

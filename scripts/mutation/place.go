@@ -160,7 +160,8 @@ func (f *finder) at(n ast.Node, stack []ast.Node) {
 
 var (
 	opposite = map[token.Token]token.Token{
-		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ, token.LEQ: token.GTR,
+		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ,
+		token.LEQ: token.GTR,
 	}
 	neighbour = map[token.Token]token.Token{
 		token.LSS: token.LEQ,

@@ -11,7 +11,8 @@ import (
 
 // unseen are the last words of calls that change nothing that a program does.
 var unseen = map[string]string{
-	"Msg": "writes a log line", "Msgf": "writes a log line", "Send": "writes a log line", // where the call begins with a log, see logs
+	// where the call begins with a log, see logs
+	"Msg": "writes a log line", "Msgf": "writes a log line", "Send": "writes a log line",
 	"Crash":  "is the place where tests let a program die; it does nothing elsewhere",
 	"Grow":   "reserves memory",
 	"Helper": "names a test's line",

@@ -81,7 +81,8 @@ func (k programFiles) list(ctx context.Context, states []outbox.State) (items []
 
 func (k programFiles) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (item Item, err error) {
 	item = Item{
-		Program: k.name, ID: found.ID, Queue: q.Name, Bot: q.Bot, Destination: found.Destination, State: found.State, Attempts: found.Attempt,
+		Program: k.name, ID: found.ID, Queue: q.Name, Bot: q.Bot, Destination: found.Destination, State: found.State,
+		Attempts: found.Attempt,
 		QueuedAt: found.EnqueuedAt, EndedAt: found.SettledAt, Error: found.Error, Agent: k.name,
 	}
 	if found.State == outbox.StatePending {

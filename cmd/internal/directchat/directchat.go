@@ -29,10 +29,12 @@ func CheckSent(agent protocol.PeerID, result *protocol.SendResult) error {
 	switch {
 	case len(result.Failures) > 0:
 		f := result.Failures[0]
-		return fmt.Errorf("%s did not accept the message: %s", agent, strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
+		return fmt.Errorf("%s did not accept the message: %s", agent,
+			strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
 	case result.DeliveredTo == 0:
 		return fmt.Errorf(
-			"%s is not on the bus or has no subscriptions; `hubbub peers` lists peers and subscriptions, and `hubbub chat --start %s` starts the agent",
+			"%s is not on the bus or has no subscriptions; `hubbub peers` lists peers and subscriptions, and `hubbub "+
+				"chat --start %s` starts the agent",
 			agent,
 			agent,
 		)

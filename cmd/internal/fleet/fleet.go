@@ -78,7 +78,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		// A stage outlives ctx: it stops when the next stage has ended.
 		stageCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		stops[stage] = stop
-		for _, c := range f.stage(stage) {
+		for _, c := range f.group(stage) {
 			stopped[stage].Go(func() {
 				if err := c.run(stageCtx); err != nil && stage == 0 {
 					fail(fmt.Errorf("%s stays down: %w", c.Name, err))
@@ -98,7 +98,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return nil
 }
 
-func (f *Fleet) stage(n int) []*member {
+func (f *Fleet) group(n int) []*member {
 	var list []*member
 	for _, c := range f.children {
 		if c.Stage == n {
@@ -110,7 +110,7 @@ func (f *Fleet) stage(n int) []*member {
 
 // waitStage waits until every child of a stage is ready or has failed too often.
 func (f *Fleet) waitStage(ctx context.Context, n int) {
-	for _, c := range f.stage(n) {
+	for _, c := range f.group(n) {
 		_ = c.waitReady(ctx) // an Event reported the reason; the next stage starts anyway
 	}
 }

@@ -52,7 +52,8 @@ func (c *member) run(ctx context.Context) error {
 			return 0, true
 		case ends >= c.o.MaxFailures:
 			pause = c.o.RestPause
-			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", ends, describeEnd(err), pause))
+			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", ends, describeEnd(err),
+				pause))
 			c.close(c.down) // ends the waits for it
 		default:
 			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))

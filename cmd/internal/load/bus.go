@@ -168,7 +168,8 @@ func newMessage(topic, from string, size int) *message {
 	return &message{
 		prefix: `{"jsonrpc":"2.0","id":`,
 		middle: `,"method":"sendMessage","params":{"topic":"` + topic + `","payload":{"messageId":"msg_`,
-		suffix: `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` + string(text) + `"}}}}`,
+		suffix: `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` +
+			string(text) + `"}}}}`,
 		random: rand.NewChaCha8(seed),
 	}
 }

@@ -150,7 +150,8 @@ func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
 			continue
 		}
 		if n -= first; n < 0 || n >= next {
-			return nil, fmt.Errorf("an answer to message %d, which is none of those from %d to %d", first+n, first, first+next)
+			return nil, fmt.Errorf("an answer to message %d, which is none of those from %d to %d", first+n, first,
+				first+next)
 		}
 		now := time.Since(start)
 		latencies = append(latencies, now-sent[n])

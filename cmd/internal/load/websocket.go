@@ -51,7 +51,8 @@ func upgrade(conn net.Conn, u *url.URL, token string) (early []byte, err error) 
 	path := *u
 	path.Scheme, path.Host = "", ""
 	request := "GET " + (&url.URL{Path: "/"}).ResolveReference(&path).RequestURI() + " HTTP/1.1\r\nHost: " + u.Host +
-		"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: aHViYnViIGJlbmNobWFyaw==\r\n"
+		"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
+		"aHViYnViIGJlbmNobWFyaw==\r\n"
 	if token != "" {
 		request += "Authorization: Bearer " + token + "\r\n"
 	}
@@ -143,7 +144,8 @@ func cutFrame(in []byte) (kind opcode, payload []byte, used int, err error) {
 		return 0, nil, 0, nil
 	}
 	if in[0]&0xf0 != finBit || in[1]&maskBit != 0 {
-		return 0, nil, 0, fmt.Errorf("a frame that begins with %x: it is a part of a message, compressed, or masked", in[:2])
+		return 0, nil, 0, fmt.Errorf("a frame that begins with %x: it is a part of a message, compressed, or masked",
+			in[:2])
 	}
 	size, header := uint64(in[1]), 2
 	switch size {

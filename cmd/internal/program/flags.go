@@ -34,7 +34,8 @@ type settings struct {
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 	c := &settings{}
 	if bus {
-		fs.StringArrayVar(&c.buses, "bus", []string{DefaultBus}, "WebSocket address of the bus (repeatable: tried in turn)")
+		fs.StringArrayVar(&c.buses, "bus", []string{DefaultBus},
+			"WebSocket address of the bus (repeatable: tried in turn)")
 		fs.StringVar(&c.tokenFile, "token-file", "", "file with the token for the bus (or the variable HUBBUB_TOKEN)")
 	}
 	fs.StringVar(&c.data, "data", "", "folder for everything that is kept (default $XDG_DATA_HOME/hubbub)")

@@ -154,7 +154,8 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 // wrongAtStart makes an error that the next start would end with, too, one of the settings: an
 // address where the program cannot listen, a database of a newer program.
 func wrongAtStart(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" || errors.Is(err, datafolder.ErrOtherVersion) {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" ||
+		errors.Is(err, datafolder.ErrOtherVersion) {
 		err = wrong(err)
 		if u, usage := errors.AsType[*usageError](err); usage {
 			u.atStart = true
@@ -166,7 +167,8 @@ func wrongAtStart(err error) error {
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
 	width := helpWidth(w)
 	fmt.Fprint(w,
-		term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
+		term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name,
+			fs.FlagUsagesWrapped(width))+
 			"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 			"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
 			"variables over the file.\n", width))

@@ -27,7 +27,8 @@ type Standby struct {
 // Flags adds the flags.
 func (s *Standby) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.urls, "cluster", nil,
-		"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)")
+		"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 "+
+			"(repeatable)")
 	fs.StringVar(&s.name, "cluster-name", "hubbub", "name of the cluster: the prefix of its leases")
 	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
 }
@@ -89,12 +90,14 @@ func CheckCluster(servers []string, name string) error {
 		}
 		u, err := url.Parse(full)
 		if err != nil || u.Hostname() == "" || !slices.Contains(natsSchemes, u.Scheme) {
-			return Usage("--cluster is not the address of a NATS server such as nats://10.0.0.1:4222") // it may hold a password
+			// it may hold a password
+			return Usage("--cluster is not the address of a NATS server such as nats://10.0.0.1:4222")
 		}
 	}
 	switch {
 	case name != "" && (strings.ContainsAny(name, " \t\r\n*>") || slices.Contains(strings.Split(name, "."), "")):
-		return Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and no empty part between dots", name)
+		return Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and "+
+			"no empty part between dots", name)
 	case len(name) > MaxName:
 		return Usage("--cluster-name is %d bytes long; at most %d are allowed", len(name), MaxName)
 	}

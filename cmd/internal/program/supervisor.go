@@ -37,7 +37,8 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 				e.notify.stopping()
 				cancel()
 			case <-hangups:
-				e.Log.Warn().Msg("SIGHUP changes nothing: tokens and certificates are read again by themselves, and other settings at the next start")
+				e.Log.Warn().Msg("SIGHUP changes nothing: tokens and certificates are read again by themselves, and " +
+					"other settings at the next start")
 			case <-done:
 				return
 			}

@@ -69,7 +69,8 @@ func CheckFile(flag, path string) error {
 // refuseFlag explains an error of a command line flag.
 func refuseFlag(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return Usage("--%s: %s", invalid.GetFlag().Name, refuseValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+		return Usage("--%s: %s", invalid.GetFlag().Name,
+			refuseValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
 	}
 	return Usage("%s", err)
 }
@@ -214,7 +215,8 @@ func adviceFor(path string, self int) string {
 				return "" // the mode is the reason, or everybody may read the folder
 			}
 			owner := datafolder.UserName(stat.Uid)
-			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data",
+			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder "+
+				"with --data",
 				path, owner, owner)
 		}
 		if filepath.Dir(path) == path {

@@ -219,7 +219,8 @@ func (a *Author) Name() string {
 
 // A Part is one typed piece of content.
 type Part struct {
-	Type     string `json:"type"`           // "text", "file" for an attachment's metadata, or "quote" for the quoted message
+	// "text", "file" for an attachment's metadata, or "quote" for the quoted message
+	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"` // for a voice message, its transcript
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`

@@ -110,8 +110,8 @@ func number(t *testing.T, path string) int {
 	return n
 }
 
-// gone reports whether a process has ended.
-func gone(pid int) bool {
+// hasEnded reports whether a process has ended.
+func hasEnded(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || bytes.Contains(b, []byte(") Z "))
 }
@@ -134,10 +134,10 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 		if err := inst.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !gone(pid) {
+		if !hasEnded(pid) {
 			t.Error("the agent still runs")
 		}
-		eventually(t, "its child ends", func() bool { return gone(child) })
+		eventually(t, "its child ends", func() bool { return hasEnded(child) })
 	}
 }
 
@@ -150,7 +150,7 @@ func TestACrashTakesTheGroupWithIt(t *testing.T) {
 	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "signal: killed" || exit.Permanent {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "its child ends", func() bool { return gone(child) })
+	eventually(t, "its child ends", func() bool { return hasEnded(child) })
 }
 
 func TestHowAnAgentEnded(t *testing.T) {
@@ -223,7 +223,7 @@ func TestFindsWhatAnotherLifeStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := found.Stop(t.Context()); err != nil || !gone(pid) {
+	if err := found.Stop(t.Context()); err != nil || !hasEnded(pid) {
 		t.Errorf("stopping an adopted agent: %v", err)
 	}
 	var exit *system.Exit
@@ -282,17 +282,17 @@ func TestAgentsEndWithAKilledSpawnerUnlessKept(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if keep == "" {
-			eventually(t, "the agent ends", func() bool { return gone(pid) })
+			eventually(t, "the agent ends", func() bool { return hasEnded(pid) })
 			continue
 		}
 		if l.Outlives() != true {
 			t.Error("kept agents do not outlive the spawner")
 		}
 		inst, err := l.Find(t.Context(), specOf(l, "x"), "")
-		if err != nil || gone(pid) {
+		if err != nil || hasEnded(pid) {
 			t.Fatal("a kept agent ended with its spawner:", err)
 		}
-		if err := inst.Stop(t.Context()); err != nil || !gone(pid) {
+		if err := inst.Stop(t.Context()); err != nil || !hasEnded(pid) {
 			t.Error(err)
 		}
 	}

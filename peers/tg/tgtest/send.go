@@ -54,7 +54,8 @@ func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 	case old.From == nil || old.From.ID != s.bot.ID:
 		return nil, badRequest("message can't be edited")
 	case old.Text == text && reflect.DeepEqual(old.Entities, entities) && reflect.DeepEqual(old.ReplyMarkup, keyboard):
-		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly the same")
+		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly " +
+			"the same")
 	}
 	changed := *old
 	changed.Text, changed.Entities, changed.ReplyMarkup, changed.EditDate = text, entities, keyboard,

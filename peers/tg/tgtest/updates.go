@@ -109,7 +109,8 @@ func (s *Server) Pending() int {
 func (s *Server) getUpdates(req *request) (any, *apiError) {
 	if s.webhook.url != "" {
 		return nil, errf(http.StatusConflict,
-			"Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+			"Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook "+
+				"first")
 	}
 	if err := s.setAllowedLocked(req); err != nil {
 		return nil, err

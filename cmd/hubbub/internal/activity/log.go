@@ -48,7 +48,8 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if before == "" {
-				return program.Usage("--before is missing: give a time such as 2026-01-01T00:00:00Z, or an age such as 30d")
+				return program.Usage("--before is missing: give a time such as 2026-01-01T00:00:00Z, or an age such " +
+					"as 30d")
 			}
 			at, err := logs.ParseTime("before", before, time.Now())
 			if err != nil {
@@ -94,7 +95,8 @@ func newLogExport(from *logs.Flag) *cobra.Command {
 		Short: "Write rows as JSON lines, oldest first",
 		Long: "Write rows of the activity log to standard output, one JSON object per line. The members have\n" +
 			"the names of the columns. Several logs (--log) are merged by time.",
-		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content",
+		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq " +
+			".payload_json.content",
 		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			enc := output.NewEncoder(w)
@@ -203,14 +205,17 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 			case !v.OK():
 				return fmt.Errorf("the activity log is not intact: %d problems", int64(len(v.Problems))+v.More)
 			case strict && (v.Cut > 0 || len(v.Gaps) > 0):
-				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut, len(v.Gaps))
+				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut,
+					len(v.Gaps))
 			}
 			return nil
 		}),
 	}
 	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "skip SQLite's own check, which reads the whole file")
-	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster; rows may be in another one")
-	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as printed by hubbub log key")
+	cmd.Flags().BoolVar(&opts.Partial, "partial", false,
+		"these are not all logs of a cluster; rows may be in another one")
+	cmd.Flags().StringVar(&opts.Key, "key", "",
+		"verifier key that must have signed the log, as printed by hubbub log key")
 	cmd.Flags().StringArrayVar(
 		&kept, "checkpoint", nil, "file with a checkpoint or proof of the log, kept elsewhere (repeatable)",
 	)

@@ -70,7 +70,8 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(
-		&kept, "checkpoint", "", "file with the checkpoint for the proof (default the first one that covers the message)",
+		&kept, "checkpoint", "",
+		"file with the checkpoint for the proof (default the first one that covers the message)",
 	)
 	return cmd
 }
@@ -110,11 +111,13 @@ func readCheckpoints(names []string) ([]string, error) {
 // printAudit prints what the Merkle tree of a log proves.
 func printAudit(p *output.Printer, a *activitylog.Audit) {
 	if a.Entries > 0 {
-		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed, a.LastRow)
+		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed,
+			a.LastRow)
 	}
 	for i, k := range a.Keys {
 		p.Linef(
-			"%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on, signed by", k.From)}[i == 0], k.Key,
+			"%s %s", map[bool]string{true: "signed by",
+				false: fmt.Sprintf("from row %d on, signed by", k.From)}[i == 0], k.Key,
 		)
 	}
 	if a.Unhashed > 0 {

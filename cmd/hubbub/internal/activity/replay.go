@@ -42,7 +42,8 @@ func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that the agent owns (repeatable)")
 	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the defaults (repeatable)")
 	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the defaults (repeatable)")
-	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: request to leave, instead of the defaults (repeatable)")
+	fs.StringArrayVar(&p.leave, "leave-word", nil,
+		"with --replay: request to leave, instead of the defaults (repeatable)")
 	fs.BoolVar(&p.digests, "digests", false, "with --replay: include digests of withheld events")
 	fs.BoolVar(&p.changedOnly, "changed", false, "with --replay: show only events whose outcome changes")
 }
@@ -196,7 +197,8 @@ func (p *replayOptions) decide(
 			return nil
 		}
 		key := [2]string{e.Topic, c.SourceID}
-		if c.Event == protocol.EventMessage && seen[key] || protocol.RoleOf(protocol.PeerID(e.Topic)) != protocol.RoleAgent {
+		if c.Event == protocol.EventMessage && seen[key] ||
+			protocol.RoleOf(protocol.PeerID(e.Topic)) != protocol.RoleAgent {
 			return nil // a retransmission
 		}
 		seen[key] = true

@@ -135,7 +135,8 @@ func (l *rowLayout) briefLine(e *activitylog.Entry, cells [5]cell, detail string
 		words, painted = words+" "+detail, painted+" "+detail
 	}
 	line := l.paint.Paint(term.Dim, clock) + " " + l.paint.Paint(what.colour, what.text) + " " + painted
-	return strings.TrimRight(line+strings.Repeat(" ", max(left-term.Width(words), 0)+1)+l.paint.Paint(term.Dim, id), " ")
+	return strings.TrimRight(line+strings.Repeat(" ", max(left-term.Width(words), 0)+1)+l.paint.Paint(term.Dim, id),
+		" ")
 }
 
 const (

@@ -35,7 +35,8 @@ func NewStats() *cobra.Command {
 	rows.AddTimes(cmd, "", true)
 	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
 		other := func(agent string) bool {
-			return len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool { return busclient.AgentID(a) == agent })
+			return len(args) > 0 && !slices.ContainsFunc(args,
+				func(a string) bool { return busclient.AgentID(a) == agent })
 		}
 		progress := logs.Progress(cmd)
 		defer progress.End()
@@ -45,7 +46,8 @@ func NewStats() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }))
+			return printSpending(cmd, slices.DeleteFunc(list,
+				func(s activitylog.Spending) bool { return other(s.Agent) }))
 		}
 		list, err := r.AgentStats(cmd.Context(), rows.Chosen.Since, rows.Chosen.Until)
 		progress.End()
@@ -53,9 +55,10 @@ func NewStats() *cobra.Command {
 			return err
 		}
 		list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool { return other(s.Agent) })
-		return output.List(cmd, list, "no agent has recorded a decision", func(p *output.Printer, list []activitylog.AgentStats) {
-			printStats(p, list, logs.Titles(cmd.Context(), r))
-		})
+		return output.List(cmd, list, "no agent has recorded a decision",
+			func(p *output.Printer, list []activitylog.AgentStats) {
+				printStats(p, list, logs.Titles(cmd.Context(), r))
+			})
 	})
 	return cmd
 }
@@ -71,14 +74,16 @@ func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
 func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.Titles) {
 	if p.Columns > 0 && p.Columns <= statsColumns+minDispositionColumns {
 		rows := [][]any{
-			{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"},
+			{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN",
+				"ENDED"},
 		}
 		for i := range list {
 			s := &list[i]
 			rows = append(rows, []any{
 				term.Printable(
 					titles.Both(s.Agent),
-				), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+				), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals,
+				s.Open,
 				strings.Join(dispositions(s), ", "),
 			})
 		}
@@ -118,7 +123,8 @@ func printAgentStats(p *output.Printer, s activitylog.AgentStats, name string) {
 		lines = term.Wrap(name, p.Columns-statsColumns)
 	}
 	p.Linef("%6d  %8d  %6d  %5d  %7d  %6d  %9d  %7d  %4d  %s",
-		s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open, lines[0])
+		s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+		lines[0])
 	for _, line := range lines[1:] {
 		p.Linef("%*s%s", statsColumns, "", line)
 	}

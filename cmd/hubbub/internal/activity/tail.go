@@ -49,7 +49,8 @@ func NewTail() *cobra.Command {
 	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "show every row of a message (default unless on a terminal)")
 	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "continue with new rows until interrupted")
 	cmd.Flags().IntVarP(
-		&t.lines, "lines", "n", -1, "maximum number of rows, counted from the end (default 100 on a terminal, otherwise all)",
+		&t.lines, "lines", "n", -1,
+		"maximum number of rows, counted from the end (default 100 on a terminal, otherwise all)",
 	)
 	return cmd
 }
@@ -85,7 +86,8 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 	}
 	var at activitylog.Cursor // from the beginning
 	if lines >= 0 {
-		if at, err = t.printLast(cmd.Context(), r, filter, lines, out, waiting); err != nil || cmd.Context().Err() != nil {
+		if at, err = t.printLast(cmd.Context(), r, filter, lines, out, waiting); err != nil ||
+			cmd.Context().Err() != nil {
 			return errors.Join(err, out.flush())
 		}
 	}

@@ -36,7 +36,8 @@ func NewTrace() *cobra.Command {
 			"MESSAGE is a message ID or, for a chat message, its sourceId (tg:<bot>:<chat>:<message>). A\n" +
 			"sourceId shows each message that carried the chat message to an agent.\n\n" +
 			"Messages are linked by inReplyTo, traceparent and the IDs in their contents.",
-		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
+		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 " +
+			"--json | jq .caused",
 	}
 	cmd.Flags().DurationVar(
 		&within, "within", 15*time.Minute, "how far before and after the message to look for causes and effects",
@@ -161,12 +162,14 @@ func describeChain(c *activitylog.Chain) tracedChain {
 func describeStep(s activitylog.Step) tracedStep {
 	t := tracedStep{
 		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
-		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: validOrNull(s.Payload), Passes: []tracedPublication{},
+		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: validOrNull(s.Payload),
+		Passes: []tracedPublication{},
 	}
 	for _, p := range s.Publications {
 		pass := tracedPublication{describeLeg(p.Leg), validOrNull(p.Result), []tracedDelivery{}}
 		for _, d := range p.Deliveries {
-			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), validOrNull(d.Answer), d.Error})
+			pass.Deliveries = append(pass.Deliveries,
+				tracedDelivery{d.Peer, describeLeg(d.Leg), validOrNull(d.Answer), d.Error})
 		}
 		t.Passes = append(t.Passes, pass)
 	}

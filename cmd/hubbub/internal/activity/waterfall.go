@@ -28,7 +28,8 @@ const (
 )
 
 func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint term.Painter, columns int) *waterfall {
-	f := &waterfall{Waterfall: view.NewWaterfall(c, shownDeliveries, 0), paint: paint, columns: columns, bar: 40, note: 80}
+	f := &waterfall{Waterfall: view.NewWaterfall(c, shownDeliveries, 0), paint: paint, columns: columns, bar: 40,
+		note: 80}
 	for i := range f.Bars {
 		b := &f.Bars[i]
 		b.From, b.Topic, b.Peer = titles.Called(b.From), titles.Called(b.Topic), titles.Called(b.Peer)

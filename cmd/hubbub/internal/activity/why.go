@@ -40,7 +40,8 @@ func NewWhy() *cobra.Command {
 			"current state.\n\n" +
 			"With --replay, decide about past events again with the given policy, and show which events would\n" +
 			"have woken an agent. EVENT is then optional, or 'all'.",
-		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why wi_01J9Z3X5Q2W8\n" +
+		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why " +
+			"wi_01J9Z3X5Q2W8\n" +
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
 	rows.AddTimes(cmd, "records ", false)
@@ -108,8 +109,10 @@ type (
 // add adds the next record.
 func (s *eventReport) add(a *record) {
 	kinds := map[string]*recordList{
-		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns, activitylog.RecordRefusal: &s.Refusals,
-		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims, activitylog.RecordDelivery: &s.Deliveries,
+		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns,
+		activitylog.RecordRefusal:     &s.Refusals,
+		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims,
+		activitylog.RecordDelivery:   &s.Deliveries,
 		activitylog.RecordEscalation: &s.Escalations,
 	}
 	list := cmp.Or(kinds[a.Event], &s.Others)
@@ -203,7 +206,8 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
-			p.Linef("%s %s", orDefault(s.Author, "somebody"), text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			p.Linef("%s %s", orDefault(s.Author, "somebody"),
+				text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
 			break
 		}
 	}
@@ -212,7 +216,8 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 		p.Linef("%s %s", p.Paint(term.Cyan, term.Printable(titles.Both(s.Agent))), wokenText(p, s))
 		if len(s.all) == 0 {
 			p.Linef(
-				"  it received the event (%s) but recorded no decision: for a peer of your own, hubbub trace shows its answer; for an agent, hubbub doctor may know why",
+				"  it received the event (%s) but recorded no decision: for a peer of your own, hubbub trace shows "+
+					"its answer; for an agent, hubbub doctor may know why",
 				term.Printable(strings.Join(s.MessageIDs, ", ")),
 			)
 		} else if len(s.MessageIDs) > 0 {

@@ -66,7 +66,8 @@ func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, title
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(id)))
 	for _, s := range steps {
 		p.Linef(
-			"  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What),
+			"  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By),
+			term.Printable(s.What),
 		)
 		if s.Type == collab.EventWoken.Name {
 			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("see: hubbub why "+s.EventID)))

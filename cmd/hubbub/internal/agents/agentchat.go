@@ -82,7 +82,8 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	if t.interactive = term.IsTerminal(env.Stdin); t.interactive {
 		env.Tell("This is a direct chat with %s. Type a line; Ctrl-D ends.", term.Printable(string(t.agent)))
 		if away {
-			env.Tell("It is not connected to this bus. `hubbub peers` lists the connected peers, and --start starts the agent.")
+			env.Tell("It is not connected to this bus. `hubbub peers` lists the connected peers, and --start starts " +
+				"the agent.")
 		}
 	}
 	return t.run(cmd, term.ReadLines(cmd.Context(), env.Stdin), wait)

@@ -36,7 +36,8 @@ func NewChat() *cobra.Command {
 			env := program.From(cmd)
 			address, err := demoAddress(cmd)
 			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
-				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
+				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err,
+					demo.ErrNoDemo) {
 					return err // a killed demo leaves its address behind
 				}
 			}
@@ -107,7 +108,8 @@ func printDemoLines(ctx context.Context, env *program.Env, address demo.Address)
 			if l.Bot {
 				colour = term.Green
 			}
-			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, term.Printable(l.Author)+":"), term.Printable(l.Text))
+			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, term.Printable(l.Author)+":"),
+				term.Printable(l.Text))
 		}
 	}
 }

@@ -77,7 +77,8 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if len(args) > 0 {
 		scope = protocol.Topic(args[0])
 		switch family := protocol.PeerID(scope).Family(); {
-		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" && family != "chorus":
+		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" &&
+			family != "chorus":
 			return program.Usage("%q is neither a chat nor an agent: give a topic such as tg:42 or agent:lead", args[0])
 		case halt == "anew" && family != "agent" && family != "":
 			return program.Usage("only an agent has a budget: %q is a chat", args[0])
@@ -103,7 +104,8 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	var wg sync.WaitGroup
 	for i, agent := range agents { // concurrently, so that a slow agent does not delay the others
 		wg.Go(func() {
-			records[i], failures[i] = sendHalt(cmd.Context(), s, received, id, agent, cmp.Or(scope, agent.Topic()), halt)
+			records[i], failures[i] = sendHalt(cmd.Context(), s, received, id, agent, cmp.Or(scope, agent.Topic()),
+				halt)
 		})
 	}
 	wg.Wait()

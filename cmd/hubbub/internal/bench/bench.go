@@ -83,7 +83,8 @@ func workloads(scale float64) []load.Workload {
 		{Name: "fan-out to 10", Senders: 1, Depth: 1, Messages: 5_000, Targets: 10},
 		{Name: "fan-out to 100", Senders: 1, Depth: 1, Messages: 1_000, Targets: 100},
 		{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: 150, Targets: 1000},
-		{Name: "beside 10,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Subscriptions: 10_000},
+		{Name: "beside 10,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1,
+			Subscriptions: 10_000},
 		{
 			Name:          "beside 100,000 subscriptions",
 			Senders:       1,
@@ -146,7 +147,8 @@ func bench(cmd *cobra.Command, s options) error {
 		if env.OnTerminal() { // the table comes only at the end, minutes later
 			fmt.Fprintf(env.Stderr, "%d of %d: %s\n", i+1, len(chosen), w.Name)
 		}
-		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: floors["echo"]}, load.TCPFloor{Child: floors["tcp"]}, s.repeat)
+		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: floors["echo"]}, load.TCPFloor{Child: floors["tcp"]},
+			s.repeat)
 		if err != nil {
 			return cmp.Or(ctx.Err(), err) // hide the errors that a stop causes
 		}
@@ -160,7 +162,8 @@ func printResults(p *output.Printer, results []load.Result) {
 	fmt.Fprintln(t, "\tmessages/s\tof echo\tof TCP\tp50 ms\tp99 ms\tp99.9 ms\tCPU s/100k\tCPU µs/delivery\tRSS MiB\t")
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", r.Workload, r.PerSecond, r.OfEcho, r.OfTCP,
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", r.Workload, r.PerSecond,
+			r.OfEcho, r.OfTCP,
 			ms(r.P50), ms(r.P99), ms(r.P999), r.CPU, r.CPUDelivery, float64(r.RSS)/(1<<20))
 	}
 	p.Err = t.Flush()

@@ -61,7 +61,8 @@ func OpenWithHandler(
 			err = fmt.Errorf("joining %s as %s: %w", bus, id, err)
 			if variable, _ := env.Secret("HUBBUB_TOKEN"); token != "" && variable == token {
 				err = &Error{
-					err.Error(), "the token comes from HUBBUB_TOKEN; if it belongs to a peer, unset the variable here", err,
+					err.Error(), "the token comes from HUBBUB_TOKEN; if it belongs to a peer, unset the variable here",
+					err,
 				}
 			}
 			return nil, err
@@ -115,7 +116,8 @@ func explainDial(bus, token string, err error) error {
 		return fmt.Errorf("the server at %s is not a bus: %w", bus, err)
 	case untrusted:
 		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
-			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers", err}
+			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers",
+			err}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return &Error{
 			"the bus at " + bus + " does not use TLS",
@@ -144,7 +146,8 @@ func (s *Session) Call(ctx context.Context, method string, params, result any) e
 	answer, err := s.conn.Call(ctx, method, raw.Bytes())
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
 		return fmt.Errorf(
-			"the bus accepts frames of at most %d bytes (--max-frame), but this one has %d: send less, or send it in parts",
+			"the bus accepts frames of at most %d bytes (--max-frame), but this one has %d: send less, or send it in "+
+				"parts",
 			large.Limit,
 			large.Size,
 		)

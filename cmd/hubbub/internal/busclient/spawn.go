@@ -36,14 +36,16 @@ func StartAgent(ctx context.Context, options *peer.Options, topic protocol.Topic
 	}
 	return p.RunWith(ctx, func(ctx context.Context) error {
 		result, err := p.Send(
-			ctx, protocol.TopicSpawn, p.NewMessage(protocol.TypeSpawnRequest, protocol.SpawnRequest{Topic: topic, Agent: name}),
+			ctx, protocol.TopicSpawn, p.NewMessage(protocol.TypeSpawnRequest,
+				protocol.SpawnRequest{Topic: topic, Agent: name}),
 		)
 		switch {
 		case err != nil:
 			return errors.Join(err, context.Cause(ctx))
 		case result.DeliveredTo == 0:
 			return errors.New(
-				"no spawner received the request: hubbub-system starts agents, and `hubbub peers` shows it as agent:system",
+				"no spawner received the request: hubbub-system starts agents, and `hubbub peers` shows it as " +
+					"agent:system",
 			)
 		}
 		select {

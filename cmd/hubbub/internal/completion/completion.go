@@ -194,7 +194,8 @@ func Messages(cmd *cobra.Command) (list []string, err error) {
 	titles := logs.Titles(cmd.Context(), r)
 	for i := range slices.Backward(rows) {
 		row := &rows[i]
-		description := fmt.Sprintf("%s to %s %s", titles.Called(row.Actor), titles.Called(row.Topic), view.Full.Row(row))
+		description := fmt.Sprintf("%s to %s %s", titles.Called(row.Actor), titles.Called(row.Topic),
+			view.Full.Row(row))
 		list = Append(list, row.MessageID, description)
 	}
 	return list, cmp.Or(err, readErr)

@@ -152,7 +152,8 @@ func checkIdle(ctx context.Context, env *program.Env) error {
 		return nil
 	}
 	return program.Usage(
-		"the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or give --in-use to skip the cases that would disturb them",
+		"the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or give --in-use to skip "+
+			"the cases that would disturb them",
 		env.Buses[0],
 		list[0],
 		len(list),
@@ -212,7 +213,8 @@ func (t *results) end(only string) error {
 	case len(t.counts) == 0:
 		return errNoCase(only)
 	case !output.WantsJSON(t.cmd):
-		fmt.Fprintf(t.cmd.OutOrStdout(), "%d passed, %d failed, %d skipped\n", passed, failed, t.counts[conformance.Skipped])
+		fmt.Fprintf(t.cmd.OutOrStdout(), "%d passed, %d failed, %d skipped\n", passed, failed,
+			t.counts[conformance.Skipped])
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d cases failed", failed, failed+passed)
@@ -283,7 +285,8 @@ func newConformanceC2A() *cobra.Command {
 			return conformC2A(cmd, command, opts)
 		},
 	}
-	cmd.Flags().StringVar(&command, "harness-command", "", "the program to check, as shell words; it runs without a shell")
+	cmd.Flags().StringVar(&command, "harness-command", "",
+		"the program to check, as shell words; it runs without a shell")
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name or title contains this")
 	cmd.Flags().StringVar(&version, "policy-version", "", "check only this draft: 2026-06-02, 2026-06-24 or 2026-08-11")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "timeout of each answer and each obligation")

@@ -240,7 +240,8 @@ func (s *demoRun) printIntroduction() {
 	}
 	s.printf(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
 		paint.Paint(
-			term.Dim, "#12-15 are row numbers: send_start, process_start and process_finish of each receiver, send_finish.",
+			term.Dim, "#12-15 are row numbers: send_start, process_start and process_finish of each receiver, "+
+				"send_finish.",
 		))
 }
 

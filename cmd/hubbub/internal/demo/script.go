@@ -40,22 +40,27 @@ type step struct {
 var steps = []step{
 	{
 		"1. A new chat gets an agent",
-		"No agent is assigned to this group. The bridge asks the spawner for an agent, waits for the route, configures the agent, and only then delivers the message.",
+		"No agent is assigned to this group. The bridge asks the spawner for an agent, waits for the route, " +
+			"configures the agent, and only then delivers the message.",
 		(*Script).bootstrap,
 	},
 	{
 		"2. Silence",
-		"Not every message is for the agent. It keeps other messages in its mailbox, where it can look them up. No model runs, and the agent says nothing.",
+		"Not every message is for the agent. It keeps other messages in its mailbox, where it can look them up. No " +
+			"model runs, and the agent says nothing.",
 		(*Script).silence,
 	},
 	{
 		"3. A knock, and a claim",
-		"The question is for a role that two agents have. Each gets a knock: a notice without the text. Each may look. The first agent to claim the question answers it; the other does not.",
+		"The question is for a role that two agents have. Each gets a knock: a notice without the text. Each may " +
+			"look. The first agent to claim the question answers it; the other does not.",
 		(*Script).claim,
 	},
 	{
 		"4. Two agents talk, and a loop ends",
-		"An agent's messages reach the other agents of the chat, and oblige those that they name. These two would go on forever. After a dozen messages without a person, one agent asks for a person, once. The right side shows only what ends the loop.",
+		"An agent's messages reach the other agents of the chat, and oblige those that they name. These two would go " +
+			"on forever. After a dozen messages without a person, one agent asks for a person, once. The right side " +
+			"shows only what ends the loop.",
 		(*Script).discussion,
 	},
 	{
@@ -70,7 +75,8 @@ var steps = []step{
 	},
 	{
 		"7. A crash neither loses nor duplicates anything",
-		"The agent's process is killed (SIGKILL) while it has a question. The spawner restarts it. It finds the question in its mailbox and answers once.",
+		"The agent's process is killed (SIGKILL) while it has a question. The spawner restarts it. It finds the " +
+			"question in its mailbox and answers once.",
 		(*Script).crash,
 	},
 }
@@ -92,7 +98,8 @@ func (p *Script) Run(ctx context.Context) error {
 
 // await waits until done returns true. what describes what it waits for.
 func (p *Script) await(ctx context.Context, what string, done func(history) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout, fmt.Errorf("%s did not happen within %s", what, StepTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout,
+		fmt.Errorf("%s did not happen within %s", what, StepTimeout))
 	defer cancel()
 	return p.Printer.waitUntil(ctx, done)
 }
@@ -110,7 +117,8 @@ func (p *Script) eventID(l Line) string {
 func (p *Script) bootstrap(ctx context.Context) error {
 	l := p.say(p.Server.Will, "@"+BotName+" hello")
 	return p.await(ctx, "a greeting and its end", func(m history) bool {
-		if r, ok := firstContent(m, protocol.TypeRouteAssigned, func(r protocol.RouteAssigned) bool { return true }); ok {
+		if r, ok := firstContent(m, protocol.TypeRouteAssigned,
+			func(r protocol.RouteAssigned) bool { return true }); ok {
 			p.groupAgent = r.Agent
 		}
 		return answered(m, l) && p.disposed(m, l)
@@ -133,7 +141,8 @@ func (p *Script) claim(ctx context.Context) error {
 	}
 	introduced := func(m history) bool {
 		for _, passed := range m.messages {
-			if passed.message.Type == protocol.TypeConfigure && passed.Topic == "agent:second" && len(passed.Deliveries) > 0 {
+			if passed.message.Type == protocol.TypeConfigure && passed.Topic == "agent:second" &&
+				len(passed.Deliveries) > 0 {
 				return true
 			}
 		}
@@ -181,7 +190,8 @@ func (p *Script) discussion(ctx context.Context) error {
 		if calls == 0 {
 			return false
 		}
-		p.Printer.remark(fmt.Sprintf("%d messages from agents, then %s.", countAnswers(m, l)-1, text.Counted(calls, "call")))
+		p.Printer.remark(fmt.Sprintf("%d messages from agents, then %s.", countAnswers(m, l)-1,
+			text.Counted(calls, "call")))
 		return true
 	})
 }

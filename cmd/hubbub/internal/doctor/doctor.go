@@ -100,7 +100,8 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 	)
 	if token == "" {
 		findings = append(findings, section("bot token", tg.Finding{Level: tg.LevelSkipped,
-			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not checked.", Advice: "Set it to the token from @BotFather to check the bot."})...)
+			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not checked.",
+			Advice:  "Set it to the token from @BotFather to check the bot."})...)
 	} else {
 		findings = append(findings, tg.Diagnose(
 			cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token),
@@ -211,7 +212,8 @@ func checkDisk(data string) tg.Finding {
 	free := int64(stat.Bavail) * int64(stat.Bsize)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
-		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Until there is space, updates stay with Telegram, "+
+		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Until there is space, updates stay with "+
+			"Telegram, "+
 			"and answers of agents are rejected.", data, formatSize(free)),
 			"Free some space. `hubbub log prune --before 30d` deletes old files of the activity log. "+
 				"Or move the folder, and name it with --data.")
@@ -277,10 +279,12 @@ func checkClock(data string) []tg.Finding {
 	switch {
 	case j.Ended == nil && j.Believed == nil:
 		return []tg.Finding{
-			warning(jumped+" The activity log keeps its rows as if it had not, until the bus has run for a day.", advice),
+			warning(jumped+" The activity log keeps its rows as if it had not, until the bus has run for a day.",
+				advice),
 		}
 	case j.Ended != nil && time.Since(*j.Ended) < clockJumpShown:
-		return []tg.Finding{warning(fmt.Sprintf("%s It was right again at %s; rows that were written until then have wrong times.",
+		return []tg.Finding{warning(fmt.Sprintf("%s It was right again at %s; rows that were written until then have "+
+			"wrong times.",
 			jumped, j.Ended.UTC().Format(time.RFC3339)), advice)}
 	}
 	return nil
@@ -344,7 +348,8 @@ func checkOutboxes(ctx context.Context, data string) tg.Finding {
 		}
 		return warning(
 			says,
-			"`hubbub outbox list --dead` shows them with the reasons. Use `hubbub outbox retry` or `hubbub outbox drop` for each.",
+			"`hubbub outbox list --dead` shows them with the reasons. Use `hubbub outbox retry` or `hubbub outbox "+
+				"drop` for each.",
 		)
 	case err != nil:
 		return warning(sentence(err.Error()), "Run this as the user who runs that program.")
@@ -372,7 +377,8 @@ func checkAgents(ctx context.Context, data string) []tg.Finding {
 			says += fmt.Sprintf(", and %d more", len(coming)-1)
 		}
 		findings = []tg.Finding{
-			warning(says+".", "If this persists, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+"."),
+			warning(says+".", "If this persists, see the log of the spawner, and "+
+				agentLog(data, string(coming[0].Name))+"."),
 		}
 	case len(failed) == 0:
 		return []tg.Finding{ok("No agent was given up.")}
@@ -422,13 +428,15 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 				findings = append(findings, warning(fmt.Sprintf("All turns of agent:%s have failed since %s (%d): %s",
 					name, from.Local().Format(
 						"2 Jan 15:04",
-					), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+agentLog(data, name)+"."))
+					), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+
+					agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
 				continue // another check reports what cannot be read
 			}
-			says := fmt.Sprintf("agent:%s has decided nothing since %s. Waiting events: %d. Its harness does not start, or the agent does not run.",
+			says := fmt.Sprintf("agent:%s has decided nothing since %s. Waiting events: %d. Its harness does not "+
+				"start, or the agent does not run.",
 				name, since.Local().Format("2 Jan 15:04"), count)
 			findings = append(findings, problem(says, "For the reason, see "+agentLog(data, name)+"."))
 		}
@@ -491,7 +499,8 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 			}
 		}
 		return warning("No model key is set: agents run the scripted harness, which follows fixed rules.",
-			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and choose --harness openai or anthropic for the agents. Or use acp with an agent's own login.")
+			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and choose --harness openai or anthropic for the agents. Or "+
+				"use acp with an agent's own login.")
 	case "scripted":
 		return ok("The scripted harness needs no login.")
 	case "openai", "anthropic":
@@ -510,7 +519,8 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 		return ok("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent requires a token.")
 	}
 	return problem(
-		fmt.Sprintf("Harness %q is unknown.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.",
+		fmt.Sprintf("Harness %q is unknown.", x.harness),
+		"The harnesses are scripted, openai, anthropic, acp, c2a and a2a.",
 	)
 }
 
@@ -530,7 +540,8 @@ func checkCommand(harness, command string) tg.Finding {
 	path, err := exec.LookPath(words[0])
 	if err != nil {
 		return problem(
-			words[0]+" is not a program that can be started here.", "Install it, or give its full path with --harness-command.",
+			words[0]+" is not a program that can be started here.",
+			"Install it, or give its full path with --harness-command.",
 		)
 	}
 	for _, word := range words {
@@ -542,7 +553,8 @@ func checkCommand(harness, command string) tg.Finding {
 		case program.FileExists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
 			return ok(name + " has a login.")
 		default:
-			return problem(name+" does not seem to be logged in for this user.", sentence(login.how+", or set "+login.key))
+			return problem(name+" does not seem to be logged in for this user.",
+				sentence(login.how+", or set "+login.key))
 		}
 	}
 	return ok(path + " can be started. Whether it is logged in cannot be checked.")

@@ -91,7 +91,8 @@ func newChorusAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows which addresses it allows
+				// only the gateway knows which addresses it allows
+				if err := netguard.New(nil).CheckURL(connection); err != nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to call %s: %s\n", name.ID(), err)
 				}
 				what := map[bool]string{
@@ -138,7 +139,8 @@ func addAgent(
 	err := s.AddAgent(ctx, name, connection, settings)
 	if errors.Is(err, chorus.ErrExists) {
 		return fmt.Errorf(
-			"%w; to change its connection string, add --replace; to change other settings, first run: hubbub chorus remove %s",
+			"%w; to change its connection string, add --replace; to change other settings, first run: hubbub chorus "+
+				"remove %s",
 			err,
 			name,
 		)
@@ -182,7 +184,8 @@ func newChorusAssign() *cobra.Command {
 			switch err := peer.Classify(topic, 1, result, nil); peer.OutcomeOf(err) {
 			case peer.Received:
 				return output.Line(
-					cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s now receives the messages of %s", agent, topic,
+					cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s now receives the messages of %s",
+					agent, topic,
 				)
 			case peer.Absent:
 				return fmt.Errorf("no bridge on the bus serves %s: is its bridge running?", topic)
@@ -282,7 +285,8 @@ func newChorusInbox() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "rotate NAME", Short: "Print a new connection string; the old one stops working at once", Args: cobra.ExactArgs(
+			Use: "rotate NAME", Short: "Print a new connection string; the old one stops working at once",
+			Args: cobra.ExactArgs(
 				1,
 			),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -290,7 +294,8 @@ func newChorusInbox() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "revoke NAME", Short: "Close an inbox; its connection string stops working at once", Args: cobra.ExactArgs(1),
+			Use: "revoke NAME", Short: "Close an inbox; its connection string stops working at once",
+			Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 					return store.RevokeInbox(ctx, chorus.InboxName(args[0]))
@@ -334,8 +339,9 @@ func gatewayURL(cmd *cobra.Command, store *chorus.Store, given string) (string, 
 	recorded, err := store.PublicURL(cmd.Context())
 	if recorded == "" && err == nil {
 		recorded = defaultPublicURL
-		fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the connection string begins with %s;\n"+
-			"if that is wrong, replace it: the rest stays valid\n", recorded)
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"no gateway has recorded its public address yet, so the connection string begins with %s;\n"+
+				"if that is wrong, replace it: the rest stays valid\n", recorded)
 	}
 	return recorded, err
 }

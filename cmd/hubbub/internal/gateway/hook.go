@@ -52,8 +52,9 @@ func newHookAdd() *cobra.Command {
 			"With --arrives, the hook notifies the collaboration broker instead of a chat. A post says that\n" +
 			"something has arrived for which work waits: the name in {\"arrived\":\"build-42\"} or, without it,\n" +
 			"the name of the hook. `hubbub work arrived` does the same.",
-		Example: "  hubbub hook add build-42 --arrives\n  hubbub hook add ci --chat tg:-100123\n  hubbub hook add alerts --chat tg:1 --oblige",
-		Args:    cobra.ExactArgs(1),
+		Example: "  hubbub hook add build-42 --arrives\n  hubbub hook add ci --chat tg:-100123\n  hubbub hook add " +
+			"alerts --chat tg:1 --oblige",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chorus.CheckHookName(args[0]); err != nil {
 				return program.Usage("%s", err)
@@ -81,7 +82,8 @@ func newHookAdd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&chat, "chat", "", "topic of the chat whose agents receive the posts, such as tg:1")
-	cmd.Flags().BoolVar(&oblige, "oblige", false, "the chat's agent must answer each post; otherwise it only stores them")
+	cmd.Flags().BoolVar(&oblige, "oblige", false,
+		"the chat's agent must answer each post; otherwise it only stores them")
 	cmd.Flags().BoolVar(&arrives, "arrives", false, "a post resumes work that waits for what it names")
 	cmd.Flags().StringVar(&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)")
 	return cmd
@@ -142,7 +144,8 @@ func newHookList() *cobra.Command {
 					state = trouble
 				}
 				return []any{
-					h.Name, h.Chat, map[bool]string{true: "its agent", false: "nobody"}[h.Oblige], h.Posts, h.Waiting, h.Lost, state,
+					h.Name, h.Chat, map[bool]string{true: "its agent", false: "nobody"}[h.Oblige], h.Posts, h.Waiting,
+					h.Lost, state,
 				}
 			})
 		},

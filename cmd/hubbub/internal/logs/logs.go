@@ -25,7 +25,8 @@ type Flag []string
 func AddFlag(cmd *cobra.Command) *Flag {
 	l := new(Flag)
 	cmd.PersistentFlags().StringArrayVar((*[]string)(l), "log", nil,
-		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default: the log in --data)")
+		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default: the log "+
+			"in --data)")
 	return l
 }
 

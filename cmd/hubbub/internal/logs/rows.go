@@ -51,7 +51,8 @@ func (f *RowFlags) Add(cmd *cobra.Command) {
 		&f.Peer,
 		"peer",
 		"",
-		"rows whose actor matches this pattern: the sender of send rows, the target of process rows; with ! before it, rows whose actor does not",
+		"rows whose actor matches this pattern: the sender of send rows, the target of process rows; with ! before "+
+			"it, rows whose actor does not",
 	)
 	flags.StringSliceVar(
 		&f.Types, "type", nil, "rows of messages of this type; with ! before it, of all other types (repeatable)",

@@ -39,14 +39,16 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, known := languages[language]
 			if !known {
-				return program.Usage("--lang %q is unknown: use ts (Node, Deno and Bun run it unchanged), py, go or sh", language)
+				return program.Usage("--lang %q is unknown: use ts (Node, Deno and Bun run it unchanged), py, go or sh",
+					language)
 			}
 			identity := templateIdentity
 			if len(args) > 0 {
 				name := strings.TrimPrefix(args[0], "agent:")
 				if !newPeerName.MatchString(name) {
 					return program.Usage(
-						"%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a letter or digit", args[0],
+						"%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a "+
+							"letter or digit", args[0],
 					)
 				}
 				identity = "agent:" + name

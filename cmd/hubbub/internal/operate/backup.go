@@ -57,9 +57,11 @@ func backup(cmd *cobra.Command, to string) error {
 				return program.Usage("%s already exists; name a new folder", to)
 			}
 			return backupInto(cmd, from, to)
-		case errors.Is(err, fs.ErrPermission): // not wrapped: the usual advice, to run as the folder's owner, would be wrong
+		// not wrapped: the usual advice, to run as the folder's owner, would be wrong
+		case errors.Is(err, fs.ErrPermission):
 			return fmt.Errorf(
-				"%v: the owner of the data folder makes the copy and may not write there: create a folder for copies with: install -d -m 0700 -o %d FOLDER",
+				"%v: the owner of the data folder makes the copy and may not write there: create a folder for copies "+
+					"with: install -d -m 0700 -o %d FOLDER",
 				err,
 				os.Geteuid(),
 			)

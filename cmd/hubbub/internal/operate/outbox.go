@@ -97,7 +97,8 @@ func newOutboxChange(
 				err := change(deadletter.Folder(program.From(cmd).Data), cmd.Context(), item)
 				if err == nil {
 					of, id, _ := deadletter.ParseName(item) //nolint:errcheck // it was parsed above
-					err = output.Line(cmd, map[string]any{"program": of, "id": id, "done": name}, "item %s %s", item, done)
+					err = output.Line(cmd, map[string]any{"program": of, "id": id, "done": name}, "item %s %s", item,
+						done)
 				}
 				if err != nil {
 					return err

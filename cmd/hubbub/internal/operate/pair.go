@@ -38,7 +38,10 @@ func NewPair() *cobra.Command {
 				if err != nil {
 					return program.Usage("--revoke requires the ID of a user or a chat; see hubbub pair --list")
 				}
-				return withBridge(cmd, func(cmd *cobra.Command, db *sql.DB) error { return revokeAdmission(cmd, db, id) })
+				return withBridge(cmd, func(cmd *cobra.Command,
+					db *sql.DB) error {
+					return revokeAdmission(cmd, db, id)
+				})
 			case valid <= 0:
 				return program.Usage("--valid must be above 0")
 			}
@@ -47,7 +50,8 @@ func NewPair() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&valid, "valid", time.Hour, "how long the code works")
 	cmd.Flags().BoolVar(&listed, "list", false, "list the admitted people and groups instead of making a code")
-	cmd.Flags().StringVar(&revoked, "revoke", "", "revoke the admission of this user or chat ID instead of making a code")
+	cmd.Flags().StringVar(&revoked, "revoke", "",
+		"revoke the admission of this user or chat ID instead of making a code")
 	return cmd
 }
 
@@ -94,7 +98,8 @@ func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 	}
 	if !found {
 		return fmt.Errorf(
-			"nobody with the ID %d was admitted with a code; people whom the bridge's flags allow are not listed here", id,
+			"nobody with the ID %d was admitted with a code; people whom the bridge's flags allow are not listed here",
+			id,
 		)
 	}
 	return output.Line(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)

@@ -53,7 +53,8 @@ func newTokenCreate() *cobra.Command {
 				return program.Usage("a credential needs at least one --identity")
 			}
 			if err := program.EachAlone(
-				slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern",
+				slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue),
+				"give the flag once for each pattern",
 			); err != nil {
 				return err
 			}
@@ -75,7 +76,8 @@ func newTokenCreate() *cobra.Command {
 		&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)",
 	)
 	cmd.Flags().StringArrayVar(
-		&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, including narrower patterns (repeatable)",
+		&c.Subscribe, "subscribe", nil,
+		"pattern that the holder may subscribe to, including narrower patterns (repeatable)",
 	)
 	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
 	cmd.Flags().StringArrayVar(
@@ -101,7 +103,8 @@ func newTokenList() *cobra.Command {
 			}
 			none := "no credentials in %s: the bus of this folder (--data) is open to every program on this machine"
 			if !file.Open() {
-				none = "all credentials in %s are revoked: nobody can connect to the bus of this folder (--data) until one is created"
+				none = "all credentials in %s are revoked: nobody can connect to the bus of this folder (--data) " +
+					"until one is created"
 			}
 			words := func(patterns []string) string { return strings.Join(patterns, " ") }
 			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
@@ -111,10 +114,12 @@ func newTokenList() *cobra.Command {
 				tree = append(tree, *c)
 				depths[c.Name] = depth
 			})
-			return output.Table(cmd, tree, fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
-				name := strings.Repeat("  ", depths[c.Name]) + c.Name
-				return []any{name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue), words(c.Names)}
-			})
+			return output.Table(cmd, tree, fmt.Sprintf(none, program.From(cmd).Data), head,
+				func(c grant.Credential) []any {
+					name := strings.Repeat("  ", depths[c.Name]) + c.Name
+					return []any{name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue),
+						words(c.Names)}
+				})
 		},
 	}
 }
@@ -143,7 +148,8 @@ func newTokenRevoke() *cobra.Command {
 					issued = issued[1:]
 				}
 			default:
-				return program.Usage("the holder of %s has issued %s: add --with-issued to revoke these too, or --keep-issued to keep them",
+				return program.Usage("the holder of %s has issued %s: add --with-issued to revoke these too, or "+
+					"--keep-issued to keep them",
 					args[0], strings.Join(issued, ", "))
 			}
 			switch {
@@ -154,7 +160,8 @@ func newTokenRevoke() *cobra.Command {
 			}
 			says := "is revoked: its sessions end within seconds"
 			if len(issued) > 0 {
-				says = fmt.Sprintf("is revoked, and also %s: their sessions end within seconds", strings.Join(issued, ", "))
+				says = fmt.Sprintf("is revoked, and also %s: their sessions end within seconds",
+					strings.Join(issued, ", "))
 			}
 			if len(file.List()) == 0 {
 				says += "; it was the last credential, so nobody can connect until another is created"
@@ -201,7 +208,8 @@ func newTokenProvision() *cobra.Command {
 				return err
 			}
 			return output.Line(
-				cmd, map[string]any{"tokens": tokens, "names": names}, "tokens of %s are in %s", strings.Join(names, ", "), tokens,
+				cmd, map[string]any{"tokens": tokens, "names": names}, "tokens of %s are in %s",
+				strings.Join(names, ", "), tokens,
 			)
 		},
 	}

@@ -94,7 +94,8 @@ func Adopt(data, folder string) (names []string, err error) {
 		token := strings.TrimSpace(string(raw))
 		if len(token) < minTokenLen {
 			return nil, fmt.Errorf(
-				"the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand -hex 32",
+				"the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand "+
+					"-hex 32",
 				path,
 				minTokenLen,
 			)

@@ -23,7 +23,8 @@ func NewPeers() *cobra.Command {
 		Use:   "peers",
 		Short: "List the connected peers and their subscriptions",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, _, err := busclient.Fetch(cmd.Context(), program.From(cmd), http.MethodGet, "/peers", busclient.ExplainGet)
+			raw, _, err := busclient.Fetch(cmd.Context(), program.From(cmd), http.MethodGet, "/peers",
+				busclient.ExplainGet)
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,8 @@ func NewPing() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&times, "count", "n", 5, "number of pings")
 	cmd.Flags().DurationVar(&interval, "interval", 200*time.Millisecond, "time between two pings")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the connection and for each answer")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second,
+		"how long to wait for the connection and for each answer")
 	return cmd
 }
 

@@ -53,7 +53,8 @@ func NewPub() *cobra.Command {
 	cmd.Flags().StringVar(&p.messageID, "message-id", "", "ID of the message (default: a new one)")
 	cmd.Flags().StringVar(&p.inReplyTo, "in-reply-to", "", "ID of the message that this one answers")
 	cmd.Flags().BoolVar(
-		&p.once, "once", false, "for ten minutes, a repetition with the same --as and --message-id returns the first outcome",
+		&p.once, "once", false,
+		"for ten minutes, a repetition with the same --as and --message-id returns the first outcome",
 	)
 	cmd.Flags().DurationVar(&p.timeout, "timeout", 40*time.Second, "how long to wait for the bus's answer")
 	_ = cmd.RegisterFlagCompletionFunc(
@@ -94,7 +95,8 @@ func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error 
 	m.InReplyTo = protocol.MessageID(p.inReplyTo)
 	var result protocol.SendResult
 	if err := s.Call(
-		ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m, Once: p.once}, &result,
+		ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m, Once: p.once},
+		&result,
 	); err != nil {
 		return fmt.Errorf("sending to %s: %w", topic, err)
 	}

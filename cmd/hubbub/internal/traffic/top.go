@@ -251,7 +251,8 @@ func (t *topScreen) peers(s *console.State, room int) {
 			gone++
 		}
 	}
-	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0 // with .0, zero prints as nothing
+	// with .0, zero prints as nothing
+	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0
 	if t.columns > 0 && t.columns < 100 {
 		head, row = "IN/MIN OUT/MIN WAITING QUEUED FAILED", "%6s %7s %7.0d %6.0d %6.0d"
 	}

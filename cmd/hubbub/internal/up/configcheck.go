@@ -51,7 +51,8 @@ func newConfigCheck() *cobra.Command {
 			case p.Err != nil:
 				return p.Err
 			case len(mistakes) > 0:
-				return program.Usage("%s in %s", text.Counted(len(mistakes), "error"), cmp.Or(r.File, "the environment"))
+				return program.Usage("%s in %s", text.Counted(len(mistakes), "error"),
+					cmp.Or(r.File, "the environment"))
 			case !p.JSON:
 				p.Linef("%s: no errors", cmp.Or(r.File, "the settings in the environment"))
 			}
@@ -117,7 +118,8 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		env := append(r.environment(component{name: "agent"}), agentKeys...)
 		// Each agent runs in a folder of its own.
 		list = append(list, r.checkProgram(
-			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env,
+			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format",
+				"json"}, env,
 		)...)
 	}
 	return sortByLine(list)

@@ -102,7 +102,8 @@ func (r *Request) unknownKeys() (list []ConfigError) {
 		switch {
 		case !slices.Contains(top, key):
 			list = append(list, r.configError(
-				"", key, fmt.Sprintf("unknown key %q; the keys outside the tables are %s", key, strings.Join(top, ", ")),
+				"", key, fmt.Sprintf("unknown key %q; the keys outside the tables are %s", key,
+					strings.Join(top, ", ")),
 			))
 		case section && !isTable:
 			list = append(list, r.configError("", key, fmt.Sprintf("%s must be a table, written [%s]", key, key)))
@@ -114,7 +115,8 @@ func (r *Request) unknownKeys() (list []ConfigError) {
 		for _, key := range managedFlags {
 			if _, ok := r.Table(section)[key]; ok {
 				list = append(
-					list, r.configError(section, key, fmt.Sprintf("%q may not be set: `hubbub up` sets it for every program", key)),
+					list, r.configError(section, key,
+						fmt.Sprintf("%q may not be set: `hubbub up` sets it for every program", key)),
 				)
 			}
 		}

@@ -152,7 +152,8 @@ func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Printer) error {
 	if p.listenAddress != "" {
 		printer.Event("hubbub", fmt.Sprintf(
-			"the programs connect to %s, as set by --bus or HUBBUB_BUS; the bus started here is at %s", p.Bus, p.listenAddress,
+			"the programs connect to %s, as set by --bus or HUBBUB_BUS; the bus started here is at %s", p.Bus,
+			p.listenAddress,
 		))
 	}
 	says := "all programs run"

@@ -81,7 +81,8 @@ func (b *brokerCommand) command() *cobra.Command {
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeoutCause(cmd.Context(), brokerLimit, errors.New("the bus did not answer in time"))
+		ctx, cancel := context.WithTimeoutCause(cmd.Context(), brokerLimit,
+			errors.New("the bus did not answer in time"))
 		defer cancel()
 		return explainBroker(cmd, b.connect(ctx, &brokerRun{Command: cmd, args: args}))
 	}
@@ -101,7 +102,8 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 	in.person = "cli:" + name
 	id := protocol.PeerID(in.person + "." + strings.ToLower(rand.Text()[:10]))
 	var s *busclient.Session
-	in.Client = client.New(id, func(ctx context.Context, topic protocol.Topic, m protocol.Message) (sent protocol.SendResult, err error) {
+	in.Client = client.New(id, func(ctx context.Context, topic protocol.Topic,
+		m protocol.Message) (sent protocol.SendResult, err error) {
 		err = s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &sent)
 		return sent, err
 	}, nil)
@@ -139,8 +141,9 @@ func (in *brokerRun) printReminders(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		program.From(in.Command).Tell("reminder: %s", term.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; no change for %s",
-			r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
+		program.From(in.Command).Tell("reminder: %s",
+			term.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; no change for %s",
+				r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func NewDecisions() *cobra.Command {
 		"approve), or for which its program asks. It is shown in the chat and here; the first verdict\n" +
 		"counts. Questions of agents to people are listed too: `hubbub work answer` answers them. An\n" +
 		"approval for more than one call stays listed until it is revoked."
-	cmd.Example = "  hubbub decisions\n  hubbub decisions allow dec_01J... --scope session\n  hubbub decisions revoke dec_01J..."
+	cmd.Example = "  hubbub decisions\n  hubbub decisions allow dec_01J... --scope session\n  hubbub decisions " +
+		"revoke dec_01J..."
 	cmd.PersistentFlags().String("as", "", "your name in records (default: your user name)")
 	for _, c := range decisionCommands {
 		cmd.AddCommand(c.command())
@@ -71,8 +72,9 @@ var decisionCommands = []brokerCommand{
 	},
 	{
 		use: "allow ID", short: "Allow the tool call", args: cobra.ExactArgs(1),
-		flags: []brokerFlag{{"scope", "once", "once, session (this tool in this chat until the agent stops) or always"}},
-		run:   decide(collab.Allow),
+		flags: []brokerFlag{{"scope", "once",
+			"once, session (this tool in this chat until the agent stops) or always"}},
+		run: decide(collab.Allow),
 	},
 	{
 		use: "deny ID", short: "Deny the tool call", args: cobra.ExactArgs(1),
@@ -102,7 +104,8 @@ func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 		if collab.Refusal(err) == collab.CodeNotFound { // the list also has questions
 			if asked, no := collab.QuestionGet.Ask(ctx, in, collab.IDParams{ID: p.ID}); no == nil {
 				return fmt.Errorf(
-					"%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State,
+					"%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID,
+					asked.Question.State,
 				)
 			}
 		}
@@ -172,11 +175,13 @@ func printApproval(p *output.Printer, a *collab.Approval, titles *view.Titles) {
 	for _, line := range [][2]string{
 		{"agent", a.AskedByID}, {"tool", text.EscapeInvisible(a.Tool)}, {
 			"arguments", text.EscapeInvisible(a.Arguments),
-		}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
+		}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat},
+		{"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
 	} {
 		if line[1] != "" {
-			p.Linef("%s", term.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(term.Printable(line[1])), p.Columns))
+			p.Linef("%s", term.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(term.Printable(line[1])),
+				p.Columns))
 		}
 	}
 }

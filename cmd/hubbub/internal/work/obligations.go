@@ -70,7 +70,8 @@ var closeObligation = brokerCommand{
 			return fmt.Errorf("several owe it: give one of %s", strings.Join(who, ", "))
 		case len(who) == 0 && len(in.args) == 1:
 			return fmt.Errorf(
-				"no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened", in.args[0],
+				"no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened",
+				in.args[0],
 			)
 		case len(who) == 0:
 			who = []string{busclient.AgentID(in.args[1])}

@@ -27,8 +27,9 @@ var sayCommands = []brokerCommand{
 		long: "Post a message to a conversation of the broker. If the text begins with mentions, the mentioned\n" +
 			"agent is woken. Otherwise the one with the next move on --work is woken or, without --work, the\n" +
 			"one who answers for the conversation. Prints the message, and who was woken and why.",
-		example: "  hubbub say release '@lead is the build green?'\n  hubbub say release 'two tests are red' --work wi_1",
-		args:    cobra.MinimumNArgs(2),
+		example: "  hubbub say release '@lead is the build green?'\n  hubbub say release 'two tests are red' --work " +
+			"wi_1",
+		args: cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
 			{"work", "", "ID of the work item that it is about"},
@@ -63,8 +64,9 @@ var sayCommands = []brokerCommand{
 		long: "Ask a question. An agent is woken. `hubbub work questions` shows the answer. With --blocks, an\n" +
 			"agent with --policy-version 2026-08-11 is reminded of the question until you close it: `hubbub\n" +
 			"owe close` ID.",
-		example: "  hubbub ask lead 'which region do we deploy to?'\n  hubbub ask lead 'may I merge?' --blocks halted --default 'I do not merge'",
-		args:    cobra.MinimumNArgs(2),
+		example: "  hubbub ask lead 'which region do we deploy to?'\n  hubbub ask lead 'may I merge?' --blocks " +
+			"halted --default 'I do not merge'",
+		args: cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
 			{"conversation", "", "ID of the conversation that it belongs to"},
@@ -91,8 +93,9 @@ var sayCommands = []brokerCommand{
 		use: "invoke NAME TEXT...", short: "Ask an agent to do something, and follow its progress",
 		long: "Give an agent a task and wake it. Prints the flight, which tracks the task. With --wait, the\n" +
 			"command ends when the flight ends, and prints the agent's answer.",
-		example: "  hubbub invoke lead 'summarise the open issues' --wait\n  hubbub invoke lead 'write the notes' --work wi_1",
-		args:    cobra.MinimumNArgs(2),
+		example: "  hubbub invoke lead 'summarise the open issues' --wait\n  hubbub invoke lead 'write the notes' " +
+			"--work wi_1",
+		args: cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
 			{"work", "", "ID of the work item that it is for; the answer moves the item to review"},
@@ -186,7 +189,8 @@ var conversationCommands = []brokerCommand{
 		run: func(ctx context.Context, in *brokerRun) error {
 			members := strings.FieldsFunc(in.str("members"), func(r rune) bool { return r == ',' || r == ' ' })
 			got, err := collab.ConversationCreate.Ask(ctx, in, collab.ConversationParams{
-				ID: in.optional("id"), Kind: in.str("kind"), Title: in.joinArgs(0), MasterID: in.str("master"), MemberIDs: members,
+				ID: in.optional("id"), Kind: in.str("kind"), Title: in.joinArgs(0), MasterID: in.str("master"),
+				MemberIDs: members,
 			})
 			if err != nil {
 				return err
@@ -240,7 +244,8 @@ func showConversation(ctx context.Context, in *brokerRun) error {
 				printer.Linef("%s", raw.RawMessage)
 			default:
 				printer.Linef(
-					"%s  %s: %s", m.CreatedAt, term.Printable(collab.NameOf(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text),
+					"%s  %s: %s", m.CreatedAt, term.Printable(collab.NameOf(m.AuthorID, m.AuthorIdentity)),
+					term.Printable(m.Text),
 				)
 			}
 		}

@@ -74,7 +74,8 @@ var workCommands = []brokerCommand{
 		run: showWork,
 	},
 	{
-		use: "create TITLE...", short: "Create a work item and wake the one with the next move", args: cobra.MinimumNArgs(1),
+		use: "create TITLE...", short: "Create a work item and wake the one with the next move",
+		args: cobra.MinimumNArgs(1),
 		flags: []brokerFlag{
 			{"owner", "", "who is responsible (default: you)"},
 			{"next", "", "who has the next move (default: the owner)"},
@@ -92,12 +93,14 @@ var workCommands = []brokerCommand{
 					"id",
 				), Title: new(in.joinArgs(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
 				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.str("next"), owner)), RequestedByID: &in.person,
-				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.boolean("quiet")),
+				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"),
+				Wake: new(!in.boolean("quiet")),
 			})
 		},
 	},
 	{
-		use: "assign ID NAME", short: "Give an item and its next move to somebody, and wake them", args: cobra.ExactArgs(2),
+		use: "assign ID NAME", short: "Give an item and its next move to somebody, and wake them",
+		args: cobra.ExactArgs(2),
 		flags: []brokerFlag{
 			{"next-only", false, "change only the next move, not the owner"}, {"quiet", false, "wake nobody"},
 		},
@@ -111,7 +114,8 @@ var workCommands = []brokerCommand{
 	},
 	{
 		use: "wait ID WHAT...", short: "Mark an item as waiting for something", args: cobra.MinimumNArgs(2),
-		example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
+		example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' " +
+			"--kind work_item --on wi_2",
 		flags: []brokerFlag{
 			{"kind", "actor", "actor, question, work_item, approval, artifact or condition"},
 			{"on", "", "name of the one, or ID of the record, that it waits for"},
@@ -125,7 +129,8 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "arrived NAME...", short: "Report something that items wait for, so that they continue", args: cobra.MinimumNArgs(
+		use: "arrived NAME...", short: "Report something that items wait for, so that they continue",
+		args: cobra.MinimumNArgs(
 			1,
 		),
 		long: "Items that wait for an artifact or condition of this name, as given by --on or the text of\n" +
@@ -163,13 +168,16 @@ var workCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
-			return questionListing.print(in, list, func(q *collab.Question) bool { return in.boolean("all") || !q.Terminal() })
+			return questionListing.print(in, list,
+				func(q *collab.Question) bool { return in.boolean("all") || !q.Terminal() })
 		},
 	},
 	{
-		use: "answer ID ANSWER...", short: "Answer a question and wake the agent that asked", args: cobra.MinimumNArgs(2),
+		use: "answer ID ANSWER...", short: "Answer a question and wake the agent that asked",
+		args: cobra.MinimumNArgs(2),
 		run: func(ctx context.Context, in *brokerRun) error {
-			return requestRecord(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.args[0], Answer: in.joinArgs(1)})
+			return requestRecord(ctx, in, collab.QuestionAnswer,
+				collab.AnswerParams{ID: in.args[0], Answer: in.joinArgs(1)})
 		},
 	},
 	{
@@ -222,7 +230,8 @@ type stateCommand struct {
 var stateCommands = []stateCommand{
 	{name: "start", short: "Start work on an item", state: collab.WorkWorking},
 	{
-		name: "review", short: "Submit an item for review", next: "who reviews it (default: who requested it)", state: collab.WorkReview,
+		name: "review", short: "Submit an item for review", next: "who reviews it (default: who requested it)",
+		state: collab.WorkReview,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
 			p.NextMoveOwnerID = cmp.Or(
 				p.NextMoveOwnerID, optional(cmp.Or(requester(item), ref(item.CreatedByID, item.CreatedByIdentity))),
@@ -233,7 +242,8 @@ var stateCommands = []stateCommand{
 	{name: "done", short: "Finish an item", state: collab.WorkDone},
 	{name: "cancel", short: "Cancel an item", state: collab.WorkCancelled},
 	{
-		name: "reopen", short: "Reopen an item that was done or cancelled", next: "who has the next move", state: collab.WorkOpen,
+		name: "reopen", short: "Reopen an item that was done or cancelled", next: "who has the next move",
+		state: collab.WorkOpen,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.OwnerID = new(cmp.Or(owner(item), person))
 			p.NextMoveOwnerID = cmp.Or(
@@ -242,13 +252,15 @@ var stateCommands = []stateCommand{
 		},
 	},
 	{
-		name: "accept", short: "Accept the reviewed work and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
+		name: "accept", short: "Accept the reviewed work and finish the item", state: collab.WorkDone,
+		acceptance: collab.AcceptanceAccepted,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.RequestedByID = new(cmp.Or(requester(item), person))
 		},
 	},
 	{
-		name: "reject", short: "Return the reviewed work to its owner", next: "who has the next move (default: the owner)",
+		name: "reject", short: "Return the reviewed work to its owner",
+		next:  "who has the next move (default: the owner)",
 		state: collab.WorkWorking, acceptance: collab.AcceptanceRejected,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.RequestedByID = new(cmp.Or(requester(item), person))
@@ -327,7 +339,8 @@ func NewWho() *cobra.Command {
 			}
 			ghost := staleEndpoints(list)
 			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool {
-				return (!in.boolean("online") || e.Status == collab.StatusOnline) && (output.WantsJSON(in.Command) || !ghost(e))
+				return (!in.boolean("online") || e.Status == collab.StatusOnline) &&
+					(output.WantsJSON(in.Command) || !ghost(e))
 			})
 		},
 	}

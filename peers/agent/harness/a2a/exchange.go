@@ -111,7 +111,8 @@ func (x *exchange) contextUnknown() bool {
 	if x.task.TaskID != "" {
 		return false
 	}
-	for _, refusal := range []error{sdk.ErrTaskNotFound, sdk.ErrInvalidParams, sdk.ErrInvalidRequest, sdk.ErrUnsupportedOperation} {
+	for _, refusal := range []error{sdk.ErrTaskNotFound, sdk.ErrInvalidParams, sdk.ErrInvalidRequest,
+		sdk.ErrUnsupportedOperation} {
 		if errors.Is(x.err, refusal) {
 			return true
 		}

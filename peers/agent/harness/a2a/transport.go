@@ -108,8 +108,10 @@ func (e *describedError) Unwrap() error { return e.err }
 
 // What people in a chat read about failures that sending again does not fix.
 const (
-	userBadKey   = "I can't answer: the agent behind me rejected my key. Please tell whoever runs me; sending this again won't help."
-	userMoved    = "I'm misconfigured and can't answer: the agent behind me isn't at the configured address. Please tell whoever runs me; sending this again won't help."
+	userBadKey = "I can't answer: the agent behind me rejected my key. Please tell whoever runs me; sending this " +
+		"again won't help."
+	userMoved = "I'm misconfigured and can't answer: the agent behind me isn't at the configured address. Please " +
+		"tell whoever runs me; sending this again won't help."
 	userLogin    = "I can't answer: somebody has to log in to the agent behind me first."
 	userRejected = "I can't answer this: the agent behind me rejected it. Sending this again won't help."
 )

@@ -17,14 +17,15 @@ import (
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Dir           string            // working directory of turns that name none; default the owner's
-	Env           map[string]string // added to the program's environment
-	Permission    Permission        // default PermitReading
-	InitTimeout   time.Duration     // for answering initialize and opening a session; default 60 s, extended for slow programs
-	CancelTimeout time.Duration     // for a canceled turn to end; default 10 s
-	Grace         time.Duration     // for the program to end; default 2 s
-	MaxSessions   int               // conversations that the program keeps; default 64
-	Backoff       retry.Backoff     // between restarts of the program; default 1 s to 60 s
+	Dir        string            // working directory of turns that name none; default the owner's
+	Env        map[string]string // added to the program's environment
+	Permission Permission        // default PermitReading
+	// for answering initialize and opening a session; default 60 s, extended for slow programs
+	InitTimeout   time.Duration
+	CancelTimeout time.Duration // for a canceled turn to end; default 10 s
+	Grace         time.Duration // for the program to end; default 2 s
+	MaxSessions   int           // conversations that the program keeps; default 64
+	Backoff       retry.Backoff // between restarts of the program; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 

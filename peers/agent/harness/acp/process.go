@@ -140,7 +140,8 @@ func (p *agentProcess) initialize(ctx context.Context) error {
 	p.images = response.AgentCapabilities.PromptCapabilities.Image
 	if !p.http {
 		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).
-			Msg("harness program does not support MCP over HTTP, so it has no chat tools: it can answer only with the text that ends a turn")
+			Msg("harness program does not support MCP over HTTP, so it has no chat tools: it can answer only with " +
+				"the text that ends a turn")
 	}
 	return nil
 }

@@ -222,7 +222,8 @@ func (h *Harness) enqueueLocked(d *delivery) {
 		h.pending,
 		func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) },
 	)
-	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
+	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID},
+		d.turn.Event.MergedEventIDs...) {
 		if token != "" {
 			h.tokens.Add(token, d.turn.ID)
 		}

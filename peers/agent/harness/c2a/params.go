@@ -74,7 +74,8 @@ type nested struct {
 func newNestedEvent(e *harness.Event, attempt int) *nested {
 	n := &nested{envelope: newEnvelope(e, attempt), Conversation: e.Conversation}
 	n.Target.Mentions, n.Target.Recipient, n.Target.Directedness = e.Mentions, e.Recipient, e.Directedness
-	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason, e.Priority, e.DeadlineMS
+	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason,
+		e.Priority, e.DeadlineMS
 	n.Injection.Mode, n.Injection.Context, n.Injection.Role = e.Mode, e.Context, e.Role
 	if e.Source.Platform != "" {
 		n.Source = e.Source
@@ -113,7 +114,8 @@ func newFlatEvent(e *harness.Event, attempt int) *flat {
 		Policy:        flatPolicy(e.Policy),
 		Digest:        e.Digest,
 	}
-	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
+	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind,
+		e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":
 	default: // the draft has no other kinds, and nobody answers them

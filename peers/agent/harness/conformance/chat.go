@@ -103,7 +103,8 @@ var chatTools = []harness.Tool{
 		Conversation string `json:"conversation,omitempty"`
 		Limit        int    `json:"limit,omitempty"`
 		Open         bool   `json:"open,omitempty"`
-	}]("chat.list_events", "List chat events available to this session, filtered by stream, conversation, policy, or time."),
+	}]("chat.list_events",
+		"List chat events available to this session, filtered by stream, conversation, policy, or time."),
 	newTool[struct {
 		Conversation string `json:"conversation"`
 		ThreadID     string `json:"threadId,omitempty"`

@@ -13,7 +13,8 @@ import (
 
 // raw restarts the program and sends it what a well-behaved host never sends.
 func (r *checker) raw(ctx context.Context) error {
-	const name, title = "unknown", "unknown methods get an error, unknown notifications get nothing, and stdout contains only JSON-RPC"
+	const name, title = "unknown",
+		"unknown methods get an error, unknown notifications get nothing, and stdout contains only JSON-RPC"
 	if !r.isSelected(name, title) {
 		return nil
 	}

@@ -235,7 +235,9 @@ func (r *referenceProgram) initialize(id jsonrpc.ID, params []byte) {
 			return
 		case "garbage":
 			fmt.Printf(
-				"starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n",
+				"starting "+
+					"up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n"+
+					"%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n",
 				strings.Repeat("x", 2<<20),
 			)
 		case "torrent":

@@ -212,7 +212,8 @@ func (c *conn) call(
 		c.pool.mu.Lock()
 		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).
+		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+
+			redactError(&c.server, causeOf(k.ctx, err)), nil).
 			Redacted(c.pool.opts.Redact)
 	}
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)

@@ -21,7 +21,8 @@ func isSameUser(client, server netip.AddrPort) (bool, error) {
 	for _, table := range []struct {
 		path string
 		word func(netip.AddrPort) string
-	}{{"/proc/self/net/tcp", kernelAddr4}, {"/proc/self/net/tcp6", kernelAddr6}} { // an IPv6 socket can also reach 127.0.0.1
+		// an IPv6 socket can also reach 127.0.0.1
+	}{{"/proc/self/net/tcp", kernelAddr4}, {"/proc/self/net/tcp6", kernelAddr6}} {
 		user, found, err := connectionUser(table.path, table.word(client), table.word(server))
 		if err != nil || found {
 			return user == strconv.Itoa(os.Getuid()), err

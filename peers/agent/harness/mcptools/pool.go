@@ -20,7 +20,8 @@ type PoolOptions struct {
 	ConnectTimeout time.Duration    // for connecting and for listing tools; default 10 s
 	ResultBytes    int              // of one result; default 256 KiB
 	Redact         *redact.Redactor // removes secrets from results; default none
-	HideEnv        []string         // our variables that commands must not get, such as model keys; a server's own env may set them
+	// our variables that commands must not get, such as model keys; a server's own env may set them
+	HideEnv []string
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {

@@ -31,7 +31,7 @@ type Relay struct {
 }
 
 // NewRelay makes a relay behind the agent's own server at the address own.
-func NewRelay(own Address, guard *netguard.Guard) *Relay {
+func NewRelay(own Address, guard *netguard.Policy) *Relay {
 	return &Relay{
 		address:   own,
 		transport: netguard.NewTransport(guard),

@@ -89,7 +89,7 @@ func TestRelay_DialsOnlyAllowedAddresses(t *testing.T) {
 	defer pointing.Close()
 	port := inner.Listener.Addr().(*net.TCPAddr).Port
 	t.Setenv("HTTP_PROXY", inner.URL)
-	for target, guard := range map[string]*netguard.Guard{
+	for target, guard := range map[string]*netguard.Policy{
 		inner.URL:                                      netguard.New(nil),
 		fmt.Sprintf("http://localhost:%d", port):       netguard.New(nil),
 		fmt.Sprintf("http://[::ffff:7f00:1]:%d", port): netguard.New(nil),

@@ -160,7 +160,8 @@ func isOwnOrigin(r *http.Request) bool {
 // toolServer makes the MCP server for one request.
 func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 	s := mcp.NewServer(name, &mcp.ServerOptions{
-		Instructions: "The chat tools of this agent. Obey the response policy of each event. A refused call says what to do instead.",
+		Instructions: "The chat tools of this agent. Obey the response policy of each event. A refused call says " +
+			"what to do instead.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	s.AddReceivingMiddleware(rejectOtherMethods)

@@ -25,7 +25,8 @@ const (
 var imagesRefused = regexp.MustCompile(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
 
 // imagesOmitted informs a model that did not accept images.
-const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not support images. Say so if they matter."
+const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not support images. " +
+	"Say so if they matter."
 
 // retryBackoff is the wait before a request is sent again.
 var retryBackoff = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}

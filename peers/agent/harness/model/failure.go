@@ -123,11 +123,15 @@ func (s *stream) statusError(response *http.Response) error {
 
 // What people in a chat read about failures that sending again does not fix.
 const (
-	userNoCredit    = "I can't answer: the account that pays for my model is out of credit. Please tell whoever runs me; sending this again won't help."
-	userBadKey      = "I can't answer: my model's key was rejected. Please tell whoever runs me; sending this again won't help."
-	userBadSettings = "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help."
-	userFiltered    = "My model's provider withheld its answer to this. Rephrasing may help."
-	userRejected    = "I can't answer this: my model rejected the request. Whoever runs me can find out why; sending this again won't help."
+	userNoCredit = "I can't answer: the account that pays for my model is out of credit. Please tell whoever runs " +
+		"me; sending this again won't help."
+	userBadKey = "I can't answer: my model's key was rejected. Please tell whoever runs me; sending this again " +
+		"won't help."
+	userBadSettings = "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell " +
+		"whoever runs me; sending this again won't help."
+	userFiltered = "My model's provider withheld its answer to this. Rephrasing may help."
+	userRejected = "I can't answer this: my model rejected the request. Whoever runs me can find out why; sending " +
+		"this again won't help."
 )
 
 // wrongAPIError makes the error for a response that is not of this API.
@@ -153,7 +157,8 @@ func (s *stream) classify(status int, what string, f failure) *requestError {
 			"the event is longer than the model can read")
 		long.TooLong = true
 		return long
-	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
+	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" ||
+		status == http.StatusPaymentRequired:
 		return permanent(userNoCredit,
 			"the account has no credit left; top it up or use another key in "+s.h.endpoint.KeyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:

@@ -49,7 +49,8 @@ func (h *History) Save(ctx context.Context, conversation string, document []byte
 	return store.InTx(ctx, h.db, func(tx *store.Tx) {
 		tx.Exec("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano())
 		tx.Exec(
-			"DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)",
+			"DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC "+
+				"LIMIT -1 OFFSET ?)",
 			h.limit,
 		)
 	})

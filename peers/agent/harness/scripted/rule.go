@@ -70,7 +70,8 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 const (
 	signalPattern = "seen|agree|working|queued|claimed|done|declined|blocked|unclear"
 	laterRule     = "for later"
-	helpText      = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer anything for `later`, " +
+	helpText      = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and " +
+		"thanks, defer anything for `later`, " +
 		"count what you missed on `catch up`, and stay silent if nobody asked me."
 )
 

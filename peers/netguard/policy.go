@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// A Guard decides to which addresses a program may connect for a URL that somebody else supplied.
+// A Policy decides to which addresses a program may connect for a URL that somebody else supplied.
 // Its decisions are pure.
-type Guard struct{ allow []netip.Prefix }
+type Policy struct{ allow []netip.Prefix }
 
 // New makes a guard that allows public addresses over TLS, and the addresses of the given
 // prefixes with or without TLS.
-func New(allow []netip.Prefix) *Guard {
-	g := &Guard{}
+func New(allow []netip.Prefix) *Policy {
+	g := &Policy{}
 	for _, p := range allow {
 		// An IPv4-mapped prefix would never match an unmapped address.
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
@@ -43,25 +43,40 @@ var refusedRanges = []struct {
 	why      string
 	prefixes []netip.Prefix
 }{
-	{"of the cloud's host", prefixes("168.63.129.16/32")},                                            // Azure: "What is IP address 168.63.129.16?"
-	{"of the cloud's host", prefixes("100.100.100.200/32", "192.0.0.192/32")},                        // Alibaba, Oracle: metadata
-	{"of the cloud's host", prefixes("169.254.169.254/32", "fd00:ec2::254/128", "fd20:ce::254/128")}, // most, AWS, Google: metadata
-	{"of the cloud's own services", prefixes("161.26.0.0/16", "166.8.0.0/14")},                       // IBM Cloud VPC: service endpoints
-	{"unspecified", prefixes("0.0.0.0/8", "::/128")},                                                 // RFC 791, RFC 4291
-	{"loopback", prefixes("127.0.0.0/8", "::1/128")},                                                 // RFC 1122, RFC 4291
-	{"private", prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")},               // RFC 1918, RFC 4193
-	{"of a carrier's own network", prefixes("100.64.0.0/10")},                                        // RFC 6598
-	{"link-local", prefixes("169.254.0.0/16", "fe80::/10")},                                          // RFC 3927, RFC 4291
-	{"site-local", prefixes("fec0::/10")},                                                            // RFC 3879
-	{"multicast", prefixes("224.0.0.0/4", "ff00::/8")},                                               // RFC 5771, RFC 4291
-	{"for protocols", prefixes("192.0.0.0/24", "192.52.193.0/24", "2001::/23")},                      // RFC 6890, RFC 7450, RFC 2928 (Teredo, ORCHID and others)
-	{"for documents", prefixes("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")},                 // RFC 5737
-	{"for documents", prefixes("2001:db8::/32", "3fff::/20")},                                        // RFC 3849, RFC 9637
-	{"for benchmarks", prefixes("198.18.0.0/15")},                                                    // RFC 2544; of IPv6 inside 2001::/23
-	{"for AS112", prefixes("192.31.196.0/24", "192.175.48.0/24", "2620:4f:8000::/48")},               // RFC 7535, RFC 7534
-	{"tunnelled", prefixes("192.88.99.0/24", "2002::/16")},                                           // 6to4: RFC 7526, RFC 3056
-	{"translated", prefixes("64:ff9b:1::/48")},                                                       // RFC 8215
-	{"reserved", prefixes("240.0.0.0/4")},                                                            // RFC 1112, with the broadcast address
+	// Azure: "What is IP address 168.63.129.16?"
+	{"of the cloud's host", prefixes("168.63.129.16/32")},
+	// Alibaba, Oracle: metadata
+	{"of the cloud's host", prefixes("100.100.100.200/32", "192.0.0.192/32")},
+	// most, AWS, Google: metadata
+	{"of the cloud's host", prefixes("169.254.169.254/32", "fd00:ec2::254/128", "fd20:ce::254/128")},
+	// IBM Cloud VPC: service endpoints
+	{"of the cloud's own services", prefixes("161.26.0.0/16", "166.8.0.0/14")},
+	// RFC 791, RFC 4291
+	{"unspecified", prefixes("0.0.0.0/8", "::/128")},
+	// RFC 1122, RFC 4291
+	{"loopback", prefixes("127.0.0.0/8", "::1/128")},
+	// RFC 1918, RFC 4193
+	{"private", prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")},
+	{"of a carrier's own network", prefixes("100.64.0.0/10")}, // RFC 6598
+	// RFC 3927, RFC 4291
+	{"link-local", prefixes("169.254.0.0/16", "fe80::/10")},
+	{"site-local", prefixes("fec0::/10")}, // RFC 3879
+	// RFC 5771, RFC 4291
+	{"multicast", prefixes("224.0.0.0/4", "ff00::/8")},
+	// RFC 6890, RFC 7450, RFC 2928 (Teredo, ORCHID and others)
+	{"for protocols", prefixes("192.0.0.0/24", "192.52.193.0/24", "2001::/23")},
+	{"for documents", prefixes("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")}, // RFC 5737
+	// RFC 3849, RFC 9637
+	{"for documents", prefixes("2001:db8::/32", "3fff::/20")},
+	// RFC 2544; of IPv6 inside 2001::/23
+	{"for benchmarks", prefixes("198.18.0.0/15")},
+	// RFC 7535, RFC 7534
+	{"for AS112", prefixes("192.31.196.0/24", "192.175.48.0/24", "2620:4f:8000::/48")},
+	// 6to4: RFC 7526, RFC 3056
+	{"tunnelled", prefixes("192.88.99.0/24", "2002::/16")},
+	{"translated", prefixes("64:ff9b:1::/48")}, // RFC 8215
+	// RFC 1112, with the broadcast address
+	{"reserved", prefixes("240.0.0.0/4")},
 }
 
 // globalUnicast6 is the only range of public IPv6 unicast (IANA, IPv6 address space).
@@ -91,7 +106,7 @@ func prefixes(texts ...string) []netip.Prefix {
 
 // Check returns nil if the program may connect to an address, with clear meaning without TLS.
 // Otherwise the error wraps ErrRefused.
-func (g *Guard) Check(addr netip.Addr, clear bool) error {
+func (g *Policy) Check(addr netip.Addr, clear bool) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
 		return fmt.Errorf("not an address: %w", ErrRefused)
@@ -138,7 +153,7 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 
 // control makes the net.Dialer hook for connections with or without TLS. It receives the address
 // to connect to, after names and redirects have been resolved.
-func (g *Guard) control(clear bool) func(network, address string, _ syscall.RawConn) error {
+func (g *Policy) control(clear bool) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -155,7 +170,7 @@ const MaxURL = 4096
 // host, and carry neither user nor fragment. CheckURL checks a host that is an IP address; a name
 // is checked when it is dialled. It refuses http if the guard allows no plaintext connections.
 // The error reveals nothing of the URL except its address: URLs here are secrets.
-func (g *Guard) CheckURL(raw string) error {
+func (g *Policy) CheckURL(raw string) error {
 	if len(raw) > MaxURL {
 		return fmt.Errorf("the URL is longer than %d bytes", MaxURL)
 	}
