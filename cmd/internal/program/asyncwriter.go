@@ -163,14 +163,18 @@ type stderrWriter struct {
 	fd uintptr
 }
 
+// descriptor2 keeps the original file open. If it were collected, its descriptor would be
+// closed and given to the next file, into which a crash would then print its goroutines.
+var descriptor2 = os.Stderr
+
 // openStderr returns the standard error of this process. Go ends a program by SIGPIPE if
 // descriptor 1 or 2 has no reader. Therefore this is a duplicate of descriptor 2, and so is
 // os.Stderr from now on.
 func openStderr() *stderrWriter {
-	w := &stderrWriter{fd: os.Stderr.Fd()}
+	w := &stderrWriter{fd: descriptor2.Fd()}
 	if fd, err := unix.FcntlInt(w.fd, unix.F_DUPFD_CLOEXEC, 3); err == nil {
 		w.fd = uintptr(fd)
-		os.Stderr = os.NewFile(w.fd, os.Stderr.Name())
+		os.Stderr = os.NewFile(w.fd, descriptor2.Name())
 	}
 	w.to = os.Stderr
 	return w
