@@ -305,7 +305,7 @@ func TestChorusChannel_PersonAnswersForAgent(t *testing.T) {
 	s.await("the answer", func() bool { return said("bob answers: no, go ahead") == 1 })
 	for i, wants := range [][]string{
 		{"escalated no further", "the person to be called is the one waiting for the answer", "ended: failed"},
-		{"escalated to chorus:bob (person)", "its lead cannot be asked", "answered in its place by chorus:bob (person)", "ended: responded"},
+		{"escalated to chorus:bob (person)", "its lead can't be asked", "answered in its place by chorus:bob (person)", "ended: responded"},
 	} {
 		s.await("why "+wants[0], func() bool {
 			events := s.recordsOf(activitylog.RecordEscalation)

@@ -199,7 +199,7 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 	disposed := func(as string) func() bool {
 		return func() bool {
 			return slices.ContainsFunc(s.recordsOf(activitylog.RecordDisposition), func(r activitylog.AttentionRecord) bool {
-				return r.Agent == "agent:tg--100" && r.Disposition == as && (as != "acknowledged" || strings.HasPrefix(r.Reason, "done already"))
+				return r.Agent == "agent:tg--100" && r.Disposition == as && (as != "acknowledged" || strings.HasPrefix(r.Reason, "already done"))
 			})
 		}
 	}

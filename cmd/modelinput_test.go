@@ -179,7 +179,7 @@ func TestModel_ReceivesWhatPeopleSend(t *testing.T) {
 	s.api.InjectRaw(900_001, json.RawMessage(fmt.Sprintf(`{"update_id":900001,"business_connection":{"id":"b1","user":{"id":%d,"first_name":"Will"},"user_chat_id":%d,"date":1790000000,"is_enabled":true}}`, will.ID, dm.ID)))
 	s.await("the refusal of a business account", func() bool {
 		return slices.ContainsFunc(s.api.Texts(dm.ID), func(said string) bool {
-			return strings.HasPrefix(said, "I do not take part in the chats of a business account")
+			return strings.HasPrefix(said, "I don't work in the chats of a business account")
 		})
 	})
 

@@ -147,7 +147,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	}
 	s.await("that somebody else is asked", func() bool { return slices.Contains(s.obliged(a), "escalated") })
 	why := lists("why", a)
-	for _, part := range []string{"its author waits for the agent", "opened: " + person + " waits for it (degraded)", "came back", "goes to tg:1002 (person)"} {
+	for _, part := range []string{"its author is waiting for the agent", "opened: " + person + " waits for it (degraded)", "came back", "goes to tg:1002 (person)"} {
 		if !strings.Contains(why, part) {
 			t.Errorf("why lacks %q:\n%s", part, why)
 		}

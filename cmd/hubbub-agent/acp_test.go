@@ -175,7 +175,7 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	h.start()
 	file := filepath.Join(h.data, "pid")
 	h.say("tg:42", "permission-of "+file+" execute rm", "")
-	if got := h.reply(); !strings.Contains(got, "May it?") {
+	if got := h.reply(); !strings.Contains(got, "Decide with") {
 		t.Fatalf("asked %q", got)
 	}
 	raw, err := os.ReadFile(file)
@@ -187,7 +187,7 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := []string{h.reply(), h.reply()}
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "Decision: cancelled by agent:lead (its turn ended).") || !strings.Contains(all, "May it?") {
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "Decision: cancelled by agent:lead (its turn ended).") || !strings.Contains(all, "Decide with") {
 		t.Fatalf("after the program died: %q", said)
 	}
 	h.say("tg:42", "yes", "")

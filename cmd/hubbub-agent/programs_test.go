@@ -457,7 +457,7 @@ func obliged(t *testing.T, f *foreign) {
 // dies: a program that dies with its request ends the decision as cancelled, in the chat and on record.
 func dies(t *testing.T, h *foreignHouse) {
 	h.say("tg:42", "run touch "+filepath.Join(h.workspace, "never"), "")
-	if asked := h.reply(); !strings.Contains(asked, "May it?") {
+	if asked := h.reply(); !strings.Contains(asked, "Decide with") {
 		t.Fatalf("asked %q", asked)
 	}
 	for _, pid := range children(h.program.Process.Pid) {
