@@ -166,7 +166,7 @@ func TestWhatIsTakenIn(t *testing.T) {
 	w = NewWriter("none", nil)
 	w.q.push([]Row{{}})
 	w.q.take() // in flight, so that the writer sleeps until rows wait again
-	if q = &w.q; !push(1, nil) || push(1, nil) {
+	if !push(1, nil) || push(1, nil) {
 		t.Error("rows behind those in flight do not wake the writer once")
 	}
 	w = NewWriter("none", nil)

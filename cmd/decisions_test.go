@@ -206,7 +206,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	d.mu.Lock()
 	ran := d.ran[what]
 	d.mu.Unlock()
-	records := map[string]decisions.Record{}             // by message, because the bus may receive it twice
+	records := map[string]decisions.Record{}                     // by message, because the bus may receive it twice
 	mayLose := f.program == "bus" && f.name == decisionTold.name // the bus had the record and may lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
 		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {

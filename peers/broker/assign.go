@@ -9,7 +9,7 @@ import (
 // agent to begin. If the agent cannot be woken, the assignment stands and the decision has the
 // outcome.
 func (t recordHandler) assign(p collab.AssignParams) collab.Result {
-	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
+	conversationHandler(t).openChat(p.ConversationID, p.Chat)
 	if p.ID == nil {
 		failInvalid("id is required")
 	}
@@ -39,7 +39,7 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 		p.Text = out.WorkItem.Title
 	}
 	err := attempt(func() {
-		invoked := flightHandler{t.tx}.invoke(collab.InvocationParams{
+		invoked := flightHandler(t).invoke(collab.InvocationParams{
 			ID:             p.InvocationID,
 			TargetAgentID:  string(out.WorkItem.OwnerIdentity),
 			ConversationID: p.ConversationID,
@@ -76,7 +76,7 @@ func (t recordHandler) reassign(p collab.AssignParams) collab.Result {
 
 // assigned adds the wake decision about the work item to a result.
 func (t recordHandler) assigned(out collab.Result) collab.Result {
-	why := wakeHandler{t.tx}.explain(collab.ExplainParams{WorkItemID: out.WorkItem.ID})
+	why := wakeHandler(t).explain(collab.ExplainParams{WorkItemID: out.WorkItem.ID})
 	out.Decision = &why.Decision
 	return out
 }

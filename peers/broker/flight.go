@@ -17,7 +17,7 @@ func (t flightHandler) invoke(p collab.InvocationParams) collab.Result {
 		t.mustRepeat("invocation:"+id, "invocation", id)
 		return collab.Result{Invocation: *old, Flight: *t.flights.get(old.FlightID), Duplicate: true}
 	}
-	return t.start(id, p, identityHandler{t.tx}.mustFindAgent(p.TargetAgentID))
+	return t.start(id, p, identityHandler(t).mustFindAgent(p.TargetAgentID))
 }
 
 func (t flightHandler) start(id string, p collab.InvocationParams, st resolution) collab.Result {
@@ -72,7 +72,7 @@ func (t flightHandler) start(id string, p collab.InvocationParams, st resolution
 			Decision:   dec,
 		}, nil)
 	}
-	d := wakeHandler{t.tx}.request(deliveryID, collab.Delivery{
+	d := wakeHandler(t).request(deliveryID, collab.Delivery{
 		TargetAgentID:  inv.TargetAgentID,
 		TargetIdentity: inv.TargetIdentity,
 		Reason:         collab.ReasonInvocation,
@@ -123,7 +123,7 @@ func (t flightHandler) update(p collab.FlightParams) (out collab.Result) {
 	emit(t.tx, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
 	t.onEnd(f, old.State)
 	if r := t.records.get(f.WorkItemID); r != nil && p.Wake && f.State == collab.FlightCompleted {
-		out = recordHandler{t.tx}.result(r.ID, true)
+		out = recordHandler(t).result(r.ID, true)
 	}
 	out.Flight = *t.flights.get(f.ID)
 	return out
@@ -151,7 +151,7 @@ func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
-		deliveryHandler{t.tx}.change(withStatus(*d, status), nil)
+		deliveryHandler(t).change(withStatus(*d, status), nil)
 	}
 	old := t.records.get(f.WorkItemID)
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
@@ -162,7 +162,7 @@ func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 	by := cmp.Or(r.requester(), party{f.RequestedByID, f.RequestedByIdentity})
 	r.RequestedByID, r.RequestedByIdentity = by.name, by.id
 	r.setNextMove(by)
-	recordHandler{t.tx}.update(old, &r)
+	recordHandler(t).update(old, &r)
 }
 
 func (t flightHandler) get(p collab.IDParams) collab.Result {

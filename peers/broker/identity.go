@@ -81,7 +81,7 @@ func (t identityHandler) announce(p collab.AnnounceParams) collab.IdentityResult
 	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.presence.onAnnounce(e.Identity)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
-	wakeHandler{t.tx}.wakeWaiting(&e)
+	wakeHandler(t).wakeWaiting(&e)
 	return t.result(e.EndpointID)
 }
 
@@ -202,7 +202,7 @@ func (t identityHandler) setOnline(e *endpoint) {
 	back := e.Endpoint
 	back.Status, back.LastHeartbeatAt = collab.StatusOnline, formatTime(t.now)
 	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
-	wakeHandler{t.tx}.wakeWaiting(&back)
+	wakeHandler(t).wakeWaiting(&back)
 }
 
 // list returns every endpoint, sorted by agent and endpoint.

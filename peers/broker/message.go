@@ -104,7 +104,7 @@ func (t conversationHandler) post(p collab.PostParams) collab.PostResult {
 	}
 	notifyChat(t.tx, m.ConversationID, emit(t.tx, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
 	for i, plan := range planned {
-		wakeHandler{t.tx}.request(meta.Deliveries[i], plan.delivery, plan.decision, subject{
+		wakeHandler(t).request(meta.Deliveries[i], plan.delivery, plan.decision, subject{
 			message: &m,
 			record:  t.records.get(m.WorkItemID),
 		})
@@ -201,7 +201,7 @@ func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
 		s.master = party{}
 	}
-	return wakeHandler{t.tx}.choose(s, t.localityOf(t.caller), r.named...)
+	return wakeHandler(t).choose(s, t.localityOf(t.caller), r.named...)
 }
 
 // master returns the party that answers for a conversation: the agent to which its chat is bound,

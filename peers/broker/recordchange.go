@@ -212,10 +212,10 @@ func (t recordHandler) cancelObsolete(old, r *record) {
 	for _, d := range t.waitingDeliveries(r.ID) {
 		switch {
 		case r.isQuestion(), !old.Terminal() && r.Terminal():
-			deliveryHandler{t.tx}.cancel(d, r.name()+" is "+string(r.State))
+			deliveryHandler(t).cancel(d, r.name()+" is "+string(r.State))
 		case old.next() != r.next() && d.MessageID == "" && d.InvocationID == "" &&
 			d.TargetIdentity == old.NextMoveOwnerIdentity:
-			deliveryHandler{t.tx}.cancel(d, "the next move went to "+r.NextMoveOwnerID)
+			deliveryHandler(t).cancel(d, "the next move went to "+r.NextMoveOwnerID)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (t recordHandler) duplicate(id string) collab.Result {
 
 // wakeInto wakes the party responsible for a record, and adds the wake to a result.
 func (t recordHandler) wakeInto(out *collab.Result, r *record) collab.Decision {
-	dec, d := wakeHandler{t.tx}.wakeRecord(r, t.caller)
+	dec, d := wakeHandler(t).wakeRecord(r, t.caller)
 	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
 	return dec
 }

@@ -26,7 +26,7 @@ func (t reminderHandler) remindAll() {
 			t.ofFlight(*f)
 		}
 	}
-	for _, d := range (deliveryHandler{t.tx}).open() {
+	for _, d := range (deliveryHandler(t)).open() {
 		if isRemindable(d) {
 			t.ofMessage(d)
 		}
@@ -101,7 +101,7 @@ func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) boo
 	for _, id := range r.reminded {
 		r.situation.exclude(id, "was reminded before")
 	}
-	dec := wakeHandler{t.tx}.choose(r.situation, locality{})
+	dec := wakeHandler(t).choose(r.situation, locality{})
 	if dec.TargetAgentID == "" {
 		return // all parties were reminded
 	}
@@ -123,7 +123,7 @@ func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) boo
 	r.about.sweep = true
 	d := r.delivery
 	d.TargetAgentID, d.TargetIdentity, d.ConversationID = dec.TargetAgentID, dec.TargetIdentity, r.conversation
-	wakeHandler{t.tx}.request(t.newID("dlv_"), d, dec, r.about)
+	wakeHandler(t).request(t.newID("dlv_"), d, dec, r.about)
 }
 
 // rewake returns a function that wakes the target of a decision by an existing delivery. The
@@ -134,7 +134,7 @@ func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec colla
 			return false
 		}
 		if about.sweep = true; dec.Outcome == collab.OutcomeWoken {
-			wakeHandler{t.tx}.wake(d, dec, about)
+			wakeHandler(t).wake(d, dec, about)
 		}
 		return true
 	}
@@ -161,7 +161,7 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
 		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
 	}
-	for _, d := range (recordHandler{t.tx}).waitingDeliveries(r.ID) {
+	for _, d := range (recordHandler(t)).waitingDeliveries(r.ID) {
 		n.situation.exclude(d.TargetIdentity, "has not taken its wake")
 	}
 	again := func(collab.Decision) bool { return false }
@@ -171,7 +171,7 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 		again = t.rewake(d, n.about)
 		if !t.isOnline(f.TargetIdentity) {
 			n.situation.exclude(f.TargetIdentity, "is away")
-			wakeHandler{t.tx}.requestSpawn(d)
+			wakeHandler(t).requestSpawn(d)
 		}
 	}
 	t.remind(&n, again)
@@ -208,7 +208,7 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 	switch {
 	case !t.isOnline(agent.id):
 		n.situation.exclude(agent.id, "is away")
-		wakeHandler{t.tx}.requestSpawn(*d)
+		wakeHandler(t).requestSpawn(*d)
 	case d.Wake != collab.WakeWoken:
 		n.situation.exclude(agent.id, "has not taken its wake")
 	}

@@ -19,7 +19,7 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 			!to(t.displayParty(ref.Reminded[n-1])) {
 			return
 		}
-		dec := wakeHandler{t.tx}.lastDecision(wakeKey(kind, id))
+		dec := wakeHandler(t).lastDecision(wakeKey(kind, id))
 		r := collab.Reminder{
 			ID:               id,
 			Kind:             kind,
@@ -43,7 +43,7 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 			add("flight", f.ID, t.invocations.get(f.InvocationID).Text, f.UpdatedAt)
 		}
 	}
-	for _, d := range (deliveryHandler{t.tx}).open() {
+	for _, d := range (deliveryHandler(t)).open() {
 		if isRemindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
 			m, _ := t.message(d.MessageID)
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)

@@ -104,7 +104,7 @@ func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 			continue
 		}
 		if why := t.obsolete(d); why != "" {
-			deliveryHandler{t.tx}.cancel(d, why)
+			deliveryHandler(t).cancel(d, why)
 			continue
 		}
 		st := t.resolveTarget(d)
@@ -194,7 +194,7 @@ func decisionFor(dec collab.Decision, p party) collab.Decision {
 func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
-	deliveryHandler{t.tx}.change(d, nil)
+	deliveryHandler(t).change(d, nil)
 	t.notifySender(d)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
@@ -217,7 +217,7 @@ func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string
 	}
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
-		identityHandler{t.tx}.setOffline(e, "a wake found "+string(to)+" absent from the bus")
+		identityHandler(t).setOffline(e, "a wake found "+string(to)+" absent from the bus")
 		t.presence.setLost(e.EndpointID, true)
 	}
 	t.requestSpawn(d)
@@ -232,7 +232,7 @@ func (t wakeHandler) park(deliveryID string) (collab.Delivery, bool) {
 	}
 	d := *stored
 	d.Wake = collab.WakeMissed
-	deliveryHandler{t.tx}.change(d, nil)
+	deliveryHandler(t).change(d, nil)
 	t.notifySender(d)
 	return d, true
 }

@@ -97,7 +97,7 @@ func (t recordHandler) listQuestions(p collab.QuestionListParams) collab.Page[co
 
 // ask stores a question and wakes the asked party.
 func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
-	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
+	conversationHandler(t).openChat(p.ConversationID, p.Chat)
 	mustBeName("askedOfId", p.AskedOfID)
 	mustFit("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.knownParties), t.caller.party()
@@ -137,7 +137,7 @@ func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	mustFit("answer", p.Answer, maxText)
 	q := t.mustFindRecord(collab.KindQuestion, p.ID)
 	if p.By != "" && !t.caller.is(p.By) {
-		decisionHandler{t.tx}.mustSpeakFor(p.By, q.AskedByIdentity)
+		decisionHandler(t).mustSpeakFor(p.By, q.AskedByIdentity)
 		if p.By != q.AskedOfIdentity {
 			fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
 		}

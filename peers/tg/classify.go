@@ -16,7 +16,7 @@ import (
 )
 
 // errUnknown reports that a send got no answer.
-var errUnknown = errors.New("Telegram did not answer, so the message may or may not have been sent")
+var errUnknown = errors.New("no answer from Telegram, so the message may or may not have been sent")
 
 // backoff is the backoff of failed calls to Telegram.
 var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}

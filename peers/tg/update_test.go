@@ -60,8 +60,8 @@ const sampleTime = "2026-06-01T12:00:00Z"
 
 var (
 	sampleDM, sampleGroup = &protocol.Chat{ID: "77", Kind: "dm", Title: "Will May"}, &protocol.Chat{ID: "-5", Kind: "channel", Title: "House"}
-	sampleAuthor     = protocol.Author{ID: "77", Kind: "human", DisplayName: "Will May", Username: "will"}
-	samplePlainAuthor      = protocol.Author{ID: "77", Kind: "human", DisplayName: "Will"}
+	sampleAuthor          = protocol.Author{ID: "77", Kind: "human", DisplayName: "Will May", Username: "will"}
+	samplePlainAuthor     = protocol.Author{ID: "77", Kind: "human", DisplayName: "Will"}
 )
 
 // updateCases are updates and everything that is parsed from them.

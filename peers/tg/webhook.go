@@ -74,7 +74,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		case botapi.Code(err) == http.StatusUnauthorized:
 			return ErrToken
 		case botapi.Code(err) == http.StatusBadRequest:
-			return fmt.Errorf("Telegram does not accept the address of --webhook-url: %w", err)
+			return fmt.Errorf("the address of --webhook-url, which Telegram does not accept: %w", err)
 		}
 		b.log.Warn().Err(err).Msg("webhook not accepted by Telegram; trying again")
 		retry.Sleep(ctx, pauseAfter(err, failures))
