@@ -41,7 +41,7 @@ func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic)
 // not.
 func CheckRequestID(id jsonrpc.ID) error {
 	if jsonrpc.IsString(id) && !text.IsCleanName(jsonrpc.UnquoteBytes(id)) {
-		return errors.New(`"id" must be without control characters or others that nobody sees`)
+		return errors.New(`"id" must be valid Unicode without control or invisible characters`)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func checkName[T string | []byte](what string, s T, limit int) error {
 	case len(s) > limit:
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
 	case !text.IsCleanName(s):
-		return fmt.Errorf("%s must be UTF-8 without control characters or others that nobody sees", what)
+		return fmt.Errorf("%s must be valid Unicode without control or invisible characters", what)
 	}
 	return nil
 }

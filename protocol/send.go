@@ -72,7 +72,7 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 		return errors.New("payload.inReplyTo must be a string")
 	}
 	if !text.IsCleanName(jsonrpc.UnquoteBytes(f[5])) {
-		return errors.New("payload.inReplyTo must be without control characters or others that nobody sees")
+		return errors.New("payload.inReplyTo must be valid Unicode without control or invisible characters")
 	}
 	if f[6] != nil && !jsonrpc.IsString(f[6]) {
 		return errors.New("payload.traceparent must be a string")

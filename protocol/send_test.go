@@ -71,13 +71,13 @@ func TestScanSend(t *testing.T) {
 		{"content with repeated keys", sendWith(`"content":{}`, `"content":{"a":1,"a":2}`), ""}, // not ours to read
 		{"extras", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m0","traceparent":"00-1-2-01","mood":{"x":[]}`), ""},
 		{"inReplyTo number", sendWith(`"content":{}`, `"content":{},"inReplyTo":7`), "payload.inReplyTo must be a string"},
-		{"inReplyTo with a bell", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m\u0007"`), "inReplyTo must be without control characters"},
-		{"topic with a line break", sendWith("agent:a", `agent:a\n`), "params.topic must be UTF-8 without control characters"},
-		{"messageId with an escape", sendWith("m1", `m1\u001b[2J`), "payload.messageId must be UTF-8 without control characters"},
-		{"from with a C1 control", sendWith("tg:1", "tg:1\u0085"), "payload.from must be UTF-8 without control characters"},
-		{"from with a zero-width space", sendWith("tg:1", "tg:\u200b1"), "payload.from must be UTF-8 without control characters or others that nobody sees"},
-		{"topic with a joiner", sendWith("agent:a", `agent:a\u200d`), "params.topic must be UTF-8 without control characters or others that nobody sees"},
-		{"from that turns the text", sendWith("tg:1", "tg:\u202e1"), "payload.from must be UTF-8 without control characters"},
+		{"inReplyTo with a bell", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m\u0007"`), "inReplyTo must be valid Unicode without control"},
+		{"topic with a line break", sendWith("agent:a", `agent:a\n`), "params.topic must be valid Unicode without control"},
+		{"messageId with an escape", sendWith("m1", `m1\u001b[2J`), "payload.messageId must be valid Unicode without control"},
+		{"from with a C1 control", sendWith("tg:1", "tg:1\u0085"), "payload.from must be valid Unicode without control"},
+		{"from with a zero-width space", sendWith("tg:1", "tg:\u200b1"), "payload.from must be valid Unicode without control or invisible characters"},
+		{"topic with a joiner", sendWith("agent:a", `agent:a\u200d`), "params.topic must be valid Unicode without control or invisible characters"},
+		{"from that turns the text", sendWith("tg:1", "tg:\u202e1"), "payload.from must be valid Unicode without control"},
 		{"from with accents and an emoji", sendWith("tg:1", "tg:é👩💻"), ""},
 		{"content with control characters", sendWith(`"content":{}`, `"content":{"text":"\u001b[2J\n"}`), ""},
 		{"traceparent null", sendWith(`"content":{}`, `"content":{},"traceparent":null`), "payload.traceparent must be a string"},
@@ -103,7 +103,7 @@ func TestScanInitialize(t *testing.T) {
 		`{"clientId":"tg:1"}`: "", `{"clientId":"tg:1","clientInfo":{"name":"x"},"more":1}`: "", `{"clientId":"anything at all"}`: "",
 		`{"clientId":"` + strings.Repeat("x", 256) + `"}`: "", `{"clientId":"` + strings.Repeat("x", 257) + `"}`: "clientId is 257 bytes long",
 		`{"clientId":""}`: "params.clientId must be a non-empty string", `{"clientId":1}`: "params.clientId must be a non-empty string",
-		`{"clientId":"a\u0000"}`: "clientId must be UTF-8 without control", `{"clientId":"a\u2066b"}`: "clientId must be UTF-8 without control",
+		`{"clientId":"a\u0000"}`: "clientId must be valid Unicode without control", `{"clientId":"a\u2066b"}`: "clientId must be valid Unicode without control",
 		`{}`: "params.clientId must be a non-empty string", `[]`: "params must be an object", `{"ClientId":"x","clientId":"y"}`: "ClientId",
 	} {
 		p, v := params(t, text)
@@ -150,7 +150,7 @@ func TestScanSubscribe(t *testing.T) {
 		`{"topic":"` + strings.Repeat("x", 129) + `"}`: "topic pattern is 129 bytes long; at most 128",
 		`{"topic":"********"}`:                         "******** false", `{"topic":"*********"}`: "the pattern has 9 stars; at most 8",
 		`{"topic":"a[b]"}`: `the pattern has "["`, `{"topic":"{a,b}"}`: `the pattern has "{"`, `{"topic":"a\\b"}`: `the pattern has "\\"`,
-		`{"topic":"a\u007f*"}`: "topic pattern must be UTF-8 without control",
+		`{"topic":"a\u007f*"}`: "topic pattern must be valid Unicode without control",
 		`{"topic":"b]"}`:       `the pattern has "]"`, `{"topic":"b}"}`: `the pattern has "}"`,
 	} {
 		p, v := params(t, text)

@@ -102,11 +102,13 @@ func EscapeInvisible(s string) string {
 }
 
 // IsCleanName reports whether s can be a name or an id: valid UTF-8 without invisible characters.
+// The replacement character U+FFFD is refused, too: a decoder of JSON puts it in the place of every
+// unpaired surrogate, so different names would become one.
 func IsCleanName[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
 			t := string(s)
-			return utf8.ValidString(t) && !strings.ContainsFunc(t, IsInvisible)
+			return !strings.ContainsFunc(t, func(r rune) bool { return r == utf8.RuneError || IsInvisible(r) })
 		}
 	}
 	return true

@@ -71,7 +71,7 @@ func TestNamesHoldNothingUnseen(t *testing.T) {
 		"control": '\a', "C1": '\u0085', "line separator": '\u2028', "override": '\u202e', "isolate": '\u2066', "Arabic mark": '\u061c',
 		"zero-width space": '\u200b', "non-joiner": '\u200c', "joiner": '\u200d', "word joiner": '\u2060', "byte order mark": '\ufeff', "soft hyphen": '\u00ad',
 		"invisible plus": '\u2064', "tag": '\U000e0041', "grapheme joiner": '\u034f', "Hangul filler": '\u3164', "halfwidth filler": '\uffa0',
-		"Khmer vowel": '\u17b4', "Mongolian selector": '\u180b', "variation selector": '\ufe0f', "another selector": '\U000e0100', "annotation": '\ufff9',
+		"Khmer vowel": '\u17b4', "Mongolian selector": '\u180b', "variation selector": '\ufe0f', "another selector": '\U000e0100', "annotation": '\ufff9', "replacement": '\ufffd',
 	} {
 		if name := "agent:bo" + string(r) + "ss"; IsCleanName(name) || IsCleanName([]byte(name)) {
 			t.Errorf("%s: %q may be a name", what, name)
