@@ -125,7 +125,7 @@ var handlings = map[string]handling{
 	"hubbub tail --text deploy":                {says: `tg_message`, on: wholeSystem},
 	"hubbub doctor":                            {says: `ok +bus: `, on: wholeSystem},
 	"hubbub reminders":                         {says: `no agent has set a reminder|r-`, on: wholeSystem},
-	"hubbub outbox list":                       {says: `nothing waits|pending|sending|dead`, on: wholeSystem},
+	"hubbub outbox list":                       {says: `no item waits|pending|sending|dead`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
 	"hubbub log verify":                                        {says: `the log is intact: [1-9]`},
 	"hubbub log key":                                           {says: `^hubbub/[A-Z0-9]+\+`},
