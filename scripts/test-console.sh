@@ -39,7 +39,7 @@ script -qfec "stty cols 0; exec '$bin/hubbub' demo --data '$dir/data'" "$dir/dem
 demo=$!
 exec 3>"$dir/keys"
 tries=0
-until grep -q "Now it is yours" "$dir/demo.out" 2>/dev/null; do
+until grep -q "Now it's your turn" "$dir/demo.out" 2>/dev/null; do
 	tries=$((tries + 1))
 	if [ $tries -gt 120 ] || ! kill -0 "$demo" 2>/dev/null; then
 		echo "test-console: the demo did not get ready:" >&2
