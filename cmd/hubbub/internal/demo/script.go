@@ -152,13 +152,8 @@ func (p *Script) claim(ctx context.Context) error {
 		return err
 	}
 	l := p.say(p.Server.Ana, "@backend-agents who can look at the failing build?")
-	return p.await(ctx, "a claim and one answer", func(m history) bool {
-		_, granted := firstContent(m, protocol.TypeCollabResult, func(r struct {
-			Result struct{ Granted bool }
-		}) bool {
-			return r.Result.Granted
-		})
-		return granted && answered(m, l)
+	return p.await(ctx, "one answer, and the end of the event for both agents", func(m history) bool {
+		return answered(m, l) && p.countDisposed(m, l) == 2
 	})
 }
 
@@ -246,10 +241,20 @@ func (p *Script) crash(ctx context.Context) error {
 
 // disposed reports whether an agent has recorded the disposition of an event.
 func (p *Script) disposed(m history, l Line) bool {
-	_, ok := firstContent(m, protocol.TypeAgentEvent, func(d protocol.Disposition) bool {
-		return d.Event == "disposition" && d.EventID == p.eventID(l)
-	})
-	return ok
+	return p.countDisposed(m, l) > 0
+}
+
+// countDisposed returns the number of agents that have recorded the disposition of an event.
+func (p *Script) countDisposed(m history, l Line) int {
+	agents := map[protocol.PeerID]bool{}
+	for _, passed := range m.messages {
+		var d protocol.Disposition
+		if passed.message.Type == protocol.TypeAgentEvent && json.Unmarshal(passed.message.Content, &d) == nil &&
+			d.Event == "disposition" && d.EventID == p.eventID(l) {
+			agents[passed.message.From] = true
+		}
+	}
+	return len(agents)
 }
 
 // answered reports whether the bot wrote after a line.
