@@ -188,8 +188,7 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	}
 	return r.Each(ctx, rows, func(e *Entry) error {
 		c, ok := chatEvent(e)
-		to := protocol.RoleOf(protocol.PeerID(c.Agent))
-		if !ok || to == protocol.RoleTG || to == protocol.RoleChorus || f.EventID != "" && c.EventID != f.EventID ||
+		if !ok || protocol.IsChat(protocol.PeerID(c.Agent)) || f.EventID != "" && c.EventID != f.EventID ||
 			f.Agent != "" && c.Agent != f.Agent {
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // topics are the common topics, which initialize reports for information only.
-var topics = []string{"tg:*", "agent:*", "system:*", "chorus:*", "collab:*", "cli:*"}
+var topics = []string{"tg:*", "mx:*", "agent:*", "system:*", "chorus:*", "collab:*", "cli:*"}
 
 // initialize opens the session (section 4.1). It replaces an older session of the same clientId.
 func (s *session) initialize(m jsonrpc.Message) {

@@ -44,6 +44,7 @@ type Role string
 const (
 	RoleUnknown Role = ""
 	RoleTG      Role = "tg"     // tg:{chat_id}
+	RoleMX      Role = "mx"     // mx:{room_id}, in Matrix
 	RoleSystem  Role = "system" // agent:system
 	RoleAgent   Role = "agent"  // agent:{id}
 	RoleChorus  Role = "chorus" // chorus:{channel}
@@ -93,6 +94,15 @@ var Matrix = []Permission{
 			TypeCollabRequest},
 	},
 	{
+		Role: RoleMX, Identity: "mx:{room_id}",
+		Sends: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus,
+			TypeCollabRequest},
+		Receives: []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent,
+			TypeCollabResult, TypeChatMessage},
+		Extension: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus,
+			TypeCollabRequest},
+	},
+	{
 		Role: RoleBroker, Identity: "collab:broker",
 		Sends:     []MessageType{TypeCollabEvent, TypeCollabResult, TypeAgentEvent},
 		Receives:  []MessageType{TypeCollabRequest},
@@ -109,8 +119,18 @@ var Matrix = []Permission{
 // IsPerson reports whether an identity belongs to a person: at the command line or on a chat
 // surface.
 func IsPerson(id PeerID) bool {
-	role := RoleOf(id)
-	return role == RoleTG || role == RoleChorus || role == RoleCLI
+	return IsChat(id) || RoleOf(id) == RoleCLI
+}
+
+// IsChat reports whether an identity belongs to a chat system: Telegram, Matrix or Chorus. Its
+// bridge has a name of the same family.
+func IsChat(id PeerID) bool {
+	switch RoleOf(id) {
+	case RoleTG, RoleMX, RoleChorus:
+		return true
+	default:
+		return false
+	}
 }
 
 // RoleOf returns the role of an identity.
@@ -122,6 +142,8 @@ func RoleOf(id PeerID) Role {
 	switch family {
 	case "tg":
 		return RoleTG
+	case "mx":
+		return RoleMX
 	case "agent":
 		if id == PeerSystem {
 			return RoleSystem
@@ -144,7 +166,7 @@ func RoleOf(id PeerID) Role {
 func MaySend(from PeerID, t MessageType) error {
 	role := RoleOf(from)
 	if role == RoleUnknown {
-		return fmt.Errorf("%q has no role that may send: use tg:, agent:, chorus:, cli: or collab:broker", from)
+		return fmt.Errorf("%q has no role that may send: use tg:, mx:, agent:, chorus:, cli: or collab:broker", from)
 	}
 	if !slices.Contains(AllTypes, t) {
 		return fmt.Errorf("unknown message type %.64q", t)
@@ -163,11 +185,4 @@ func IsIdentity(topic Topic) bool { return RoleOf(PeerID(topic)) != RoleUnknown 
 
 // MaySendForFamily reports whether, on a bus without credentials, a session of identity id may
 // send as any identity of its family. Bridges may, because one connection carries many chats.
-func MaySendForFamily(id PeerID) bool {
-	switch RoleOf(id) {
-	case RoleTG, RoleChorus:
-		return true
-	default:
-		return false
-	}
-}
+func MaySendForFamily(id PeerID) bool { return IsChat(id) }

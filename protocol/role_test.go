@@ -15,10 +15,11 @@ var sends = map[protocol.PeerID]string{
 	"agent:system":  "spawn_result route_assigned agent_event",
 	"agent:lead":    "tg_reply agent_event delivery_status chat_reply collab_request",
 	"chorus:ops":    "spawn_request configure chat_message delivery_status collab_request",
+	"mx:!r:hs":      "spawn_request configure chat_message delivery_status collab_request",
 	"collab:broker": "collab_event collab_result agent_event",
 	"cli:op": "spawn_request spawn_result route_assigned configure tg_message tg_reply delivery_status agent_event " +
 		"chat_message chat_reply collab_request collab_result collab_event",
-	"tg:": "", "agent:": "", "tg": "", "collab:other": "", "bus": "", "web:1": "", "TG:42": "", ":42": "",
+	"tg:": "", "mx:": "", "mx": "", "MX:!r:hs": "", "agent:": "", "tg": "", "collab:other": "", "bus": "", "web:1": "", "TG:42": "", ":42": "",
 }
 
 func TestMaySendIsTheMatrix(t *testing.T) {
@@ -44,7 +45,7 @@ func TestMaySendIsTheMatrix(t *testing.T) {
 
 func TestOnlyBridgesSpeakForTheirFamily(t *testing.T) {
 	for id, want := range map[protocol.PeerID]bool{
-		"tg:bot": true, "chorus:gateway": true, "agent:lead": false, "agent:system": false, "cli:op": false, "collab:broker": false, "tg:": false,
+		"tg:bot": true, "mx:@bot:hs": true, "mx:": false, "chorus:gateway": true, "agent:lead": false, "agent:system": false, "cli:op": false, "collab:broker": false, "tg:": false,
 	} {
 		if got := protocol.MaySendForFamily(id); got != want {
 			t.Errorf("%q speaks for its family: %t; want %t", id, got, want)

@@ -85,7 +85,7 @@ func (t *Titles) Called(id string) string {
 // Named returns how a person knows whom the broker calls by a name: an agent by the title of the
 // chat after which it is named, a person by that of their own chat.
 func (t *Titles) Named(name string) string {
-	for _, id := range []string{"agent:" + name, "tg:" + name} {
+	for _, id := range []string{"agent:" + name, "tg:" + name, "mx:" + name} {
 		if t.Title(id) != "" {
 			return t.Called(id)
 		}

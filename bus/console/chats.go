@@ -34,6 +34,8 @@ func (c *chat) KindWord() string {
 		return "direct chat"
 	case strings.HasPrefix(c.Topic, "tg:") && c.Kind == "channel":
 		return "group"
+	case strings.HasPrefix(c.Topic, "mx:") && c.Kind == "channel":
+		return "room"
 	}
 	return c.Kind
 }
@@ -104,8 +106,7 @@ func appendByID[E any](list []*E, byID map[string]*E, e *E, id func(*E) string) 
 
 // isChat reports whether an identity is a chat, not a program.
 func isChat(id string) bool {
-	role := protocol.RoleOf(protocol.PeerID(id))
-	return role == protocol.RoleTG || role == protocol.RoleChorus
+	return protocol.IsChat(protocol.PeerID(id))
 }
 
 // applyRoute applies a step of assigning an agent to a chat.

@@ -259,7 +259,7 @@ func roleClass(id string) string {
 	switch {
 	case id == "agent:system", family == "system":
 		return "role-system"
-	case family == "tg", family == "chorus", family == "agent", family == "collab", family == "cli":
+	case family == "tg", family == "mx", family == "chorus", family == "agent", family == "collab", family == "cli":
 		return "role-" + family
 	}
 	return "role-other"

@@ -48,4 +48,6 @@ var completions = map[string]completion.Source{
 	"--priority":        completion.Fixed("low", "normal", "high", "urgent"),
 }
 
-var peerRoles = []protocol.Role{protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus, protocol.RoleBroker}
+var peerRoles = []protocol.Role{
+	protocol.RoleAgent, protocol.RoleTG, protocol.RoleMX, protocol.RoleChorus, protocol.RoleBroker,
+}

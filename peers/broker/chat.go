@@ -29,10 +29,7 @@ func notifyPerson(t *tx, conversationID string, person protocol.PeerID, e collab
 }
 
 // isBridge reports whether an identity belongs to a program that shows chats.
-func isBridge(id protocol.PeerID) bool {
-	role := protocol.RoleOf(id)
-	return role == protocol.RoleTG || role == protocol.RoleChorus
-}
+func isBridge(id protocol.PeerID) bool { return protocol.IsChat(id) }
 
 // openChat makes the conversation of a chat and binds the chat to its agent, both in the name of
 // the chat, unless that is done. A nil chat opens nothing.

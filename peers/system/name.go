@@ -74,7 +74,7 @@ func checkTopic(topic protocol.Topic, from protocol.PeerID) error {
 			topic)
 	}
 	switch protocol.RoleOf(protocol.PeerID(topic)) {
-	case protocol.RoleTG, protocol.RoleChorus, protocol.RoleCLI:
+	case protocol.RoleTG, protocol.RoleMX, protocol.RoleChorus, protocol.RoleCLI:
 	default:
 		return fmt.Errorf("%.60q is not a chat; agents are spawned for topics such as tg:42", topic)
 	}

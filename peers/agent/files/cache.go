@@ -62,8 +62,8 @@ func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attach
 			megabytes(MaxFile)))
 	case a.Ref == "" || k.Client == nil:
 		return nil, problem("its bridge serves no files")
-	case protocol.PeerID(chat).Family() != "tg":
-		return nil, problem("only files of Telegram are fetched")
+	case !mailbox.ShowsMessages(chat):
+		return nil, problem("only files of Telegram and Matrix are fetched")
 	}
 	got, err, _ := k.inFlight.Do(a.Ref, func() (any, error) { return k.load(ctx, a.Ref) })
 	if err != nil {

@@ -109,7 +109,7 @@ func TestWhichFilesAreNotFetched(t *testing.T) {
 	}{
 		{"tg:5", sized(20<<20 + 1), "it has 20.0 MB; files over 20.0 MB are not fetched"},
 		{"tg:5", &protocol.Attachment{}, "its bridge serves no files"},
-		{"chorus:5", sized(1), "only files of Telegram are fetched"},
+		{"chorus:5", sized(1), "only files of Telegram and Matrix are fetched"},
 		{"tg:5", &protocol.Attachment{Ref: "http://a b/"}, "its reference is not a URL"},
 		{"tg:5", sized(20 << 20), ""},
 	} {

@@ -52,8 +52,15 @@ func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
 	return list[0]
 }
 
+// ShowsMessages reports whether the bridge of a chat shows each reply as a message of its own,
+// which can be edited, have files, and refer to the message that it answers.
+func ShowsMessages(chat protocol.Topic) bool {
+	family := protocol.PeerID(chat).Family()
+	return family == "tg" || family == "mx"
+}
+
 // SupportsReplies reports whether a message of the chat can refer to the message it replies to.
-func SupportsReplies(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
+func SupportsReplies(chat protocol.Topic) bool { return ShowsMessages(chat) }
 
 // SupportsButtons reports whether a chat can show buttons.
 func SupportsButtons(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }

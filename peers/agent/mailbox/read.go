@@ -25,13 +25,13 @@ type Reach []protocol.Topic
 func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
 
 // Reach returns the chats that the turns of a chat may read: the chat itself and, for a direct
-// chat of Telegram with a person, the other chats where that person writes. Only Telegram vouches
-// for a person's identity across chats. The empty chat may read all.
+// chat of Telegram or Matrix with a person, the other chats where that person writes. Only these
+// vouch for a person's identity across chats. The empty chat may read all.
 func (v *View) Reach(chat protocol.Topic) Reach {
 	switch {
 	case chat == "":
 		return nil
-	case protocol.PeerID(chat).Family() != "tg":
+	case !ShowsMessages(chat):
 		return Reach{chat}
 	}
 	list := v.Events(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
@@ -39,7 +39,8 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 		return Reach{chat}
 	}
 	others := store.All(v.Tx, store.Scalar[protocol.Topic],
-		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
+		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE ? || ':%' AND chat <> ?`,
+		list[0].Content.Author.ID, protocol.PeerID(chat).Family(), chat)
 	return append(others, chat)
 }
 

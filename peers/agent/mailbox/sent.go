@@ -72,11 +72,15 @@ func (v *View) Interim(e *Entry) *Sent {
 
 // ReplyType returns the message type of answers to a chat.
 func ReplyType(chat protocol.Topic) protocol.MessageType {
-	if protocol.PeerID(chat).Family() == "chorus" {
+	switch protocol.PeerID(chat).Family() {
+	case "chorus", "mx":
 		return protocol.TypeChatReply
 	}
 	return protocol.TypeTGReply
 }
+
+// onlyAnswers reports whether a chat takes each reply as an answer, as services of Chorus do.
+func onlyAnswers(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "chorus" }
 
 // SendNotice sends a text of the agent's program, once per event and kind.
 func (tx *Tx) SendNotice(e *Entry, kind, text string) {
@@ -102,12 +106,12 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		reply.Claim = &protocol.ReplyClaim{EventID: e.EventID, Token: claim.Token}
 	}
 	if kind == SentText && !tx.HasReplied(e) || key == NoticeFailed+":"+e.EventID {
-		if said := tx.Interim(e); said != nil && ReplyType(e.Chat) == protocol.TypeTGReply {
+		if said := tx.Interim(e); said != nil && !onlyAnswers(e.Chat) {
 			reply.Edits = InterimKey(&Entry{EventID: said.EventID})
 		}
 	}
 	m := tx.m.MessageFor(e, ReplyType(e.Chat), reply)
-	if kind == SentInterim && m.Type == protocol.TypeChatReply { // a service takes each reply as an answer
+	if kind == SentInterim && onlyAnswers(e.Chat) {
 		m = tx.m.MessageFor(e, protocol.TypeAgentEvent,
 			map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
 	}

@@ -71,7 +71,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 			t.permit(obligations.ReplyContext(&t.View, nil, ""), args.Caption)
 			return result{}
 		}
-		if protocol.PeerID(t.event.Chat).Family() != "tg" && t.refuse(noFiles) {
+		if !mailbox.ShowsMessages(t.event.Chat) && t.refuse(noFiles) {
 			return result{}
 		}
 		key := fileKey(t.event, file, args.Caption)

@@ -149,7 +149,7 @@ func (r *Runner) meant(mention string) bool {
 
 func platformOf(chat protocol.Topic) string {
 	family := protocol.PeerID(chat).Family()
-	return cmp.Or(map[string]string{"tg": "telegram", "": "bus"}[family], family)
+	return cmp.Or(map[string]string{"tg": "telegram", "mx": "matrix", "": "bus"}[family], family)
 }
 
 // promptOf returns the prompt of an event.

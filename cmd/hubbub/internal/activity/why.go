@@ -16,6 +16,7 @@ import (
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
+	"hubbub/protocol"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
@@ -147,7 +148,7 @@ func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attention
 			who = f.Agent + " has not"
 		}
 		advice := "`hubbub tail --text WORD` shows the IDs of messages that contain a word"
-		if strings.HasPrefix(f.EventID, "tg:") {
+		if protocol.IsChat(protocol.PeerID(f.EventID)) {
 			advice += "; the log of the bridge names the senders that it rejected (hubbub pair admits senders)"
 		}
 		return fmt.Errorf("%s recorded anything about %q, and no agent received it; %s", who, f.EventID, advice)

@@ -77,8 +77,8 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if len(args) > 0 {
 		scope = protocol.Topic(args[0])
 		switch family := protocol.PeerID(scope).Family(); {
-		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" &&
-			family != "chorus":
+		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" &&
+			!protocol.IsChat(protocol.PeerID(scope)):
 			return program.Usage("%q is neither a chat nor an agent: give a topic such as tg:42 or agent:lead", args[0])
 		case halt == "anew" && family != "agent" && family != "":
 			return program.Usage("only an agent has a budget: %q is a chat", args[0])

@@ -162,9 +162,7 @@ func newChorusAssign() *cobra.Command {
 				return program.Usage("%s", err)
 			}
 			topic, agent := protocol.Topic(args[1]), chorus.AgentName(args[0]).ID()
-			switch protocol.RoleOf(protocol.PeerID(topic)) {
-			case protocol.RoleTG, protocol.RoleChorus:
-			default:
+			if !protocol.IsChat(protocol.PeerID(topic)) {
 				return program.Usage("%q is not a chat: use a topic such as tg:-100123", topic)
 			}
 			ctx := cmd.Context()

@@ -66,7 +66,7 @@ func newHookAdd() *cobra.Command {
 			case arrives:
 				topic = protocol.PeerBroker
 			}
-			if role := protocol.RoleOf(topic); !arrives && role != protocol.RoleTG && role != protocol.RoleChorus {
+			if !arrives && !protocol.IsChat(topic) {
 				return program.Usage("--chat %q is not a chat: use a topic such as tg:-100123", chat)
 			}
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
