@@ -73,6 +73,22 @@ var halts = map[string]string{"/halt": "on", "/resume": "off"}
 // ParseHalt returns the halt that a text commands: "on", "off", or "" for other texts.
 func ParseHalt(text string) string { return halts[strings.ToLower(strings.TrimSpace(text))] }
 
+// wordless are the commands that take no words, and courtesies the words that do not change them.
+var (
+	wordless   = []string{"help", "status", "agents", "who", "stop", "halt", "resume"}
+	courtesies = []string{"please", "pls", "now", "it", "that", "this", "all", "everything", "everyone",
+		"thanks", "thank", "you"}
+)
+
+// IsQuestion reports whether a command that takes no words, such as "/help", has words that make it a
+// message for an agent: "/help me choose a laptop".
+func IsQuestion(command, words string) bool {
+	return slices.Contains(wordless, strings.ToLower(strings.TrimLeft(command, "/!"))) &&
+		slices.ContainsFunc(strings.Fields(words), func(word string) bool {
+			return word[0] != '@' && !slices.Contains(courtesies, strings.ToLower(strings.Trim(word, ".,;:!?")))
+		})
+}
+
 // LeadingName returns the name that a text begins with, without the @, or "".
 func LeadingName(text string) string {
 	labels := attention.Labels(text)

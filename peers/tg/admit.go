@@ -92,7 +92,7 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 	if direct {
 		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", u.user)
 	}
-	pairing := (u.command == "/pair" || u.command == "/start") && u.arguments != ""
+	pairing := (u.command == "/pair" || u.command == "/start") && u.arguments != "" && !u.isQuestion()
 	asking := u.command == "/pair" || direct && (u.command == "/start" || u.command == "/help")
 	if !pairing && !asking {
 		if c, known := in.load(tx, u.chat.ID); u.callback != "" && known {

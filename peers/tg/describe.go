@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -239,20 +238,6 @@ func blockText(part any, isText bool) string {
 		}
 	}
 	return b.String()
-}
-
-// expandLinks appends the address of each link to its visible text.
-func expandLinks(text string, entities []models.MessageEntity) string {
-	for _, e := range slices.Backward(entities) { // Telegram sorts them by their offset
-		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
-			continue
-		}
-		if end := markdown.Prefix(text, e.Offset+e.Length); e.Offset >= 0 && e.Length > 0 &&
-			markdown.Units(text[:end]) == e.Offset+e.Length {
-			text = text[:end] + " (" + e.URL + ")" + text[end:]
-		}
-	}
-	return text
 }
 
 // originalAuthor returns the author of a forwarded message or of one that an inline bot wrote, or

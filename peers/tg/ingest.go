@@ -139,6 +139,9 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return in.reject(tx, u)
 	}
 	c := in.ensureChat(tx, &u.chat)
+	if u.isQuestion() && !(c.stopped && u.command == "/start") { // nobody sees questions in a stopped chat
+		u.command = ""
+	}
 	if u.author.Username != "" { // usernames distinguish people from agents and roles
 		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot,
 			u.author.Username, u.user)

@@ -13,21 +13,46 @@ import (
 
 // mentionedNames returns the names that a text mentions with @, in lower case, in order and each
 // once. The name of @lead.main is lead. Telegram marks only usernames, so the names of agents,
-// which may have hyphens, are found in the text. Mentions in code and links do not count.
-func mentionedNames(text string, entities []models.MessageEntity) []string {
+// which may have hyphens, are found in the text. Mentions in code, links and quotes do not count.
+// Links to a user mention the user, and so does a name without @ that Telegram marks.
+func mentionedNames(text string, entities []models.MessageEntity, bot *models.User) []string {
 	var out []string
 	for _, label := range attention.Labels(text) {
 		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
-		if name != "" && name[0] != '-' && !inCodeOrLink(text, label.From, entities) {
+		if name != "" && name[0] != '-' && !isSilent(text, label.From, entities) {
 			out = appendUnique(out, name)
 		}
 	}
-	for _, e := range entities {
-		if e.Type == models.MessageEntityTypeTextMention && e.User != nil {
-			out = appendUnique(out, "id:"+id(e.User.ID))
+	for _, s := range spansOf(text, entities) {
+		if name := s.linkedName(text, bot); name != "" && !isQuoted(s.Offset, entities) {
+			out = appendUnique(out, name)
 		}
 	}
 	return out
+}
+
+// linkedName returns the name of the user to whom a span leads, as in mentionedNames, or "". Of
+// usernames it knows only the bot's: others may be those of channels.
+func (s *span) linkedName(text string, bot *models.User) string {
+	name := ""
+	switch s.Type {
+	case models.MessageEntityTypeTextMention:
+		if s.User != nil {
+			name = "id:" + id(s.User.ID)
+		}
+	case models.MessageEntityTypeTextLink:
+		name = linkedUser(s.URL)
+	case models.MessageEntityTypeURL:
+		name = linkedUser(text[s.from:s.to])
+	}
+	username := strings.ToLower(bot.Username)
+	switch {
+	case name == "id:"+id(bot.ID):
+		return username
+	case name == username, strings.HasPrefix(name, "id:"):
+		return name
+	}
+	return ""
 }
 
 // appendUnique appends a name unless the list has it.
@@ -38,13 +63,20 @@ func appendUnique(list []string, name string) []string {
 	return append(list, name)
 }
 
-// inCodeOrLink reports whether the @ at a byte of a text is part of code or a link.
-func inCodeOrLink(text string, at int, entities []models.MessageEntity) bool {
-	unit := markdown.Units(text[:at])
-	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre,
-		models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
+// isSilent reports whether the @ at a byte of a text is part of code, a link or a quote.
+func isSilent(text string, at int, entities []models.MessageEntity) bool {
+	return isWithin(markdown.Units(text[:at]), entities, models.MessageEntityTypeCode, models.MessageEntityTypePre,
+		models.MessageEntityTypeURL, models.MessageEntityTypeEmail) || isQuoted(markdown.Units(text[:at]), entities)
+}
+
+// isQuoted reports whether a unit of a text is part of a quote.
+func isQuoted(unit int, entities []models.MessageEntity) bool {
+	return isWithin(unit, entities, models.MessageEntityTypeBlockquote, models.MessageEntityTypeExpandableBlockquote)
+}
+
+func isWithin(unit int, entities []models.MessageEntity, kinds ...models.MessageEntityType) bool {
 	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
-		return slices.Contains(silent, e.Type) && e.Offset <= unit && unit < e.Offset+e.Length
+		return slices.Contains(kinds, e.Type) && e.Offset <= unit && unit < e.Offset+e.Length
 	})
 }
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/peers/bridge"
 	"hubbub/protocol"
@@ -104,7 +106,7 @@ func parseUpdate(raw json.RawMessage, bot *models.User) (parsedUpdate, error) {
 	case u.EditedMessage != nil, u.EditedChannelPost != nil:
 		h := parseMessage(cmp.Or(u.EditedMessage, u.EditedChannelPost),
 			slices.Concat(as["edited_message"], as["edited_channel_post"]), protocol.EventEdit, bot)
-		if h.command != "" {
+		if h.command != "" && !h.isQuestion() {
 			h.command, h.skip = "", "a command was edited"
 		}
 		return h, nil
@@ -138,7 +140,8 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 	if text == "" {
 		text, entities = m.Caption, m.CaptionEntities
 	}
-	h.setContent(event, cmp.Or(expandLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
+	marked := withMarks(text, entities)
+	h.setContent(event, cmp.Or(marked, describe(m), richText(raw)), max(m.EditDate, m.Date))
 	if event == protocol.EventEdit && m.Location != nil && text == "" { // a live location that moves, every few seconds
 		h.suffix, h.data.Content.Event = ":moved:"+id(int64(m.EditDate)), protocol.EventStatus
 		return h
@@ -153,8 +156,8 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 		h.data.Content.Forwarded = from
 		return h
 	}
-	h.data.Names = mentionedNames(text, entities)
-	if h.parseCommand(text, bot) { // a command to this bot only
+	h.data.Names = mentionedNames(text, entities, bot)
+	if h.parseCommand(marked, bot) { // a command to this bot only
 		h.data.Names = appendUnique(h.data.Names, strings.ToLower(bot.Username))
 	}
 	return h
@@ -251,7 +254,8 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 	_ = json.Unmarshal(raw, &answers) // raw has been unmarshaled before
 	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil &&
 		(!m.IsTopicMessage || q.ID != m.MessageThreadID) {
-		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), richText(answers.To), fileWords(q))
+		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(withMarks(q.Text, q.Entities),
+			withMarks(q.Caption, q.CaptionEntities), describe(q), richText(answers.To), fileWords(q))
 		u.files.answered = attachments(q)
 		if q.From != nil {
 			d.ReplyToBot, d.ReplyName = q.From.ID == bot.ID, nameOf(q.From)
@@ -278,20 +282,24 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 		d.ReplyName, d.ReplyText = chatName(&m.ReplyToStory.Chat), describe(&models.Message{Story: m.ReplyToStory})
 	}
 	if m.Quote != nil {
-		d.ReplyText = m.Quote.Text
+		d.ReplyText = withMarks(m.Quote.Text, m.Quote.Entities)
 	}
 	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
 }
 
+// startParameter matches what a link to the bot makes a user send after /start.
+var startParameter = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
 // parseCommand parses a command of the bridge. Any other command remains a message, and so does
 // an /ask that names nobody else: it asks the chat's agent. parseCommand reports whether a
-// command is addressed to this bot, as in /ask@bot.
+// command is addressed to this bot, as in /ask@bot, or by words after a command that takes none.
 func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
 		return false
 	}
-	word, rest, _ := strings.Cut(strings.Replace(text, "\n", " ", 1), " ")
-	word, target, addressed := strings.Cut(strings.ToLower(word), "@")
+	end := strings.IndexFunc(text+" ", unicode.IsSpace)
+	word, rest := strings.TrimRight(strings.ToLower(text[:end]), ",.;:!?"), text[end:]
+	word, target, addressed := strings.Cut(word, "@")
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return false
 	}
@@ -303,7 +311,13 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 		func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		u.command, u.arguments = word, rest
 	}
-	return addressed
+	return addressed || u.isQuestion()
+}
+
+// isQuestion reports whether a command has words that make it a message for the agents.
+func (u *parsedUpdate) isQuestion() bool {
+	return bridge.IsQuestion(u.command, u.arguments) ||
+		u.command == "/start" && u.arguments != "" && !startParameter.MatchString(u.arguments)
 }
 
 // asksAnother reports whether a question begins with the name of somebody other than the bot.

@@ -50,7 +50,7 @@ func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 			Title: o.chat.title},
 		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
 	}}
-	d.Names = slices.DeleteFunc(mentionedNames(content.Text, nil),
+	d.Names = slices.DeleteFunc(mentionedNames(content.Text, nil, &out.me),
 		func(name string) bool { return strings.EqualFold(name, out.me.Username) })
 	if content.Edits != "" {
 		d.Content.Event = protocol.EventEdit

@@ -1,0 +1,169 @@
+package tg_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// entity returns an entity over the first occurrence of a part of a text.
+func entity(text, part string, e models.MessageEntity) models.MessageEntity {
+	before, _, found := strings.Cut(text, part)
+	if !found {
+		panic(part + " is not in " + text)
+	}
+	e.Offset, e.Length = units(before), units(part)
+	return e
+}
+
+// units counts UTF-16 code units.
+func units(s string) (n int) {
+	for _, r := range s {
+		if n++; r > 0xffff {
+			n++
+		}
+	}
+	return n
+}
+
+// TestMention_ByAnyMeansIsHeard sends group messages that mean the bot, and some that do not, as text
+// and as captions.
+func TestMention_ByAnyMeansIsHeard(t *testing.T) {
+	link := func(url string) models.MessageEntity {
+		return models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: url}
+	}
+	bare := models.MessageEntity{Type: models.MessageEntityTypeURL}
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann := h.api.User("Ann")
+		bot := h.api.Bot()
+		group, lead := h.api.Group(-5, "House"), h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(group, ann, "hello all")
+		h.texts(group.ID, 0)
+		h.assign(group.ID, "agent:lead")
+		next(t, lead)
+		tapped := func(u models.User) models.MessageEntity {
+			return models.MessageEntity{Type: models.MessageEntityTypeTextMention, User: &u}
+		}
+		me := []string{"agent:lead"}
+		for _, c := range []struct {
+			text, part string
+			entity     models.MessageEntity
+			want       []string
+		}{
+			{"Hubbub, are we on for noon?", "Hubbub", tapped(bot), me},
+			{"🙂🙂 what do you say, Hubbub", "Hubbub", tapped(bot), me},
+			{"ask Helper what it costs", "Helper", link("tg://user?id=" + itoa(bot.ID)), me},
+			{"how late is it, buddy?", "buddy", link("https://t.me/" + strings.ToUpper(bot.Username)), me},
+			{"how late is it, pal?", "pal", link("http://telegram.me/" + bot.Username + "/"), me},
+			{"and you, pal?", "pal", link("tg://resolve?domain=" + bot.Username), me},
+			{"t.me/" + bot.Username + " what about Sunday", "t.me/" + bot.Username, bare, me},
+			{"@HUBBUB_bot is it open", "@HUBBUB_bot", models.MessageEntity{Type: models.MessageEntityTypeMention}, me},
+			{"Will, are we on?", "Will", tapped(h.api.User("Will")), []string{"user:1002"}},
+			{"see the channel", "channel", link("https://t.me/kitchen_news"), nil},
+			{"invite: here", "here", link("https://t.me/" + bot.Username + "?start=abc"), nil},
+			{"Hubbub said so", "Hubbub said so", models.MessageEntity{Type: models.MessageEntityTypeBlockquote}, nil},
+		} {
+			m := models.Message{Chat: group, From: &ann, Text: c.text, Entities: []models.MessageEntity{entity(c.text, c.part, c.entity)}}
+			h.api.Post(m)
+			if got := next(t, lead); !slices.Equal(got.Mentions, c.want) {
+				t.Errorf("%q mentions %q; want %q", c.text, got.Mentions, c.want)
+			}
+			m.Caption, m.CaptionEntities, m.Text, m.Entities = m.Text, m.Entities, "", nil
+			m.Photo = []models.PhotoSize{{FileID: "p", FileUniqueID: "u", Width: 9, Height: 9}}
+			h.api.Post(m)
+			if got := next(t, lead); !slices.Equal(got.Mentions, c.want) {
+				t.Errorf("the caption %q mentions %q; want %q", c.text, got.Mentions, c.want)
+			}
+		}
+	})
+}
+
+// TestFormatting_ReachesAgents checks what an agent reads of formatted messages.
+func TestFormatting_ReachesAgents(t *testing.T) {
+	struck := models.MessageEntity{Type: models.MessageEntityTypeStrikethrough}
+	spoiler := models.MessageEntity{Type: models.MessageEntityTypeSpoiler}
+	bold := models.MessageEntity{Type: models.MessageEntityTypeBold}
+	code := models.MessageEntity{Type: models.MessageEntityTypeCode}
+	quote := models.MessageEntity{Type: models.MessageEntityTypeBlockquote}
+	folded := models.MessageEntity{Type: models.MessageEntityTypeExpandableBlockquote}
+	pre := func(language string) models.MessageEntity {
+		return models.MessageEntity{Type: models.MessageEntityTypePre, Language: language}
+	}
+	link := func(url string) models.MessageEntity {
+		return models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: url}
+	}
+	type part struct {
+		of string
+		as models.MessageEntity
+	}
+	withFixture(t, func(t *testing.T, h *fixture) {
+		dm, lead, _ := h.talk()
+		ann := models.User{ID: dm.ID, FirstName: "Will"}
+		for _, c := range []struct {
+			text  string
+			parts []part
+			want  string
+		}{
+			{"milk, eggs, tofu", []part{{"eggs", struck}}, "milk, ~~eggs~~, tofu"},
+			{"🥛 milk 🥚 eggs", []part{{" eggs", struck}}, "🥛 milk 🥚 ~~eggs~~"},
+			{"he dies at the end", []part{{"dies", spoiler}}, "he ||dies|| at the end"},
+			{"a b c", []part{{"a b", struck}, {"b", spoiler}, {"c", bold}}, "~~a ||b||~~ c"},
+			{"run git status now", []part{{"git status", code}}, "run `git status` now"},
+			{"type a`b", []part{{"a`b", code}}, "type `` a`b ``"},
+			{"see: x := 1 ok?", []part{{"x := 1", pre("go")}}, "see: \n```go\nx := 1\n```\n ok?"},
+			{"print(1)\nwhy?", []part{{"print(1)", pre("python")}}, "```python\nprint(1)\n```\nwhy?"},
+			{"use ``` here\nok", []part{{"use ``` here", pre("")}}, "~~~\nuse ``` here\n~~~\nok"},
+			{"we close\nat five\nis that so?", []part{{"we close\nat five", quote}}, "> we close\n> at five\nis that so?"},
+			{"look: we close at five", []part{{"we close at five", folded}, {"five", struck}}, "look: \n> we close at ~~five~~"},
+			{"one\ntwo", []part{{"one", quote}, {"two", folded}}, "> one\n> two"},
+			{"read this first", []part{{"this", link("https://example.org/a_b")}}, "read this (https://example.org/a_b) first"},
+			{"read example.org/x", []part{{"example.org/x", link("https://example.org/x/")}}, "read example.org/x"},
+			{"ask Will", []part{{"Will", link("tg://user?id=77")}}, "ask Will"},
+			{"bank.example", []part{{"bank.example", link("https://evil.example/")}}, "bank.example (https://evil.example/)"},
+		} {
+			m := models.Message{Chat: dm, From: &ann, Text: c.text}
+			for _, p := range c.parts {
+				m.Entities = append(m.Entities, entity(c.text, p.of, p.as))
+			}
+			h.api.Post(m)
+			if got := next(t, lead); got.Text != c.want {
+				t.Errorf("%q is read as %q; want %q", c.text, got.Text, c.want)
+			}
+		}
+	})
+}
+
+// TestCommand_WithWordsIsQuestion checks that words behind a command that takes none are heard, and
+// that courtesies change nothing.
+func TestCommand_WithWordsIsQuestion(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann := h.api.User("Ann")
+		group, lead := h.api.Group(-5, "House"), h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(group, ann, "hello all")
+		h.texts(group.ID, 0)
+		h.assign(group.ID, "agent:lead")
+		next(t, lead)
+		questions := []string{"/help me choose a laptop", "/status of my parcel?", "/who is coming on Sunday",
+			"/agents in the film Heat", "/start with the kitchen, please", "/help@hubbub_bot with the tax form",
+			"/stop adding emoji to the list", "/resume from page 12", "/halt the music at ten\nand go on later"}
+		for _, text := range questions {
+			h.api.Say(group, ann, text)
+			if got := next(t, lead); got.Text != text || !slices.Equal(got.Mentions, []string{"agent:lead"}) {
+				t.Errorf("%q became %q for %q", text, got.Text, got.Mentions)
+			}
+		}
+		h.texts(group.ID, 0)
+		for _, text := range []string{"/help", "/help please", "/status@hubbub_bot", "/agents, thanks!", "/start ref_12", "/help @hubbub_bot"} {
+			h.api.Say(group, ann, text)
+		}
+		h.pass(10 * time.Minute)
+		if got := h.api.Texts(group.ID); len(got) != 6 || lead.Pending() != 0 {
+			t.Errorf("%d events, answers %q", lead.Pending(), got)
+		}
+	})
+}
