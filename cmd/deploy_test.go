@@ -66,6 +66,8 @@ var hardening = []string{
 	"Type=notify", "WatchdogSec=", "StateDirectory=", "LoadCredential=", "MemoryMax=", "TasksMax=", "UMask=0077",
 	"NoNewPrivileges=yes", "CapabilityBoundingSet=\n", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
 	"RestrictAddressFamilies=", "MemoryDenyWriteExecute=yes", "SystemCallFilter=", "RestartPreventExitStatus=2",
+	// Before main, a failure of Go's runtime would exit with 2.
+	"Environment=GOTRACEBACK=crash",
 }
 
 func TestUnits_AreHardened(t *testing.T) {
@@ -82,6 +84,12 @@ func TestUnits_AreHardened(t *testing.T) {
 			if !strings.Contains(text, "\n"+want) {
 				t.Errorf("%s lacks %s", path, strings.TrimSpace(want))
 			}
+		}
+		if strings.Contains(text, "\nRequires=") {
+			t.Errorf("%s requires another unit: where that one fails at first, systemd would not start this one again", path)
+		}
+		if !strings.Contains(text, "\nAfter=network-online.target") && path != "deploy/systemd/hubbub-broker.service" {
+			t.Errorf("%s listens or dials before the network has its addresses", path)
 		}
 	}
 	if units != 5 {

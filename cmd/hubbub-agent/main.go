@@ -300,7 +300,10 @@ func (s *settings) complete(env *program.Env) (err error) {
 		if o.Workspace, err = filepath.Abs(given); err != nil {
 			return err
 		}
-		if info, err := os.Stat(o.Workspace); err != nil || !info.IsDir() {
+		switch info, err := os.Stat(o.Workspace); {
+		case err != nil:
+			return program.Usage("--workspace %s is not a folder: %w", given, err)
+		case !info.IsDir():
 			return program.Usage("--workspace %s is not a folder", given)
 		}
 	}
@@ -312,7 +315,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	if s.mcpFile != "" {
 		if o.MCP, err = mcptools.LoadServers(s.mcpFile); err != nil {
-			return program.Usage("--mcp-file: %s", err)
+			return program.Usage("--mcp-file: %w", err)
 		}
 	}
 	o.Model = cmp.Or(s.model, s.harnessCommand)
@@ -331,7 +334,7 @@ func readText(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	switch {
 	case err != nil:
-		return "", program.Usage("--system-prompt-file: %s", err)
+		return "", program.Usage("--system-prompt-file: %w", err)
 	case len(raw) > maxPrompt:
 		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw),
 			maxPrompt)

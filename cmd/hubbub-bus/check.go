@@ -44,7 +44,7 @@ func (s *settings) check() (err error) {
 	if s.log.Retention, err = activitylog.ParseRetention(s.keep); err != nil {
 		return program.Usage("--activity-keep %s", err)
 	}
-	if err := checkListen(s.bus.Listen); err != nil {
+	if err := program.CheckAddress("listen", s.bus.Listen); err != nil {
 		return err
 	}
 	if s.tlsCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
@@ -65,18 +65,6 @@ func (s *settings) check() (err error) {
 			"of them")
 	}
 	return s.cluster.check()
-}
-
-// checkListen refuses invalid addresses. Listening itself shows whether the bus can listen there.
-func checkListen(address string) error {
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil || port == "" {
-		return program.Usage("--listen %q is not an address and a port such as 127.0.0.1:7892", address)
-	}
-	return nil
 }
 
 // isPublic reports whether an address is certainly reachable from other machines. Names are

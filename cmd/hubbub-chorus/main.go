@@ -145,10 +145,10 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 
 // checkListen refuses to serve secrets in plaintext to other machines.
 func (s *settings) checkListen() error {
-	host, _, err := net.SplitHostPort(s.listen)
-	if err != nil {
-		return program.Usage("--listen %q is not an address such as 127.0.0.1:7893", s.listen)
+	if err := program.CheckAddress("listen", s.listen); err != nil {
+		return err
 	}
+	host, _, _ := net.SplitHostPort(s.listen) //nolint:errcheck // CheckAddress has split it
 	addr, err := netip.ParseAddr(host)
 	local := host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 	if !local && s.tlsCert == "" && !s.plaintext {

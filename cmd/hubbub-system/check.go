@@ -74,10 +74,14 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil // or it is too slow: its start will show
-	case first != "":
+	case first == "":
+		err = fmt.Errorf("%s: %w", command, err)
+	case proc.IsUsageError(err):
 		return errors.New(first)
+	default:
+		err = errors.New(first)
 	}
-	return fmt.Errorf("%s: %w", command, err)
+	return program.Retryable(err)
 }
 
 func isFolder(path string) bool {

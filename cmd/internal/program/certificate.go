@@ -90,8 +90,8 @@ func (c *Certificate) loadLocked() error {
 		return fmt.Errorf("loading the certificate: %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("loading the certificate: %w", err)
+	if err != nil { // a renewal writes two files, one after the other
+		return Retryable(fmt.Errorf("loading the certificate: %w", err))
 	}
 	c.pair, c.files = &pair, files
 	return nil

@@ -110,7 +110,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 		a.stop()
 	}
 	if _, usage := errors.AsType[*usageError](err); err != nil && a.env == nil && !usage {
-		err = Usage("%s", err) // it failed before any command ran
+		err = Usage("%w", err) // it failed before any command ran
 	}
 	if stopped(err, a.env) {
 		// A command that runs until it is stopped returns no error. This one was interrupted.

@@ -35,7 +35,10 @@ func ReadTOML(path string) (map[string]any, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, Usage("there is no file %s; --config must name one", name)
 		}
-		return nil, Usage("reading %s: %s", name, describeTOML(err))
+		if parse, ok := errors.AsType[toml.ParseError](err); ok {
+			return nil, Usage("reading %s: line %d: %s", name, parse.Position.Line, parse.Message)
+		}
+		return nil, Usage("reading %s: %w", name, err)
 	}
 	if table == "" {
 		return file, nil
@@ -115,14 +118,6 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 		}
 	}
 	return nil
-}
-
-// describeTOML returns the line and the text of an error in the file.
-func describeTOML(err error) string {
-	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		return fmt.Sprintf("line %d: %s", parse.Position.Line, parse.Message)
-	}
-	return err.Error()
 }
 
 // TOMLText returns the value of a key with a single value, and whether the file has it.

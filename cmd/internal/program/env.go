@@ -85,7 +85,7 @@ func (e *Env) logDropped(n int) {
 // path.
 func (e *Env) MakeData() (string, error) {
 	if err := datafolder.MkdirAll(e.Data); err != nil {
-		return "", wrong(fmt.Errorf("making the data folder (see --data): %w", err))
+		return "", fmt.Errorf("making the data folder (see --data): %w", err)
 	}
 	return e.Data, nil
 }
@@ -176,7 +176,7 @@ func (e *Env) OwnData() (release func(), err error) {
 	}
 	f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, Usage("another %s %w %s; give this one another --data", e.Name, errTaken, e.Data)
+		return nil, fmt.Errorf("another %s %w %s; give this one another --data", e.Name, errTaken, e.Data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
@@ -204,8 +204,11 @@ func (e *Env) AwaitData(ctx context.Context) (release func(), err error) {
 // CheckListen returns why a program could not listen at the address in a flag. It only tries with
 // --check, and not while a program of this name runs on the data folder.
 func (e *Env) CheckListen(flag, address string) error {
-	if !e.Checking || address == "" {
+	if address == "" {
 		return nil
+	}
+	if err := CheckAddress(flag, address); err != nil || !e.Checking {
+		return err
 	}
 	if _, err := os.Stat(e.DataFile(e.Name + ".lock")); err == nil {
 		f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)

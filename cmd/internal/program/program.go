@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -148,20 +147,7 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	if env.Checking {
 		return env, nil
 	}
-	return env, wrongAtStart(p.Run(ctx, env))
-}
-
-// wrongAtStart makes an error that the next start would end with, too, one of the settings: an
-// address where the program cannot listen, a database of a newer program.
-func wrongAtStart(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" ||
-		errors.Is(err, datafolder.ErrOtherVersion) {
-		err = wrong(err)
-		if u, usage := errors.AsType[*usageError](err); usage {
-			u.atStart = true
-		}
-	}
-	return err
+	return env, p.Run(ctx, env)
 }
 
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
@@ -187,18 +173,19 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 	}
 	name, _, _ := strings.Cut(command, " ")
 	text := err.Error()
-	if u, usage := errors.AsType[*usageError](err); usage {
-		fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
-		if !u.atStart {
-			fmt.Fprintf(w, "Try %s --help.\n", command)
-		}
-		return 2
-	}
 	if advice := Advice(err); advice != "" {
 		text += "; " + advice
 	}
 	fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
-	return 1
+	_, usage := errors.AsType[*usageError](err)
+	switch {
+	case errors.Is(err, datafolder.ErrOtherVersion): // the next start would fail, too
+		return 2
+	case !usage || retryable(err):
+		return 1
+	}
+	fmt.Fprintf(w, "Try %s --help.\n", command)
+	return 2
 }
 
 // shown folds a text for people where w is a narrow terminal.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -229,7 +230,11 @@ func TestProgram_ReturnsExitCodes(t *testing.T) {
 		{errors.New("the disk is full"), 1, "hubbub-test: the disk is full\n"},
 		{Usage("give --id"), 2, "give --id"},
 		{fmt.Errorf("wrapped: %w", Usage("give --id")), 2, "give --id"},
-		{fmt.Errorf("serving: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}), 2, "address already in use"},
+		{fmt.Errorf("serving: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}), 1, "address already in use"},
+		{Usage("--listen: %w", &net.DNSError{Err: "no such host", Name: "bus.internal"}), 1, "no such host"},
+		{Usage("--tls-cert: %w", &fs.PathError{Op: "open", Path: "/tls/cert", Err: syscall.EMFILE}), 1, "too many open files"},
+		{Usage("--token-file: %w", Retryable(errors.New("it is empty"))), 1, "hubbub-test: --token-file: it is empty\n"},
+		{Usage("--listen: %w", &net.AddrError{Err: "missing port", Addr: "x"}), 2, "--help"},
 		{&net.OpError{Op: "dial", Err: syscall.EADDRNOTAVAIL}, 1, "dial"},
 		{fmt.Errorf("version 9: %w", datafolder.ErrOtherVersion), 2, "the program that wrote it"},
 	} {
@@ -301,7 +306,7 @@ func TestToken_IsReadInOrder(t *testing.T) {
 		}
 	}
 	s := probe{do: func(_ context.Context, env *Env) error { _, err := env.Token(); return err }}
-	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 2 || !strings.Contains(out.stderr, "empty") {
+	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 1 || !strings.Contains(out.stderr, "empty") {
 		t.Errorf("empty token file: %+v", out)
 	}
 }

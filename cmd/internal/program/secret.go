@@ -80,7 +80,7 @@ func (e *Env) SecretFile(path string) (string, error) {
 	}
 	s := strings.TrimSpace(string(data))
 	if s == "" {
-		return "", fmt.Errorf("%s is empty; it must hold a secret", path)
+		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
 	}
 	e.secrets.add(s)
 	return s, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,26 +36,39 @@ func EachAlone(patterns []string, advice string) error {
 	return nil
 }
 
-type usageError struct {
-	err     error
-	atStart bool // found at the start, and not explained by --help
-}
+type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// wrong marks the error of wrong settings. The program exits with 2.
+// wrong marks the error of wrong settings. The program exits with 2, unless the error is retryable.
 func wrong(err error) error {
-	if _, usage := errors.AsType[*usageError](err); usage || errors.Is(err, context.Canceled) {
+	if _, usage := errors.AsType[*usageError](err); usage || retryable(err) || errors.Is(err, context.Canceled) {
 		return err
-	}
-	if advice := Advice(err); advice != "" {
-		return Usage("%w; %s", err, advice)
 	}
 	return Usage("%w", err)
 }
 
-// CheckFile returns why the file in a flag cannot be read, if the flag names one.
+// Retryable marks an error that may disappear without a change of the settings, such as a file that
+// is still empty. The program exits with 1 even if [Usage] wraps the error, so that its supervisor
+// starts it again.
+func Retryable(err error) error { return &retryableError{err} }
+
+type retryableError struct{ err error }
+
+func (e *retryableError) Error() string { return e.err.Error() }
+func (e *retryableError) Unwrap() error { return e.err }
+
+// retryable reports whether err was marked by Retryable, or comes from the operating system or a
+// name server: a missing file, an address in use, too many open files, a full disk.
+func retryable(err error) bool {
+	_, marked := errors.AsType[*retryableError](err)
+	_, system := errors.AsType[syscall.Errno](err)
+	_, lookup := errors.AsType[*net.DNSError](err)
+	return marked || system || lookup
+}
+
+// CheckFile returns why the file in a flag cannot be opened, if the flag names one.
 func CheckFile(flag, path string) error {
 	if path == "" {
 		return nil
@@ -64,6 +78,18 @@ func CheckFile(flag, path string) error {
 		return Usage("--%s: %w", flag, err)
 	}
 	return f.Close()
+}
+
+// CheckAddress refuses addresses in a flag at which no program could ever listen.
+func CheckAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return Usage("--%s %q is not an address and a port such as 127.0.0.1:7892", flag, address)
+	}
+	return nil
 }
 
 // refuseFlag explains an error of a command line flag.

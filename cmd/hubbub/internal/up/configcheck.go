@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,10 +14,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/proc"
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
@@ -68,6 +71,8 @@ type ConfigError struct {
 	Table   string `json:"table,omitempty"`
 	Key     string `json:"key,omitempty"`
 	Message string `json:"says"`
+
+	retryable bool // it may disappear without a change of the settings
 }
 
 // String formats the error as compilers do.
@@ -93,7 +98,9 @@ const checkTimeout = 10 * time.Second
 func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	list := append(r.unknownKeys(), r.logErrors()...)
 	if err := checkDataFolder(r.Data); err != nil { // the programs would fail in it too
-		return sortByLine(append(list, r.configError("", "data", err.Error())))
+		m := r.configError("", "data", err.Error())
+		m.retryable = errors.As(err, new(syscall.Errno))
+		return sortByLine(append(list, m))
 	}
 	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
 	for _, p := range components {
@@ -190,11 +197,16 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 	if err != nil {
 		return []ConfigError{r.configError(name, "", err.Error())}
 	}
+	add := func(key, says string, retryable bool) {
+		m := r.configError(name, key, says)
+		m.retryable = retryable
+		list = append(list, m)
+	}
 	whole := args
 	if r.has(name) {
 		whole = append(slices.Clone(args), "--config", r.File+"#"+name)
 	}
-	wrong := runCheck(ctx, path, dir, append([]string{"--check"}, whole...), env)
+	wrong, retryable := runCheck(ctx, path, dir, append([]string{"--check"}, whole...), env)
 	if wrong == "" {
 		return nil
 	}
@@ -205,7 +217,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 		}
 		values, err := program.TOMLStrings(value)
 		if err != nil {
-			list = append(list, r.configError(name, key, key+" "+err.Error()))
+			add(key, key+" "+err.Error(), false)
 			continue
 		}
 		for _, v := range values {
@@ -217,11 +229,13 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 		for _, key := range slices.Sorted(maps.Keys(flags)) {
 			all = append(all, flags[key]...)
 		}
-		says := runCheck(ctx, path, dir, all, env)
+		says, again := runCheck(ctx, path, dir, all, env)
 		switch {
 		case says == "" && len(list) == 0: // each value is fine, but the table is not
-			key, _, _ := strings.Cut(strings.TrimPrefix(wrong, r.File+"#"+name+": "), ":")
-			return append(list, r.configError(name, key, strings.TrimPrefix(wrong, r.File+"#"+name+": ")))
+			wrong = strings.TrimPrefix(wrong, r.File+"#"+name+": ")
+			key, _, _ := strings.Cut(wrong, ":")
+			add(key, wrong, retryable)
+			return list
 		case says == "":
 			return list
 		}
@@ -237,19 +251,20 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 			):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
 				says += "; agents run in folders of their own: give the full path"
 			}
-			list = append(list, r.configError(name, key, says))
+			add(key, says, again)
 			delete(flags, key)
 		case r.Table(name)[key] != nil: // it misses a key that was removed because it was wrong
 			return list
 		default:
-			return append(list, r.configError(name, "", says))
+			add("", says, again)
+			return list
 		}
 	}
 }
 
 // runCheck runs a program that only checks its settings, in dir or the current folder. It returns
-// the error that the program reports, or "".
-func runCheck(ctx context.Context, path, dir string, args, env []string) string {
+// the error that the program reports, or "", and whether the program asks to be started again.
+func runCheck(ctx context.Context, path, dir string, args, env []string) (says string, retryable bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var said bytes.Buffer
@@ -257,10 +272,10 @@ func runCheck(ctx context.Context, path, dir string, args, env []string) string 
 	cmd.Env, cmd.Stderr, cmd.Dir = env, &said, dir
 	err := cmd.Run()
 	if err == nil {
-		return ""
+		return "", false
 	}
 	first, _, _ := strings.Cut(said.String(), "\n")
-	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error())
+	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error()), !proc.IsUsageError(err)
 }
 
 // configError returns an error with the line of the key or, without a key, of the table.

@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,12 +43,8 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if wrong := r.ConfigErrors(cmd.Context()); len(wrong) > 0 {
-		var lines []string
-		for _, m := range wrong {
-			lines = append(lines, m.String())
-		}
-		return program.Usage("%s", strings.Join(lines, "\n"))
+	if err := joinErrors(r.ConfigErrors(cmd.Context())); err != nil {
+		return err
 	}
 	p, err := NewPlan(*r)
 	if err != nil {
@@ -64,6 +61,24 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	printer := fleet.NewPrinter(env.Stderr, printerFormat(r.LogFormat, env), 6)
 	env.LogTo(lineWriter(func(line []byte) { printer.Line("hubbub", line) }))
 	return runPlan(cmd.Context(), env, p, printer)
+}
+
+// joinErrors returns the errors in the settings as one, or nil. It is one of usage unless all of
+// them may disappear without a change of the settings.
+func joinErrors(list []ConfigError) error {
+	var lines []string
+	usage := false
+	for _, m := range list {
+		lines = append(lines, m.String())
+		usage = usage || !m.retryable
+	}
+	switch text := strings.Join(lines, "\n"); {
+	case usage:
+		return program.Usage("%s", text)
+	case len(list) > 0:
+		return errors.New(text)
+	}
+	return nil
 }
 
 // ReadRequest reads the settings of `hubbub up`.

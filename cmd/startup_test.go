@@ -1,0 +1,142 @@
+package cmd_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hubbub/protocol/datafolder"
+)
+
+// programEnv is the least environment with which each program has valid settings.
+var programEnv = []string{"TELEGRAM_BOT_TOKEN=1:AAtoken", "HUBBUB_ID=lead"}
+
+// exitOf runs a program to its end, and returns what it prints and its exit code.
+func exitOf(t *testing.T, env []string, name string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(append([]string{"PATH=" + os.Getenv("PATH")}, programEnv...), env...)
+	out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestStart_ExitsWith1ForWhatMayHeal checks that a program whose start fails for a reason that may
+// disappear exits with 1, so that its supervisor starts it again, and that only settings that are
+// wrong in themselves exit with 2.
+func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty, half := file("empty", ""), file("half", "-----BEGIN CERTIFICATE-----\nMIIB")
+	const absent = "/no/such/file"
+	const foreign = "192.0.2.1:7892" // no machine has this address
+	for _, c := range []struct {
+		programs string
+		args     string
+		env      string
+		code     int
+		says     string
+	}{
+		{"bus chorus", "--listen " + taken.Addr().String(), "", 1, "address already in use"},
+		{"bus chorus", "--plaintext --listen " + foreign, "", 1, "cannot assign requested address"},
+		{"bus chorus", "--tls-cert " + absent + " --tls-key " + absent, "", 1, absent},
+		{"bus chorus", "--tls-cert " + empty + " --tls-key " + empty, "", 1, "--tls-cert and --tls-key"},
+		{"bus chorus", "--tls-cert " + half + " --tls-key " + half, "", 1, "--tls-cert and --tls-key"},
+		{"bus broker tg", "--cluster nats://127.0.0.1:1 --cluster-creds " + absent, "", 1, absent},
+		{"bus", "--cluster nats://127.0.0.1:1 --cluster-ca " + absent, "", 1, absent},
+		{"system broker tg chorus agent", "--token-file " + absent, "", 1, absent},
+		{"system broker tg chorus agent", "--token-file " + empty, "", 1, "is empty"},
+		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + absent, 1, absent},
+		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + empty, 1, "is empty"},
+		{"tg", "--webhook-secret-file " + absent, "", 1, absent},
+		{"agent", "--harness openai", "OPENAI_API_KEY_FILE=" + empty, 1, "is empty"},
+		{"agent", "--system-prompt-file " + absent, "", 1, absent},
+		{"agent", "--mcp-file " + absent, "", 1, absent},
+		{"agent", "--workspace " + absent, "", 1, absent},
+		{"system", "--profiles " + absent, "", 1, absent},
+		{"system", "--agent-command " + absent, "", 1, absent},
+		{"bus broker system chorus agent", "--data /proc/none", "", 1, "data folder"},
+
+		{"bus chorus", "--listen 127.0.0.1:99999", "", 2, "--listen"},
+		{"tg", "--webhook-url https://a.example --webhook-listen 8443", "", 2, "--webhook-listen"},
+		{"tg", "--files-listen 127.0.0.1:http-or-so", "", 2, "--files-listen"},
+		{"bus chorus", "--tls-cert " + empty, "", 2, "belong together"},
+		{"system broker tg chorus agent", "--bus http://127.0.0.1:7892", "", 2, "--bus"},
+		{"tg", "", "TELEGRAM_BOT_TOKEN=none", 2, "TELEGRAM_BOT_TOKEN"},
+		{"system", "--profiles " + half, "", 2, "--profiles"},
+		{"agent", "--mcp-file " + half, "", 2, "--mcp-file"},
+		{"agent", "--harness openai", "", 2, "OPENAI_API_KEY"},
+	} {
+		for program := range strings.FieldsSeq(c.programs) {
+			args := append([]string{"--data", filepath.Join(dir, "data")}, strings.Fields(c.args)...)
+			out, code := exitOf(t, strings.Fields(c.env), built(t, "hubbub-"+program), args...)
+			if code != c.code || !strings.Contains(out, c.says) || strings.Contains(out, "--help") != (code == 2) {
+				t.Errorf("hubbub-%s %s %s: exit %d, want %d and %q:\n%s", program, c.args, c.env, code, c.code, c.says, out)
+			}
+		}
+	}
+}
+
+// TestUp_ExitsWith1ForWhatMayHeal checks the same for the whole system.
+func TestUp_ExitsWith1ForWhatMayHeal(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	held, err := datafolder.Lock(filepath.Join(dir, "hubbub.lock"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	free := "[bus]\nlisten = '127.0.0.1:0'\n"
+	for _, c := range []struct {
+		settings string
+		code     int
+		says     string
+	}{
+		{free, 1, "another hubbub works on the data folder"},
+		{"[bus]\nlisten = '" + taken.Addr().String() + "'", 1, ":2: [bus] listen"},
+		{free + "tls-cert = '/no/cert'\ntls-key = '/no/key'", 1, "/no/cert"},
+		{free + "[agent]\nmcp-file = '/no/file'", 1, "/no/file"},
+		{free + "[system]\nagent-env-file = '/no/file'", 1, "/no/file"},
+		{"[bus]\nlisten = '" + taken.Addr().String() + "'\nlisten-on = 'x'", 2, "unknown key listen-on"},
+	} {
+		file := filepath.Join(dir, "hubbub.toml")
+		if err := os.WriteFile(file, []byte(c.settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := exitOf(t, nil, built(t, "hubbub"), "up", "--config", file, "--data", dir)
+		if code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%q: exit %d, want %d and %q:\n%s", c.settings, code, c.code, c.says, out)
+		}
+	}
+}
+
+// TestStart_HealsFromTooFewFiles checks that a program which may open too few files never exits as
+// if its settings were wrong.
+func TestStart_HealsFromTooFewFiles(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-chorus", "hubbub-agent"} {
+		out, code := exitOf(t, nil, "sh", "-c", `ulimit -n 8; exec "$0" --data "$1"`, built(t, program), filepath.Join(t.TempDir(), "new"))
+		if code != 1 || !strings.Contains(out, "too many open files") {
+			t.Errorf("%s: exit %d, want 1:\n%s", program, code, out)
+		}
+	}
+}
