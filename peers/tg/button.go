@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/markdown"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hubbub/peers/markdown"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"hubbub/peers/tg/markdown"
+	"hubbub/peers/markdown"
 
 	"github.com/go-telegram/bot/models"
 )

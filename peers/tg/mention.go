@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"hubbub/peers/attention"
-	"hubbub/peers/tg/markdown"
+	"hubbub/peers/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/markdown"
 	"hubbub/peers/peer"
-	"hubbub/peers/tg/markdown"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"

@@ -12,10 +12,10 @@ import (
 	"time"
 	"unicode"
 
+	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
 

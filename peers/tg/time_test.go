@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 
 	"hubbub/peers/bridge"
+	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/tg/botapi"
-	"hubbub/peers/tg/markdown"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/markdown"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
-	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode"
 
-	"hubbub/peers/tg/markdown"
+	"hubbub/peers/markdown"
 
 	"pgregory.net/rapid"
 )

@@ -9,9 +9,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"hubbub/peers/tg/markdown"
+	"hubbub/peers/markdown"
 
-	"github.com/go-telegram/bot/models"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -257,7 +256,7 @@ func check(t *rapid.T, p markdown.Text, limit int) {
 		if e.Offset < 0 || e.Length <= 0 || e.Offset+e.Length > n {
 			t.Fatalf("entity %+v in %d units", e, n)
 		}
-		if e.Type == models.MessageEntityTypeCode || e.Type == models.MessageEntityTypePre {
+		if e.Type == markdown.Code || e.Type == markdown.Pre {
 			if e.Offset < code {
 				t.Fatalf("code stands in code: %+v", p.Entities)
 			}

@@ -6,8 +6,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/go-telegram/bot/models"
 )
 
 // Split splits a text into parts of at most limit units; a limit below 2 counts as 2. Text that
@@ -41,9 +39,9 @@ func Split(t Text, limit int) []Text {
 	}
 }
 
-func inPre(entities []models.MessageEntity, offset int) bool {
-	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
-		return e.Type == models.MessageEntityTypePre && e.Offset <= offset && offset < e.Offset+e.Length
+func inPre(entities []Entity, offset int) bool {
+	return slices.ContainsFunc(entities, func(e Entity) bool {
+		return e.Type == Pre && e.Offset <= offset && offset < e.Offset+e.Length
 	})
 }
 
@@ -103,8 +101,8 @@ func characterEnd(s string, at int) int {
 }
 
 // within returns the entities inside a part of the text, with offsets relative to the part.
-func within(entities []models.MessageEntity, offset, length int) []models.MessageEntity {
-	var out []models.MessageEntity
+func within(entities []Entity, offset, length int) []Entity {
+	var out []Entity
 	for _, e := range entities {
 		from, to := max(e.Offset, offset), min(e.Offset+e.Length, offset+length)
 		if from >= to || len(out) == maxEntities {

@@ -11,21 +11,31 @@ const maxDepth = 16
 
 // Render converts Markdown to a text with entities, and to its rich form if it has a table.
 func Render(source string) Text {
-	source = strings.ToValidUTF8(strings.ReplaceAll(source, "\x00", ""), string(utf8.RuneError))
-	source = strings.ReplaceAll(source, "\r\n", "\n")
+	source = clean(source)
 	if tooDeep(source) {
 		return Plain(source)
 	}
 	doc := parseBlocks(strings.Split(source, "\n"), 0)
-	w := &writer{}
-	w.blocks(doc, style{}, "", false)
-	t := assemble(w.runs)
+	t := textOf(doc)
 	if hasTable(doc) {
 		if rich := richBlocks(doc); fits(rich) {
 			t.Rich = rich
 		}
 	}
 	return t
+}
+
+// clean returns a source with valid characters and line ends.
+func clean(source string) string {
+	source = strings.ToValidUTF8(strings.ReplaceAll(source, "\x00", ""), string(utf8.RuneError))
+	return strings.ReplaceAll(source, "\r\n", "\n")
+}
+
+// textOf returns blocks as a text with entities.
+func textOf(blocks []block) Text {
+	w := &writer{}
+	w.blocks(blocks, style{}, "", false)
+	return assemble(w.runs)
 }
 
 // tooDeep reports whether a text is nested more deeply than anyone writes by hand.

@@ -1,8 +1,11 @@
-// Package markdown converts the Markdown of agents to Telegram messages: texts with entities,
-// split to Telegram's limits.
+// Package markdown converts the Markdown of agents to messages of chats: for Telegram to texts
+// with entities, for Matrix to texts with HTML, both split to a limit.
 //
 //	for _, part := range markdown.Split(markdown.Render("**hello**"), markdown.MaxUnits) {
 //		send(part.Text, part.Entities)
+//	}
+//	for _, m := range markdown.Messages("**hello**", 16<<10) {
+//		send(m.Text, m.HTML)
 //	}
 //
 // Guarantees:

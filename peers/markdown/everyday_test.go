@@ -3,7 +3,7 @@ package markdown_test
 import (
 	"testing"
 
-	"hubbub/peers/tg/markdown"
+	"hubbub/peers/markdown"
 )
 
 // TestRender_KeepsWhatIsNoMark has one line of each kind that a renderer of documents gets wrong

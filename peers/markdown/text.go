@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/go-telegram/bot/models"
 )
 
 // Limits of a Telegram message.
@@ -18,9 +16,9 @@ const (
 
 // A Text is the text of a message with its entities.
 type Text struct {
-	Text     string                 `json:"text"`
-	Entities []models.MessageEntity `json:"entities,omitempty"`
-	Rich     []Block                `json:"rich,omitempty"` // the rich form, if it shows the text better
+	Text     string   `json:"text"`
+	Entities []Entity `json:"entities,omitempty"`
+	Rich     []Block  `json:"rich,omitempty"` // the rich form, if it shows the text better
 }
 
 // Units returns the number of UTF-16 code units of a text.
@@ -59,7 +57,7 @@ func assemble(runs []run) Text {
 		at += Units(r.text)
 	}
 	starts = append(starts, at)
-	var out []models.MessageEntity
+	var out []Entity
 	for kind := range (style{}).entities() {
 		for i := 0; i < len(runs); {
 			from, e := i, runs[i].entities()[kind]
@@ -71,26 +69,26 @@ func assemble(runs []run) Text {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b models.MessageEntity) int {
+	slices.SortStableFunc(out, func(a, b Entity) int {
 		return cmp.Or(a.Offset-b.Offset, b.Length-a.Length) // the outer one first
 	})
 	return Text{Text: text.String(), Entities: out}
 }
 
 // entities returns the entities of a style, by kind. Those that the style lacks are empty.
-func (s style) entities() (all [7]models.MessageEntity) {
+func (s style) entities() (all [7]Entity) {
 	words := !s.code && !s.pre
 	for i, kind := range []struct {
 		on     bool
-		entity models.MessageEntity
+		entity Entity
 	}{
-		{s.quote, models.MessageEntity{Type: models.MessageEntityTypeBlockquote}},
-		{s.pre, models.MessageEntity{Type: models.MessageEntityTypePre, Language: s.language}},
-		{s.code && !s.pre, models.MessageEntity{Type: models.MessageEntityTypeCode}},
-		{words && s.link != "", models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: s.link}},
-		{words && s.bold, models.MessageEntity{Type: models.MessageEntityTypeBold}},
-		{words && s.italic, models.MessageEntity{Type: models.MessageEntityTypeItalic}},
-		{words && s.strike, models.MessageEntity{Type: models.MessageEntityTypeStrikethrough}},
+		{s.quote, Entity{Type: Blockquote}},
+		{s.pre, Entity{Type: Pre, Language: s.language}},
+		{s.code && !s.pre, Entity{Type: Code}},
+		{words && s.link != "", Entity{Type: TextLink, URL: s.link}},
+		{words && s.bold, Entity{Type: Bold}},
+		{words && s.italic, Entity{Type: Italic}},
+		{words && s.strike, Entity{Type: Strikethrough}},
 	} {
 		if kind.on {
 			all[i] = kind.entity

@@ -1,0 +1,60 @@
+package markdown_test
+
+import (
+	"strings"
+	"testing"
+
+	"hubbub/peers/markdown"
+)
+
+func TestMessages_AreHTMLOfMatrix(t *testing.T) {
+	for source, want := range map[string]string{
+		"plain words":                     "",
+		"two\nlines":                      "",
+		"a < b && c > d":                  "",
+		"**bold** and _it_":               "<strong>bold</strong> and <em>it</em>",
+		"**a\nb**":                        "<strong>a<br>b</strong>",
+		"~~gone~~ `x<y`":                  "<del>gone</del> <code>x&lt;y</code>",
+		"[site](https://e.org/?a=1&b=\")": `<a href="https://e.org/?a=1&amp;b=&#34;">site</a>`,
+		"# Title\n\ntext":                 "<h1>Title</h1><p>text</p>",
+		"- a\n- b\n  - c":                 "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>",
+		"2. a\n3. b\n9. c":                `<ol start="2"><li>a</li><li>b</li><li>9. c</li></ol>`,
+		"- [x] done\n- [ ] open":          "<ul><li>☑ done</li><li>☐ open</li></ul>",
+		"> said\n> so":                    "<blockquote>said<br>so</blockquote>",
+		"```go\nif a < b {\n}\n```":       "<pre><code class=\"language-go\">if a &lt; b {\n}</code></pre>",
+		"a | b\n--|--\n1 | **2**":         "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td><strong>2</strong></td></tr></table>",
+		"<script>alert(1)</script> **x**": "&lt;script&gt;alert(1)&lt;/script&gt; <strong>x</strong>",
+	} {
+		list := markdown.Messages(source, 1000)
+		if len(list) != 1 || list[0].HTML != want {
+			t.Errorf("%q: %q; want %q", source, list, want)
+		}
+	}
+}
+
+// TestMessages_Split divides texts whose parts are longer and shorter than the limit. The
+// words of all messages are those of the source.
+func TestMessages_Split(t *testing.T) {
+	for name, source := range map[string]string{
+		"paragraphs": strings.Repeat("some words\n\n", 300),
+		"one line":   strings.Repeat("some words ", 300),
+		"code":       "```\n" + strings.Repeat("some words\n", 300) + "```",
+		"list":       strings.Repeat("- some words\n", 300),
+		"wide":       strings.Repeat("語", 1000) + " some words",
+		"escapes":    strings.Repeat("<&> some words ", 200),
+	} {
+		total := 0
+		for _, m := range markdown.Messages(source, 500) {
+			total += strings.Count(m.Text, "some words")
+			if len(m.Text) > 500 || m.Text == "" {
+				t.Errorf("%s: a message has %d bytes", name, len(m.Text))
+			}
+		}
+		if want := strings.Count(source, "some words"); total != want {
+			t.Errorf("%s: %d of %d are shown", name, total, want)
+		}
+	}
+	if list := markdown.Messages(" \n\n", 500); len(list) != 0 {
+		t.Errorf("a blank text has the messages %q", list)
+	}
+}
