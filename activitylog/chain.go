@@ -75,16 +75,38 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 // errStop ends a reading early.
 var errStop = errors.New("enough")
 
-// cluesAround reads the messages around one, by time: each once for every topic
+// besideRows is how many rows before and after a message are looked at whatever their times are.
+// An earlier row may have a later time, and a later row an earlier time: the clock was put back.
+const besideRows = 2000
+
+// cluesAround reads the messages around one, in order: each once for every topic
 // that it was sent to.
 func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Duration) (all []clues, cut bool, err error) {
 	type sending struct{ id, topic string }
 	seen, found := map[sending]bool{}, false
-	f := Filter{Events: []Event{SendStart}, Since: m.Begin().Add(-within), Until: m.End().Add(within)}
+	f := Filter{Events: []Event{SendStart}, beside: make([]window, len(r.sources))}
+	for i := range f.beside {
+		f.beside[i] = window{1, 0}
+	}
+	for i := range m.Rows { // the clock may have jumped before, between or after them
+		e := &m.Rows[i]
+		if since := e.Time().Add(-within); f.Since.IsZero() || since.Before(f.Since) {
+			f.Since = since
+		}
+		if until := e.Time().Add(within); until.After(f.Until) {
+			f.Until = until
+		}
+		near := &f.beside[e.Log]
+		if near.low > near.high {
+			*near = window{e.ID - besideRows, e.ID + besideRows}
+		}
+		near.low, near.high = min(near.low, e.ID-besideRows), max(near.high, e.ID+besideRows)
+	}
 	err = r.Each(ctx, f, func(e *Entry) error {
 		key := sending{e.MessageID, e.Topic}
+		before := e.ID < f.beside[e.Log].low+besideRows
 		switch {
-		case seen[key]:
+		case seen[key], before && e.Time().Before(f.Since), !before && !e.Time().Before(f.Until):
 			return nil
 		case len(all) >= maxChainMessages && found:
 			cut = true

@@ -187,7 +187,7 @@ func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
 // follow it, and let go of none before its time.
 func TestPrune_IgnoresTimesInTheFuture(t *testing.T) {
 	path, _ := threes(t, 13)
-	tamper(t, segmentPath(path, 2), "UPDATE batch SET until = until + 400 * 86400000000")
+	tamper(t, segmentPath(path, 2), "UPDATE span SET until = until + 400 * 86400000000")
 	now := epoch.Add(100 * day)
 	for _, c := range []struct {
 		before time.Time

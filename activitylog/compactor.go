@@ -227,6 +227,9 @@ func addIndexes(ctx context.Context, path string) (err error) {
 	if err == nil {
 		err = addSubjects(ctx, conn)
 	}
+	if err == nil {
+		err = addSpan(ctx, conn)
+	}
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return errors.Join(err, os.Remove(to))
 	}

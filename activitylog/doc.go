@@ -41,6 +41,8 @@
 //     message, or SQLite's check of the file in Verify.
 //   - Pages meet: no row is missed or returned twice while the bus writes and restarts. Rows
 //     of one log come in the order of their ids; rows of several logs are merged by time.
+//   - Times need not be in order. Each commit and each sealed file says the range of its rows'
+//     times, and a query by time reads all that may match.
 //   - It shows unknown events, payloads that are not JSON, and logs with missing rows.
 //
 // Rows alone tell what belongs together. An [Assembler] groups rows into the publications of a

@@ -1,6 +1,7 @@
 package activitylog
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +27,31 @@ type Filter struct {
 	// of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went, nor signs of life
 	Brief bool
 
-	about string // the row is a send_start about this event or record, or the text of one that may be
+	beside []window // by log: rows with such ids are chosen whatever their times are
+	about  string   // the row is a send_start about this event or record, or the text of one that may be
 }
 
 // startsOnly reports whether the filter chooses send_start rows alone.
 func (f *Filter) startsOnly() bool { return len(f.Events) == 1 && f.Events[0] == SendStart }
 
+// times returns the times that the filter chooses in a log.
+func (f *Filter) times(log int) interval {
+	i := anyTime
+	if log < len(f.beside) {
+		i.beside = f.beside[log]
+	}
+	if !f.Since.IsZero() {
+		i.since = f.Since.UnixMicro()
+	}
+	if !f.Until.IsZero() {
+		i.until = f.Until.UnixMicro()
+	}
+	return i
+}
+
 // where returns the conditions that SQLite checks in a file, each beginning with AND, and
 // their arguments. Types are checked by the reader.
-func (f *Filter) where(v *view) (string, []any) {
+func (f *Filter) where(v *view, log int) (string, []any) {
 	var sql strings.Builder
 	var args []any
 	add := func(condition string, values ...any) {
@@ -94,13 +111,18 @@ func (f *Filter) where(v *view) (string, []any) {
 		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like,
 			like)
 	}
-	at := func(comparison string, t time.Time) {
-		if !t.IsZero() {
-			add("at "+comparison+" ?", t.UnixMicro())
+	switch times := f.times(log); {
+	case times.all():
+	case len(f.beside) > 0:
+		add("(at >= ? AND at < ? OR id BETWEEN ? AND ?)", times.since, times.until, times.beside.low, times.beside.high)
+	default:
+		if times.since > math.MinInt64 {
+			add("at >= ?", times.since)
+		}
+		if times.until < math.MaxInt64 {
+			add("at < ?", times.until)
 		}
 	}
-	at(">=", f.Since)
-	at("<", f.Until)
 	return sql.String(), args
 }
 

@@ -39,9 +39,8 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 			p.at = at[i]
 		}
 		if len(r.sources) > 1 {
-			p.elsewhere = func(messageID string, at int64) (envelope,
-				error) {
-				return r.envelopeElsewhere(ctx, i, messageID, at)
+			p.elsewhere = func(messageID string, times interval) (envelope, error) {
+				return r.envelopeElsewhere(ctx, i, messageID, times)
 			}
 		}
 		m.logs = append(m.logs, &mergeInput{pager: p, place: p.at})
@@ -51,10 +50,11 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 
 // envelopeElsewhere looks for a message in every log but one: the rows of a target
 // are in the log of its own bus.
-func (r *Reader) envelopeElsewhere(ctx context.Context, but int, messageID string, at int64) (h envelope, err error) {
+func (r *Reader) envelopeElsewhere(ctx context.Context, except int, messageID string,
+	times interval) (h envelope, err error) {
 	for i, s := range r.sources {
-		if i != but && err == nil && h == (envelope{}) {
-			err = s.with(ctx, func(l *snapshot) { h = l.envelopeNear(messageID, at, nil) })
+		if i != except && err == nil && h == (envelope{}) {
+			err = s.with(ctx, func(l *snapshot) { h = l.envelopeOf(messageID, times, nil) })
 		}
 	}
 	return h, err

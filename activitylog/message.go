@@ -1,12 +1,10 @@
 package activitylog
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -78,13 +76,14 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if id == "" {
 		return nil, nil
 	}
+	lists := make([][]Entry, len(r.sources))
 	err = r.with(ctx, func(log int, l *snapshot) {
 		p := &pager{log: log}
 		for _, in := range l.parts {
 			v := l.open(in)
 			v.rowsOf(id, v.selectEntries(), "", maxMessageRows, func(stmt *sqlite.Stmt) bool {
 				if e, ok := p.entry(l, v, stmt); ok {
-					rows = append(rows, e)
+					lists[log] = append(lists[log], e)
 				}
 				return true
 			})
@@ -94,8 +93,23 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(rows, func(a, b Entry) int { return cmp.Compare(a.TS, b.TS) })
-	return rows, nil
+	return mergeByTime(lists), nil
+}
+
+// mergeByTime merges the rows of several logs by time. Rows of one log keep their order.
+func mergeByTime(lists [][]Entry) (rows []Entry) {
+	for {
+		next := -1
+		for i, list := range lists {
+			if len(list) > 0 && (next < 0 || list[0].TS < lists[next][0].TS) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return rows
+		}
+		rows, lists[next] = append(rows, lists[next][0]), lists[next][1:]
+	}
 }
 
 // makeMessage puts the rows of one message together.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -18,6 +17,9 @@ const (
 	// pageRows and pageBytes are how much one query returns, at most.
 	pageRows  = 1000
 	pageBytes = 4 << 20
+	// maxMisses is for how many messages in a row all files are searched without success. Then
+	// only the files with rows of about the same time are searched.
+	maxMisses = 100
 	// maxEnvelopes is how many messages' heads a connection remembers.
 	maxEnvelopes = 50_000
 )
@@ -38,12 +40,11 @@ type pager struct {
 	dir    direction
 	limit  int    // rows of a page
 	at     int64  // forward: rows after this id; backward: rows before it
-	from   int64  // backward: no row before this id
 	life   string // of the log that at belongs to
 
-	// elsewhere looks for a message's head in the other logs; nil if there
-	// are none.
-	elsewhere func(messageID string, at int64) (envelope, error)
+	// elsewhere looks for a message's envelope in the other logs; nil if there are none.
+	elsewhere func(messageID string, times interval) (envelope, error)
+	misses    int // messages in a row of which no file has the envelope
 }
 
 // A window is a range of ids, both ends included.
@@ -75,32 +76,47 @@ func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 // window returns the ids to look at next, and the file that has them; false if there are
 // none left.
 func (p *pager) window(r *snapshot) (at *part, w window, ok bool) {
+	times := p.filter.times(p.log)
 	if p.dir == backward {
-		if p.from == 0 {
-			p.from = r.since(p.filter.Since)
-		}
 		for _, at := range slices.Backward(r.parts) {
 			s := r.span(at)
-			if s.last == 0 || s.first >= p.at {
+			if s.last == 0 || s.first >= p.at || !times.meet(s) {
 				continue
 			}
-			high := min(s.last, p.at-1)
-			return at, window{max(high-p.reach(r, at)+1, s.first, p.from), high}, high >= p.from && r.err == nil
+			if w, ok = p.narrow(r, at, window{s.first, min(s.last, p.at-1)}, times); ok || r.err != nil {
+				return at, w, r.err == nil
+			}
 		}
 		return nil, w, false
 	}
-	if p.at == 0 {
-		p.at = max(r.since(p.filter.Since)-1, 0)
-	}
 	for _, at := range r.parts {
 		s := r.span(at)
-		if s.last <= p.at {
+		if s.last <= p.at || !times.meet(s) {
 			continue
 		}
-		low := max(s.first, p.at+1) // what comes after last is for the next window
-		return at, window{low, min(low+p.reach(r, at)-1, s.last)}, r.err == nil && !p.beyond(s)
+		// what comes after last is for the next window
+		if w, ok = p.narrow(r, at, window{max(s.first, p.at+1), s.last}, times); ok || r.err != nil {
+			return at, w, r.err == nil
+		}
 	}
 	return nil, w, false
+}
+
+// narrow returns the ids of w to look at next: as many as one query looks at, from the first
+// commit on that may have wanted rows. It returns false if no commit may.
+func (p *pager) narrow(r *snapshot, at *part, w window, times interval) (window, bool) {
+	reach := p.reach(r, at)
+	if !times.all() {
+		v := r.open(at)
+		w = v.commitsWithin(w, times, p.dir, reach)
+		r.check(v)
+	}
+	if p.dir == backward {
+		w.low = max(w.low, w.high-reach+1)
+	} else {
+		w.high = min(w.high, w.low+reach-1)
+	}
+	return w, w.low <= w.high
 }
 
 // reach returns how many ids of a file one query looks at: all, where a table names the rows.
@@ -111,33 +127,8 @@ func (p *pager) reach(r *snapshot, at *part) int64 {
 	return windowIDs
 }
 
-// clockSlack is how far the times of rows may be from their order.
+// clockSlack is how far the times of a message's rows may be apart, unless the clock jumps.
 const clockSlack = time.Minute
-
-// beyond reports whether all rows of a file are later than what the filter asks for.
-func (p *pager) beyond(s span) bool {
-	return !p.filter.Until.IsZero() && s.since > p.filter.Until.Add(clockSlack).UnixMicro()
-}
-
-// since returns an id before which no row has a time or a later one; 1 for the zero time.
-func (r *snapshot) since(t time.Time) int64 {
-	if t.IsZero() {
-		return 1
-	}
-	parts := r.parts
-	if n := len(parts); n > 0 && r.span(parts[n-1]).last == 0 {
-		parts = parts[:n-1] // a live file that has no row yet
-	}
-	i := sort.Search(len(parts), func(i int) bool { return r.span(parts[i]).until >= t.UnixMicro() })
-	if i < len(parts) {
-		v := r.open(parts[i])
-		id, ok := v.since(t)
-		if r.check(v) && ok {
-			return id
-		}
-	}
-	return r.end() + 1
-}
 
 // end returns the id of the last row.
 func (r *snapshot) end() int64 {
@@ -153,7 +144,7 @@ func (r *snapshot) end() int64 {
 // reading fails, the place stays the same.
 func (p *pager) read(r *snapshot, in *part, w window) (page []Entry) {
 	v := r.open(in)
-	where, args := p.filter.where(v)
+	where, args := p.filter.where(v, p.log)
 	sel := v.selectEntries()
 	if p.filter.startsOnly() && p.filter.Status == "" {
 		sel = v.selectStarts()
@@ -216,16 +207,23 @@ func (p *pager) envelope(r *snapshot, v *view, e *Entry) envelope {
 	if h, ok := v.envelopes[e.MessageID]; ok {
 		return h
 	}
-	h := v.startOf(e.MessageID, e.Sent)
-	if h == (envelope{}) && v.err == nil {
-		h = r.envelopeNear(e.MessageID, e.Time().UnixMicro(), v)
-	}
-	if v.err == nil && h == (envelope{}) && p.elsewhere != nil {
-		var err error
-		if h, err = p.elsewhere(e.MessageID, e.Time().UnixMicro()); err != nil {
-			v.fail(err)
-			return h
+	h, at := v.startOf(e.MessageID, e.Sent), e.Time().UnixMicro()
+	near := interval{at - clockSlack.Microseconds(), at + clockSlack.Microseconds() + 1, window{1, 0}}
+	for _, times := range []interval{near, anyTime} {
+		if h != (envelope{}) || v.err != nil || times.all() && p.misses >= maxMisses {
+			break
 		}
+		h = r.envelopeOf(e.MessageID, times, v)
+		if h == (envelope{}) && p.elsewhere != nil && r.err == nil {
+			var err error
+			if h, err = p.elsewhere(e.MessageID, times); err != nil {
+				v.fail(err)
+				return h
+			}
+		}
+	}
+	if p.misses++; h != (envelope{}) {
+		p.misses = 0
 	}
 	if v.err == nil {
 		v.remember(e.MessageID, h)
@@ -233,16 +231,21 @@ func (p *pager) envelope(r *snapshot, v *view, e *Entry) envelope {
 	return h
 }
 
-// envelopeNear looks for a message in the files that have rows of about a time, but one.
-func (r *snapshot) envelopeNear(messageID string, at int64, but *view) (h envelope) {
+// anyTime chooses all rows.
+var anyTime = interval{math.MinInt64, math.MaxInt64, window{1, 0}}
+
+// envelopeOf looks for a message in the files that may have rows of some times, except one.
+func (r *snapshot) envelopeOf(messageID string, times interval, except *view) (h envelope) {
 	for _, p := range slices.Backward(r.parts) {
-		s := r.span(p)
-		if s.last > 0 && s.until < at-clockSlack.Microseconds() || h != (envelope{}) || r.err != nil {
-			return h
+		if !times.meet(r.span(p)) {
+			continue
 		}
-		if v := r.open(p); v != but && s.since <= at+clockSlack.Microseconds() {
+		if v := r.open(p); v != except {
 			h = v.startOf(messageID, 0)
 			r.check(v)
+		}
+		if h != (envelope{}) || r.err != nil {
+			return h
 		}
 	}
 	return h

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // spanned is a log of files of which only the spans are known.
@@ -33,30 +36,22 @@ func TestWindowsMeet(t *testing.T) {
 	for _, c := range []struct {
 		dir  direction
 		at   int64
-		from int64
 		file int
 		want window
 	}{
-		{forward, 0, 0, 0, window{1, 100}}, {forward, 1, 0, 0, window{2, 100}}, {forward, 99, 0, 0, window{100, 100}},
-		{forward, 100, 0, 2, window{101, 300}}, {forward, 299, 0, 2, window{300, 300}}, {forward, 300, 0, 3, window{401, 400 + windowIDs}},
-		{forward, 400, 0, 3, window{401, 400 + windowIDs}}, {forward, 401, 0, 3, window{402, 401 + windowIDs}},
-		{forward, last - windowIDs, 0, 3, window{last - windowIDs + 1, last}}, {forward, last - 1, 0, 3, window{last, last}}, {forward, last, 0, -1, none},
-		{backward, math.MaxInt64, 0, 3, window{last - windowIDs + 1, last}}, {backward, last + 1, 0, 3, window{last - windowIDs + 1, last}},
-		{backward, last, 0, 3, window{last - windowIDs, last - 1}}, {backward, 402, 0, 3, window{401, 401}}, {backward, 401, 0, 2, window{101, 300}},
-		{backward, 301, 0, 2, window{101, 300}}, {backward, 300, 0, 2, window{101, 299}}, {backward, 101, 0, 0, window{1, 100}},
-		{backward, 2, 0, 0, window{1, 1}}, {backward, 1, 0, -1, none},
-		{backward, 301, 200, 2, window{200, 300}}, {backward, 201, 200, 2, window{200, 200}}, {backward, 200, 200, -1, none}, {backward, 101, 200, -1, none},
+		{forward, 0, 0, window{1, 100}}, {forward, 1, 0, window{2, 100}}, {forward, 99, 0, window{100, 100}},
+		{forward, 100, 2, window{101, 300}}, {forward, 299, 2, window{300, 300}}, {forward, 300, 3, window{401, 400 + windowIDs}},
+		{forward, 400, 3, window{401, 400 + windowIDs}}, {forward, 401, 3, window{402, 401 + windowIDs}},
+		{forward, last - windowIDs, 3, window{last - windowIDs + 1, last}}, {forward, last - 1, 3, window{last, last}}, {forward, last, -1, none},
+		{backward, math.MaxInt64, 3, window{last - windowIDs + 1, last}}, {backward, last + 1, 3, window{last - windowIDs + 1, last}},
+		{backward, last, 3, window{last - windowIDs, last - 1}}, {backward, 402, 3, window{401, 401}}, {backward, 401, 2, window{101, 300}},
+		{backward, 301, 2, window{101, 300}}, {backward, 300, 2, window{101, 299}}, {backward, 101, 0, window{1, 100}},
+		{backward, 2, 0, window{1, 1}}, {backward, 1, -1, none},
 	} {
-		p := &pager{dir: c.dir, at: c.at, from: c.from}
+		p := &pager{dir: c.dir, at: c.at}
 		in, w, ok := p.window(r)
 		if ok != (c.file >= 0) || ok && (in != r.parts[c.file] || w != c.want) {
-			t.Errorf("backward %t, at %d, from %d: ids %d to %d, %t; want %v", c.dir, c.at, c.from, w.low, w.high, ok, c.want)
-		}
-	}
-	for until, ok := range map[time.Duration]bool{2 * time.Hour: false, 3*time.Hour - clockSlack - time.Microsecond: false, 3*time.Hour - clockSlack: true, 5 * time.Hour: true} {
-		p := &pager{at: 300, filter: Filter{Until: epoch.Add(until)}}
-		if _, _, got := p.window(r); got != ok {
-			t.Errorf("until %s, rows from 15:00 on are looked at: %t", until, got)
+			t.Errorf("backward %t, at %d: ids %d to %d, %t; want %v", c.dir, c.at, w.low, w.high, ok, c.want)
 		}
 	}
 	if got := r.end(); got != last {
@@ -179,33 +174,55 @@ func TestAPageIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestHeadsAreLookedForNearTheirTime: of a message whose send_start row is in an older file,
-// unless that is more than a minute older.
-func TestHeadsAreLookedForNearTheirTime(t *testing.T) {
-	path := t.TempDir() + "/activity.db"
+// TestEnvelopes_AreFoundAtAnyTime although the clock was put forward or back while messages were
+// on their way, or another bus has another clock. Of messages whose send_start rows are gone, all
+// files are searched for the first ones only.
+func TestEnvelopes_AreFoundAtAnyTime(t *testing.T) {
+	path, other := t.TempDir()+"/activity.db", t.TempDir()+"/activity.db"
 	start := func(id string) Row {
 		return Row{At: epoch.UnixMicro(), Event: SendStart, MessageID: id, Payload: []byte(`{"type":"tg_message","from":"tg:1"}`)}
 	}
 	finish := func(id string, after time.Duration) Row {
-		return Row{At: epoch.Add(after).UnixMicro(), Event: Rejected, MessageID: id}
+		return Row{At: epoch.Add(after).UnixMicro(), Event: ProcessFinish, MessageID: id}
 	}
 	opts := &Options{SegmentRows: 1, SegmentAge: 100 * 365 * 24 * time.Hour}
-	store(t, path, opts, []Row{start("near"), start("far")})
-	store(t, path, opts, []Row{finish("near", clockSlack), finish("nobody", 0)}, []Row{finish("far", clockSlack+time.Microsecond)})
-	var got []string
-	if err := opened(t, path).Each(t.Context(), Filter{Events: []Event{Rejected}}, func(e *Entry) error {
-		got = append(got, e.MessageID+" "+e.Type)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	var later []Row
+	for _, after := range []time.Duration{0, clockSlack, -clockSlack, time.Hour, -time.Hour, 400 * 24 * time.Hour, -400 * 24 * time.Hour} {
+		later = append(later, finish("here", after), finish("there", after), finish("nowhere", after))
 	}
-	if want := []string{"near tg_message", "nobody ", "far "}; !slices.Equal(got, want) {
-		t.Errorf("%q; want %q", got, want)
+	store(t, path, opts, []Row{start("here")}, []Row{{At: epoch.UnixMicro(), Event: LogGap}}, later)
+	store(t, other, opts, []Row{start("there")}, []Row{{At: epoch.UnixMicro(), Event: LogGap}})
+	for _, typed := range []bool{false, true} {
+		f := Filter{Events: []Event{ProcessFinish}}
+		if typed {
+			f.Types = []protocol.MessageType{protocol.TypeTGMessage}
+		}
+		found := map[string]int{}
+		if err := opened(t, path, other).Each(t.Context(), f, func(e *Entry) error {
+			found[e.MessageID+" "+e.Type]++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"here tg_message": 7, "there tg_message": 7}
+		if !typed {
+			want["nowhere "] = 7
+		}
+		if !maps.Equal(found, want) {
+			t.Errorf("with a type %t: %v; want %v", typed, found, want)
+		}
 	}
-	for at, want := range map[time.Duration]string{-clockSlack: "tg_message", -clockSlack - time.Microsecond: "", clockSlack: "tg_message", clockSlack + time.Microsecond: ""} {
-		var h envelope
-		if err := opened(t, path).sources[0].with(t.Context(), func(l *snapshot) { h = l.envelopeNear("far", epoch.Add(at).UnixMicro(), nil) }); err != nil || h.Type != want {
-			t.Errorf("at %s it is of type %q, %v", at, h.Type, err)
+	var lost []Row
+	for i := range maxMisses + 5 {
+		lost = append(lost, finish(fmt.Sprint("lost ", i), time.Hour))
+	}
+	store(t, path, opts, append(lost, finish("here", 2*time.Hour), finish("there", 0)))
+	for n, want := range map[int]string{maxMisses: "", maxMisses - 1: "tg_message"} {
+		r := opened(t, path)
+		p := &pager{source: r.sources[0], limit: 1, misses: n, at: int64(2 + len(later) + len(lost))}
+		page, err := p.next(t.Context())
+		if err != nil || len(page) != 1 || page[0].Type != want {
+			t.Errorf("after %d misses: %+v, %v", n, page, err)
 		}
 	}
 }
@@ -274,7 +291,7 @@ func TestTheConditionsOfAFilter(t *testing.T) {
 	} {
 		sealed := cmp.Or(c.sealed, c.narrow)
 		for want, v := range map[*string]*view{&c.narrow: {}, &sealed: {about: true}} {
-			where, args := c.f.where(v)
+			where, args := c.f.where(v, 0)
 			got := where
 			if where != "" {
 				got += fmt.Sprint(args)

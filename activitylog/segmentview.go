@@ -1,14 +1,15 @@
 package activitylog
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -22,6 +23,8 @@ type view struct {
 	frozen    bool // it sees nothing that is written later
 	lookup    bool // it is sealed and has the table lookup
 	about     bool // and the table about
+	spanned   bool // and the table span
+	known     span // of the rows that were there at the last look
 	envelopes map[string]envelope
 	batches   []batch // of the live file, as far as they were read
 	time      timestamper
@@ -35,11 +38,26 @@ type batch struct {
 	hashes       []byte
 }
 
-// A span tells which rows a file has: ids, none of them below first, and times in
-// microseconds.
+// A span tells which rows a file has: ids, none of them below first, and the range of their
+// times in microseconds. The times need not be in the order of the ids: a clock may be put
+// back.
 type span struct {
 	first, last  int64
 	since, until int64
+}
+
+// An interval is a range of times in microseconds, without its end. Rows with ids in beside are
+// chosen whatever their times are.
+type interval struct {
+	since, until int64
+	beside       window
+}
+
+func (i interval) all() bool { return i.since == math.MinInt64 && i.until == math.MaxInt64 }
+
+// meet reports whether a file may have rows that are chosen.
+func (i interval) meet(s span) bool {
+	return s.last > 0 && (s.until >= i.since && s.since < i.until || s.last >= i.beside.low && s.first <= i.beside.high)
 }
 
 type atomicSpan = atomic.Pointer[span]
@@ -105,7 +123,7 @@ func (v *view) inspect(path string) error {
 	if err := checkVersion(v.conn, path); err != nil {
 		return err
 	}
-	v.lookup, v.about = names["lookup"], names["about"]
+	v.lookup, v.about, v.spanned = names["lookup"], names["about"], names["span"]
 	return nil
 }
 
@@ -157,18 +175,62 @@ func (v *view) rows() int64 {
 	return n
 }
 
-func (v *view) span() (s span) {
-	v.query("SELECT min(first), max(last), min(since), max(until) FROM batch", nil, func(stmt *sqlite.Stmt) bool {
-		s = span{stmt.ColumnInt64(0), stmt.ColumnInt64(1), stmt.ColumnInt64(2), stmt.ColumnInt64(3)}
-		return false
-	})
-	return s
+// span returns which rows the file has. It reads the commits that were added since the last
+// call; a sealed file says it in its table span.
+func (v *view) span() span {
+	from := "batch WHERE first > ?"
+	if v.spanned {
+		from = "span WHERE first > ?"
+	}
+	v.query("SELECT min(first), max(last), min(since), max(until) FROM "+from, []any{v.known.last},
+		func(stmt *sqlite.Stmt) bool {
+			added := span{stmt.ColumnInt64(0), stmt.ColumnInt64(1), stmt.ColumnInt64(2), stmt.ColumnInt64(3)}
+			switch {
+			case added.last == 0:
+			case v.known.last == 0:
+				v.known = added
+			default:
+				v.known.last = added.last
+				v.known.since, v.known.until = min(v.known.since, added.since), max(v.known.until, added.until)
+			}
+			return false
+		})
+	return v.known
 }
 
-// since returns an id before which no row has a time or a later one; false if none has.
-// Rows are nearly in the order of their times: publishers may be a moment apart.
-func (v *view) since(t time.Time) (id int64, ok bool) {
-	return v.int64("SELECT first FROM batch WHERE until >= ? ORDER BY first LIMIT 1", t.UnixMicro())
+// addSpan makes the table span of a sealed file.
+func addSpan(_ context.Context, conn *sqlite.Conn) error {
+	return sqlitex.ExecuteTransient(conn, "CREATE TABLE span AS SELECT min(first) AS first, max(last) AS last, "+
+		"min(since) AS since, max(until) AS until FROM batch HAVING count(*) > 0", nil)
+}
+
+// commitsWithin returns the part of w that begins, or backward ends, with the first commit
+// that may have rows of some times. It covers at most reach ids, and no commit after the last
+// of these that may have such rows. It is empty if no commit in w may have such rows.
+func (v *view) commitsWithin(w window, times interval, dir direction, reach int64) (found window) {
+	const commits = "first BETWEEN (SELECT coalesce(max(first), 0) FROM batch WHERE first <= ?) AND ?" +
+		" AND last >= ? AND (until >= ? AND since < ? OR last >= ? AND first <= ?)"
+	found = window{1, 0}
+	within := func(columns, order string) {
+		args := []any{w.low, w.high, w.low, times.since, times.until, times.beside.low, times.beside.high}
+		v.query("SELECT "+columns+" FROM batch WHERE "+commits+order, args, func(s *sqlite.Stmt) bool {
+			if s.ColumnType(0) != sqlite.TypeNull {
+				found = window{max(w.low, s.ColumnInt64(0)), min(w.high, s.ColumnInt64(1))}
+			}
+			return false
+		})
+	}
+	if dir == backward {
+		within("first, last", " ORDER BY first DESC LIMIT 1")
+		w = window{max(w.low, found.high-reach+1), found.high}
+	} else {
+		within("first, last", " ORDER BY first LIMIT 1")
+		w = window{found.low, min(w.high, found.low+reach-1)}
+	}
+	if found.low <= found.high {
+		within("min(first), max(last)", "")
+	}
+	return found
 }
 
 // rowsOf calls row with the rows of a message that fulfil a condition, in order: what a

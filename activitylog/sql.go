@@ -165,7 +165,6 @@ func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
 		if args[i].Type() != sqlite.TypeInteger && strings.ContainsRune("gGlLe", letter) {
 			continue
 		}
-		at, _ := ParseTime(args[i].Text()) //nolint:errcheck // the zero time is no bound
 		switch letter {
 		case 'g', 'G':
 			low = max(low, n)
@@ -182,12 +181,8 @@ func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
 				slices.SortFunc(rows, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 				c.rows, c.ended = rows, true
 			}
-		case 's', 't':
-			c.filter.Since = at
-		case 'u':
-			if !at.IsZero() {
-				c.filter.Until = at.Add(time.Microsecond)
-			}
+		case 's', 't', 'u':
+			c.filter.bound(letter, args[i].Text())
 		}
 	}
 	c.page = int(min(pageRows, uint64(max(high-low, 0))+1))
@@ -201,6 +196,34 @@ func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
 		return nil
 	}
 	return c.more()
+}
+
+// bound narrows the filter to the rows whose ts may be at least (s), at most (u) or equal (t) to
+// a text. SQLite compares ts as a text: of one that is not written as ts is, only whole seconds or
+// days count.
+func (f *Filter) bound(letter rune, text string) {
+	for _, layout := range textLayouts {
+		begin := text[:min(len(layout.format), len(text))]
+		at, err := time.Parse(layout.format, begin)
+		if err != nil {
+			continue
+		}
+		if end := at.Add(layout.unit); letter != 's' && (f.Until.IsZero() || end.Before(f.Until)) {
+			f.Until = end
+		}
+		if letter != 'u' && at.After(f.Since) {
+			f.Since = at
+		}
+		return
+	}
+}
+
+// textLayouts are the beginnings of a text that bound can use, and the times that each covers.
+var textLayouts = []struct {
+	format string
+	unit   time.Duration
+}{
+	{timestampLayout, time.Microsecond}, {"2006-01-02T15:04:05", time.Second}, {time.DateOnly, 24 * time.Hour},
 }
 
 // more reads the next page.

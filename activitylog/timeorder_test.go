@@ -1,0 +1,238 @@
+package activitylog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A jumpyClock gives times that are mostly in order. Now and then it is put forward or back.
+type jumpyClock struct {
+	random *rand.Rand
+	now    time.Time
+}
+
+func (c *jumpyClock) next() time.Time {
+	steps := []time.Duration{time.Microsecond, time.Millisecond, time.Second, time.Minute}
+	c.now = c.now.Add(steps[c.random.IntN(len(steps))])
+	if c.random.IntN(8) == 0 {
+		jumps := []time.Duration{time.Second, 2 * clockSlack, time.Hour, 24 * time.Hour, 400 * 24 * time.Hour}
+		jump := jumps[c.random.IntN(len(jumps))]
+		if c.random.IntN(2) == 0 {
+			jump = -jump
+		}
+		c.now = c.now.Add(jump)
+	}
+	return c.now
+}
+
+// jumpyLog writes a log of several files with such times: some sealed, one only rotated, and
+// the active one.
+func jumpyLog(t *testing.T, seed uint64) (path string, rows []Row) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "activity.db")
+	clock := &jumpyClock{random: rand.New(rand.NewPCG(seed, 1)), now: epoch}
+	opts := &Options{SegmentRows: 30, SegmentAge: 100 * 365 * 24 * time.Hour, Bus: "east"}
+	for sealing := range 3 {
+		var commits [][]Row
+		for range 12 {
+			var commit []Row
+			for range 1 + clock.random.IntN(3) {
+				list := sent(len(rows), epoch)
+				for i := range list {
+					list[i].At = clock.next().UnixMicro()
+				}
+				commit, rows = append(commit, list...), append(rows, list...)
+			}
+			commits = append(commits, commit)
+		}
+		store(t, path, opts, commits...)
+		if sealing < 2 { // the last files stay as they were rotated
+			if err := (&compactor{path: path}).compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return path, rows
+}
+
+// moments returns times of rows, the moments beside them, and times far from all rows.
+func moments(random *rand.Rand, rows []Row) (list []time.Time) {
+	for range 12 {
+		at := time.UnixMicro(rows[random.IntN(len(rows))].At).UTC()
+		list = append(list, at, at.Add(time.Duration(random.IntN(3)-1)*time.Microsecond), at.Truncate(time.Second))
+	}
+	return append(list, epoch.Add(-1000*24*time.Hour), epoch.Add(2000*24*time.Hour))
+}
+
+// TestRowsOutOfOrder_AreFound in logs whose clock was put forward and back.
+func TestRowsOutOfOrder_AreFound(t *testing.T) {
+	for seed := range uint64(3) {
+		path, rows := jumpyLog(t, seed)
+		random := rand.New(rand.NewPCG(seed, 2))
+		list := moments(random, rows)
+		findByTime(t, opened(t, path), rows, random, list)
+		findBySQL(t, opened(t, path), rows, random, list)
+	}
+}
+
+// findByTime compares pages in both directions with a scan of all rows.
+func findByTime(t *testing.T, r *Reader, rows []Row, random *rand.Rand, list []time.Time) {
+	t.Helper()
+	for range 25 {
+		f := Filter{Since: list[random.IntN(len(list))], Until: list[random.IntN(len(list))]}
+		switch random.IntN(4) {
+		case 0:
+			f.Since = time.Time{}
+		case 1:
+			f.Until = time.Time{}
+		case 2:
+			if f.Until.Before(f.Since) {
+				f.Since, f.Until = f.Until, f.Since
+			}
+		}
+		var want []int64
+		for i := range rows {
+			at := time.UnixMicro(rows[i].At)
+			if !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until)) {
+				want = append(want, int64(i+1))
+			}
+		}
+		for _, dir := range []direction{forward, backward} {
+			if got := readAll(t, r, f, dir, 1+random.IntN(60)); !slices.Equal(got, want) {
+				t.Fatalf("from %s until %s, backward %t: rows %v; want %v", f.Since, f.Until, dir, got, want)
+			}
+		}
+	}
+}
+
+// readAll returns the ids of the rows that a filter chooses, by pages, the oldest first.
+func readAll(t *testing.T, r *Reader, f Filter, dir direction, n int) (ids []int64) {
+	t.Helper()
+	read := r.After
+	if dir == backward {
+		read = r.Before
+	}
+	for at := Cursor(nil); ; {
+		page, next, err := read(t.Context(), f, at, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		these := make([]int64, len(page))
+		for i := range page {
+			these[i] = page[i].ID
+		}
+		if dir == backward {
+			ids = append(these, ids...)
+		} else {
+			ids = append(ids, these...)
+		}
+		if at = next; len(page) < n {
+			return ids
+		}
+	}
+}
+
+// findBySQL compares conditions on ts, also with texts that are no times, with what the texts of
+// all rows give.
+func findBySQL(t *testing.T, r *Reader, rows []Row, random *rand.Rand, list []time.Time) {
+	t.Helper()
+	ts := make([]string, len(rows))
+	for i := range rows {
+		e := rows[i].Entry(0)
+		ts[i] = e.TS
+	}
+	layouts := []string{
+		timestampLayout, time.RFC3339, time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006",
+		"2006-01-02T15:04:05+02:00", "2006-01-02T15:04:05.000Z",
+	}
+	text := func() string { return list[random.IntN(len(list))].Format(layouts[random.IntN(len(layouts))]) }
+	for range 20 {
+		a, b := text(), text()
+		for condition, holds := range map[string]func(ts string) bool{
+			"ts >= '" + a + "'":                       func(ts string) bool { return ts >= a },
+			"ts <= '" + a + "'":                       func(ts string) bool { return ts <= a },
+			"ts > '" + a + "' AND ts < '" + b + "'":   func(ts string) bool { return ts > a && ts < b },
+			"ts BETWEEN '" + a + "' AND '" + b + "'":  func(ts string) bool { return ts >= a && ts <= b },
+			"ts >= '" + a + "' AND ts >= '" + b + "'": func(ts string) bool { return ts >= a && ts >= b },
+			"ts = '" + a + "'":                        func(ts string) bool { return ts == a },
+			"ts < '" + a + "' OR ts > '" + b + "'":    func(ts string) bool { return ts < a || ts > b },
+		} {
+			order := []string{"", " ORDER BY id", " ORDER BY id DESC"}[random.IntN(3)]
+			var got, want []string
+			for i := range ts {
+				if holds(ts[i]) {
+					want = append(want, fmt.Sprint(i+1))
+				}
+			}
+			if err := r.SQL(t.Context(), "SELECT id FROM activity_log WHERE "+condition+order,
+				func(_ []string, values []any) error {
+					got = append(got, fmt.Sprint(values[0]))
+					return nil
+				}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(order, "DESC") || order == "" && strings.Contains(condition, "OR") {
+				slices.SortFunc(got, func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) })
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("WHERE %s%s gives %v; want %v", condition, order, got, want)
+			}
+		}
+	}
+}
+
+// TestTrace_CrossesAJumpOfTheClock: the cause and the consequence of a message are found although
+// the clock jumped while the message was on its way, or was put back before or after it. A clock
+// that was put forward between two messages looks like a time without messages.
+func TestTrace_CrossesAJumpOfTheClock(t *testing.T) {
+	for _, jump := range []time.Duration{400 * 24 * time.Hour, -400 * 24 * time.Hour, time.Hour, -time.Hour, 0} {
+		var rows []Row
+		add := func(id, answers string, after time.Duration) {
+			of := &Sending{}
+			payload := fmt.Sprintf(`{"messageId":%q,"type":"agent_event","from":"agent:a","inReplyTo":%q}`, id, answers)
+			for i, event := range []Event{SendStart, ProcessStart, ProcessFinish, SendFinish} {
+				row := Row{At: epoch.Add(after).UnixMicro() + int64(i), Event: event, MessageID: id, Topic: "agent:b", Of: of}
+				if event == SendStart {
+					row.Payload = []byte(payload)
+				}
+				if event == ProcessFinish && id == "middle" { // it jumps while the peer works
+					row.At = epoch.Add(jump).UnixMicro()
+				}
+				rows = append(rows, row)
+			}
+		}
+		add("first", "", 0)
+		add("middle", "first", time.Second)
+		add("last", "middle", jump+2*time.Second)
+		path := filepath.Join(t.TempDir(), "activity.db")
+		store(t, path, &Options{SegmentRows: 5, SegmentAge: 100 * 365 * 24 * time.Hour}, rows[:5], rows[5:10], rows[10:])
+		r := opened(t, path)
+		ids := []string{"middle"}
+		if jump <= 0 {
+			ids = append(ids, "first", "last")
+		}
+		for _, id := range ids {
+			c, err := r.Chain(t.Context(), id, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range slices.Concat(c.Causes, c.Steps) {
+				got = append(got, s.ID)
+				for i, want := range []Event{SendStart, ProcessStart, ProcessFinish, SendFinish} {
+					if len(s.Rows) != 4 || !s.Rows[i].Is(want) {
+						t.Fatalf("a jump of %s: the rows of %s are %+v", jump, s.ID, s.Rows)
+					}
+				}
+			}
+			if want := []string{"first", "middle", "last"}; !slices.Equal(got, want) {
+				t.Errorf("a jump of %s: the trace of %s is %v; want %v", jump, id, got, want)
+			}
+		}
+	}
+}
