@@ -126,8 +126,9 @@ type Chat struct {
 	Title    string `json:"title,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
 	StreamID string `json:"streamId,omitempty"`
-	Service  string `json:"service,omitempty"` // chorus: name of the service, for people; untrusted
-	Context  string `json:"context,omitempty"` // chorus: what the channel is for, in the service's words; untrusted
+	TimeZone string `json:"timeZone,omitempty"` // in which its people live, such as Europe/Berlin, if it is known
+	Service  string `json:"service,omitempty"`  // chorus: name of the service, for people; untrusted
+	Context  string `json:"context,omitempty"`  // chorus: what the channel is for, in the service's words; untrusted
 }
 
 // An Author says who wrote a chat message.

@@ -39,6 +39,7 @@ type settings struct {
 	baseURL        string
 	systemPrompt   string // file
 	policyVersion  string
+	timeZone       string
 	permission     string
 	mcpFile        string
 	voice          voice
@@ -88,6 +89,9 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
 	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
 	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
+	fs.StringVar(&s.timeZone, "time-zone", "",
+		"time zone of the chats, such as Europe/Berlin, in which the agent reads and tells times (default that of the "+
+			"machine)")
 	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait after a message for more of its author")
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
 	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
@@ -265,6 +269,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and " +
 			"--digest-every must not be negative, and the cap not below the window")
+	}
+	if o.Zone, err = zoneOf(s.timeZone); err != nil {
+		return program.Usage("--time-zone %q is not a time zone: use a name such as Europe/Berlin", s.timeZone)
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
 		return program.Usage("--approve: %s", err)

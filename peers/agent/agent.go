@@ -79,7 +79,8 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 		Self: attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
 		Attention: attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0,
 			Words: o.Words},
-		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Log: o.Log, Failpoint: o.failpoint,
+		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Zone: o.Zone, Log: o.Log,
+		Failpoint: o.failpoint,
 	}
 	a.mailbox = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,

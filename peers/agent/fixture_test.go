@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -147,6 +148,7 @@ func (w *fixture) start() {
 	opts := w.opts
 	w.stub.caps.Asynchronous, w.stub.caps.UsesSystemPrompt = opts.HarnessType == "c2a", opts.HarnessType == "openai"
 	opts.Peer = &peer.Options{Dial: w.bus.Dial, Token: "secret"}
+	opts.Zone = cmp.Or(opts.Zone, time.UTC)
 	w.db, w.agent = db, agent.New("agent:lead", db, w.stub, &opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -25,6 +25,7 @@ type Options struct {
 	Roles         []string
 	Streams       []string                   // streams that it owns
 	Words         *attention.Words           // default attention.DefaultWords
+	Zone          *time.Location             // of chats that do not say theirs; default time.Local
 	ComposeWindow time.Duration              // after the last fragment; default 2s
 	ComposeCap    time.Duration              // after the first fragment; default 30s
 	Deadline      time.Duration              // for an answer; default 5m
@@ -79,6 +80,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.Version, attention.Version0602)
 	defaults.Set(&d.Budget, &attention.DefaultBudget)
 	defaults.Set(&d.Returns, &attention.DefaultReturnIntervals)
+	defaults.Set(&d.Zone, time.Local)
 	defaults.Positive(&d.ComposeWindow, 2*time.Second)
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)

@@ -104,7 +104,7 @@ func TestMissedRemindersComeOnce(t *testing.T) {
 		pass(34 * time.Minute)
 		w.start()
 		w.sleep(time.Minute)
-		if said := w.said(); len(said) != 1 || !strings.HasPrefix(said[0], "stand-up\n\nIt repeats at 2000-01-01T00:40:00Z") {
+		if said := w.said(); len(said) != 1 || !strings.HasPrefix(said[0], "stand-up\n\nIt repeats at Saturday 2000-01-01 00:40 +00:00 (UTC)") {
 			t.Fatalf("after the gap: %q", said)
 		}
 		w.sleep(5 * time.Minute)

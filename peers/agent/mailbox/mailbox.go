@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -32,6 +33,7 @@ type Settings struct {
 	Escalation attention.EscalationPolicy // who is asked about events that the agent cannot answer
 	Returns    attention.ReturnIntervals  // how often an open obligation returns
 	Async      bool                       // see harness.Capabilities
+	Zone       *time.Location             // of chats that do not say theirs; nil is UTC
 	Log        *zerolog.Logger
 	Failpoint  func(step string) // called at each step at which a crash must neither lose nor repeat anything
 }
@@ -110,6 +112,16 @@ func (m *Mailbox) View(ctx context.Context) *View { return &View{store.On(ctx, m
 
 // Mailbox returns the mailbox of the view.
 func (v *View) Mailbox() *Mailbox { return v.m }
+
+// ZoneOf returns the time zone of a chat: its own if it says a valid one, else that of the settings.
+func (s *Settings) ZoneOf(chat *protocol.Chat) *time.Location {
+	if chat != nil && chat.TimeZone != "" && chat.TimeZone != "Local" {
+		if zone, err := time.LoadLocation(chat.TimeZone); err == nil {
+			return zone
+		}
+	}
+	return cmp.Or(s.Zone, time.UTC)
+}
 
 // Self returns the identity of the agent.
 func (v *View) Self() protocol.PeerID { return v.m.id }

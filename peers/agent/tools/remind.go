@@ -23,9 +23,9 @@ var remindTool = harness.Tool{
 		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are " +
 		"not running, it occurs once.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"when":{"type":"string","description":"a time (2027-01-31T17:00:00+01:00), a duration from now (45m, 36h), or a cron expression of five fields for what repeats (0 9 * * 1-5)"},
+		"when":{"type":"string","description":"a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone (2027-01-31T17:00:00+01:00), a duration from now (45m, in 2 hours), or what repeats (daily 09:00, every Monday 8:30, or a cron expression of five fields, 0 9 * * 1-5)"},
 		"text":{"type":"string","description":"what you want to be told"},
-		"zone":{"type":"string","description":"time zone of a cron expression, such as Europe/Berlin; default UTC"},
+		"zone":{"type":"string","description":"time zone of local times, such as Europe/Berlin; default: that of the chat, which the header of the turn shows"},
 		"target":{"type":"string","description":"the chat, such as tg:42; needed only outside of a chat's turn"},
 		"cancel":{"type":"string","description":"id of a reminder to take back"}}}`),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["set","cancelled","listed","refused"]},
@@ -114,8 +114,8 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 		return remindResult{}
 	}
 	r := reminders.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text),
-		Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
-	err := r.Schedule(args.When, time.Now())
+		SetFor: eventID(t.event)}
+	err := r.Schedule(args.When, args.Zone, b.provider.ZoneOf(there.Content.Chat), time.Now())
 	call := b.turnID // a turn may repeat the call
 	if call == "" {
 		call = r.Set.Format(time.RFC3339Nano)

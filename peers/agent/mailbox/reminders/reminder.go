@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 	_ "time/tzdata" // the machine may lack time zone data
 
@@ -39,7 +38,7 @@ type Reminder struct {
 	Location protocol.Chat  `json:"-"` // conversation and thread
 	Text     string         `json:"text"`
 	Cron     string         `json:"cron,omitempty"` // empty: once
-	Zone     string         `json:"zone,omitempty"` // of Cron
+	Zone     string         `json:"zone,omitempty"` // of its local times: a name, or an offset such as +01:00
 	SetFor   string         `json:"setFor,omitempty"`
 	Set      time.Time      `json:"set"`
 	Due      time.Time      `json:"due"` // next time
@@ -50,56 +49,69 @@ type Reminder struct {
 // ErrInvalid is wrapped by the errors that say why a reminder cannot be set.
 var ErrInvalid = errors.New("the reminder was not set")
 
-// Schedule sets when a reminder is due: at a time (RFC 3339), after a duration, or by a cron
-// expression with five fields in its zone.
-func (r *Reminder) Schedule(when string, now time.Time) error {
-	zone, err := time.LoadLocation(r.Zone)
-	if err != nil || r.Zone == "Local" {
-		return fmt.Errorf("%w: %q is not a time zone: use a name such as Europe/Berlin", ErrInvalid, r.Zone)
+// Schedule sets when a reminder is due, from what a model wrote: see parseWhen. Reminder.Zone is
+// the name of the zone of its local times; given, if not empty, replaces it.
+func (r *Reminder) Schedule(when, given string, zone *time.Location, now time.Time) error {
+	if given != "" {
+		own, err := loadZone(given)
+		if err != nil {
+			return fmt.Errorf("%w: %q is not a time zone: use a name such as Europe/Berlin", ErrInvalid,
+				text.Clip(given, 60))
+		}
+		zone = own
 	}
-	r.Set, when = now, strings.TrimSpace(when)
-	if at, err := time.Parse(time.RFC3339, when); err == nil {
-		r.Due = at
-	} else if d, err := time.ParseDuration(when); err == nil {
-		r.Due = now.Add(d)
-	} else if r.Cron = when; strings.Count(when, " ") == 0 && !strings.HasPrefix(when, "@") || !gronx.IsValid(when) ||
-		len(strings.Fields(when)) > 5 {
-		return fmt.Errorf("%w: %q is not a time (2027-01-31T17:00:00+01:00), a duration (45m) or a cron expression "+
-			"with five fields (0 9 * * 1-5)", ErrInvalid, text.Clip(when, 100))
+	m, err := parseWhen(when, zone, now)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	r.Set, r.Cron, r.Due = now, m.cron, m.due
+	r.Zone = m.zone.String()
+	if r.Zone == "" { // an offset
+		r.Zone = now.In(m.zone).Format("-07:00")
 	}
 	if r.Cron != "" {
-		err = r.advance(now.In(zone))
+		err = r.advance(now.In(m.zone))
 	}
+	r.Due = r.Due.In(m.zone)
 	switch {
 	case err != nil:
 		return err
 	case !r.Due.After(now):
-		return fmt.Errorf("%w: %s has passed; the time is %s", ErrInvalid, r.Due.Format(time.RFC3339),
-			now.In(zone).Format(time.RFC3339))
+		return fmt.Errorf("%w: %s has passed; it is %s", ErrInvalid, attention.TimeText(r.Due),
+			attention.TimeText(now.In(m.zone)))
 	case r.Due.Sub(now) > maxDelay:
 		return fmt.Errorf("%w: it may be at most a year ahead", ErrInvalid)
 	}
 	return nil
 }
 
+// location returns the zone of the reminder's local times.
+func (r *Reminder) location() (*time.Location, error) {
+	if r.Zone != "" && (r.Zone[0] == '+' || r.Zone[0] == '-') {
+		return fixedZone(r.Zone), nil
+	}
+	return time.LoadLocation(r.Zone)
+}
+
 // advance sets the next time of a cron expression after now, in the zone of now. It fails if the
 // times are too close to each other.
 func (r *Reminder) advance(now time.Time) error {
 	const looked = 50
-	last := time.Time{}
-	for n := range looked {
-		next, err := gronx.NextTickAfter(r.Cron, now, false)
-		switch {
-		case err != nil && n == 0:
-			return fmt.Errorf("%w: %q never occurs: %w", ErrInvalid, r.Cron, err)
-		case err != nil:
+	due, err := nextTick(r.Cron, now)
+	if err != nil {
+		return fmt.Errorf("%w: %q never occurs: %w", ErrInvalid, r.Cron, err)
+	}
+	r.Due = due
+	last := wallClock(due) // changes of the clock make no times too close
+	for range looked {
+		next, err := gronx.NextTickAfter(r.Cron, last, false)
+		if err != nil {
 			return nil
-		case n == 0:
-			r.Due = next
-		case next.Sub(last) < minRepeatInterval:
+		}
+		if next.Sub(last) < minRepeatInterval {
 			return fmt.Errorf("%w: %q occurs more often than every %v", ErrInvalid, r.Cron, minRepeatInterval)
 		}
-		now, last = next, next
+		last = next
 	}
 	return nil
 }
@@ -114,8 +126,14 @@ func scan(r *Reminder) []any {
 // List returns the reminders of a chat, or all if chat is empty, ordered by their next
 // times.
 func List(v *mailbox.View, chat protocol.Topic) []Reminder {
-	return store.All(v.Tx, scan, `SELECT `+columnNames+
+	list := store.All(v.Tx, scan, `SELECT `+columnNames+
 		` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
+	for i := range list {
+		if zone, err := list[i].location(); err == nil {
+			list[i].Due = list[i].Due.In(zone)
+		}
+	}
+	return list
 }
 
 // Set stores and records a reminder. If it exists already, or its event does, nothing
@@ -196,7 +214,7 @@ func Fire(tx *mailbox.Tx, id string) {
 	due := r.Due
 	if r.Cron == "" {
 		tx.Exec(`DELETE FROM reminders WHERE id = ?`, id)
-	} else if zone, err := time.LoadLocation(r.Zone); err != nil { // the machine has lost its time zone data
+	} else if zone, err := r.location(); err != nil { // the machine has lost its time zone data
 		drop(tx, &r, err.Error())
 	} else if err := r.advance(now.In(zone)); err != nil {
 		drop(tx, &r, err.Error())
@@ -243,7 +261,10 @@ func eventOf(v *mailbox.View, r *Reminder) *mailbox.Entry {
 
 // eventText returns the text of the event. r has its next time.
 func (r *Reminder) eventText(due, now time.Time) string {
-	said := "You set this reminder for " + due.UTC().Format(time.RFC3339)
+	if zone, err := r.location(); err == nil {
+		due, r.Due = due.In(zone), r.Due.In(zone)
+	}
+	said := "You set this reminder for " + attention.TimeText(due)
 	if r.SetFor != "" {
 		said += ", for the event " + attention.HeaderValue(r.SetFor)
 	}
@@ -252,7 +273,7 @@ func (r *Reminder) eventText(due, now time.Time) string {
 	}
 	said += ":\n" + r.Text
 	if r.Cron != "" {
-		said += "\n\nIt repeats at " + r.Due.UTC().Format(time.RFC3339) + ", until chat.remind cancels " + r.ID + "."
+		said += "\n\nIt repeats at " + attention.TimeText(r.Due) + ", until chat.remind cancels " + r.ID + "."
 	}
 	return said
 }

@@ -1,0 +1,171 @@
+package reminders
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// whenCases say what a time means on 2026-11-28 at 10:56 in Berlin: the cron expression and the next
+// time, or a part of the error.
+var whenCases = map[string]string{
+	"2026-11-29T09:00":                    "2026-11-29T09:00:00+01:00",
+	"2026-11-29T09:00:30":                 "2026-11-29T09:00:30+01:00",
+	"2026-11-29 09:00":                    "2026-11-29T09:00:00+01:00",
+	"2026-11-29T09:00+02:00":              "2026-11-29T09:00:00+02:00",
+	"2026-11-29T09:00:00+02:00":           "2026-11-29T08:00:00+01:00",
+	"2026-11-29t09:00:00z":                "2026-11-29T10:00:00+01:00",
+	"2026-11-29T09:00:00.000Z":            "2026-11-29T10:00:00+01:00",
+	"2026-11-29 09:00 Z":                  "2026-11-29T09:00:00Z",
+	"2026-11-29 09:00 -0530":              "2026-11-29T09:00:00-05:30",
+	"2026-11-29 09:00 UTC":                "2026-11-29T09:00:00Z",
+	"2026-11-29 09:00 UTC+3":              "2026-11-29T09:00:00+03:00",
+	"2026-11-29 09:00 Asia/Tokyo":         "2026-11-29T09:00:00+09:00",
+	"2026-11-29T09:00+09:00[Asia/Tokyo]":  "2026-11-29T09:00:00+09:00",
+	"2026-07-01 09:00 (America/New_York)": "2026-07-01T09:00:00-04:00 has passed",
+	"2027-07-01 09:00 (America/New_York)": "2027-07-01T09:00:00-04:00",
+	"2026-11-30 9:00 PST":                 "2026-11-30T09:00:00-08:00",
+	"tomorrow 9:00":                       "2026-11-29T09:00:00+01:00",
+	"tomorrow at 9":                       "2026-11-29T09:00:00+01:00",
+	"Tomorrow, 9 AM":                      "2026-11-29T09:00:00+01:00",
+	"tomorrow at noon":                    "2026-11-29T12:00:00+01:00",
+	"tomorrow 9:00 Europe/Lisbon":         "2026-11-29T09:00:00Z",
+	"the day after tomorrow at 18:30":     "2026-11-30T18:30:00+01:00",
+	"today 17:30":                         "2026-11-28T17:30:00+01:00",
+	"tonight at 8":                        "2026-11-28T20:00:00+01:00",
+	"17:30":                               "2026-11-28T17:30:00+01:00",
+	"at 9":                                "2026-11-29T09:00:00+01:00",
+	"9am":                                 "2026-11-29T09:00:00+01:00",
+	"12:15 a.m.":                          "2026-11-29T00:15:00+01:00",
+	"Monday 08:30":                        "2026-11-30T08:30:00+01:00",
+	"next Saturday at 10:00":              "2026-12-05T10:00:00+01:00",
+	"on Friday at 5 pm":                   "2026-12-04T17:00:00+01:00",
+	"29.11.2026 09:00":                    "2026-11-29T09:00:00+01:00",
+	"Sun, 29 Nov 2026 09:00":              "2026-11-29T09:00:00+01:00",
+	"November 29, 2026 at 9:00 AM":        "2026-11-29T09:00:00+01:00",
+	"2 January 7:05":                      "2027-01-02T07:05:00+01:00",
+	"Dec 1st at 12:00":                    "2026-12-01T12:00:00+01:00",
+	"in 20 minutes":                       "2026-11-28T11:16:00+01:00",
+	"20 min":                              "2026-11-28T11:16:00+01:00",
+	"20 minutes from now":                 "2026-11-28T11:16:00+01:00",
+	"in half an hour":                     "2026-11-28T11:26:00+01:00",
+	"in an hour and 15 minutes":           "2026-11-28T12:11:00+01:00",
+	"in two days":                         "2026-11-30T10:56:00+01:00",
+	"1.5 hours":                           "2026-11-28T12:26:00+01:00",
+	"+90m":                                "2026-11-28T12:26:00+01:00",
+	"2d":                                  "2026-11-30T10:56:00+01:00",
+	"PT45M":                               "2026-11-28T11:41:00+01:00",
+	"P1DT2H":                              "2026-11-29T12:56:00+01:00",
+	"in a week":                           "2026-12-05T10:56:00+01:00",
+	"in 3 months":                         "2027-02-28T10:56:00+01:00",
+
+	"daily 09:00":                     "0 9 * * * 2026-11-29T09:00:00+01:00",
+	"every day at 9":                  "0 9 * * * 2026-11-29T09:00:00+01:00",
+	"daily at 18:15 Asia/Tokyo":       "15 18 * * * 2026-11-29T18:15:00+09:00",
+	"weekdays 9:00":                   "0 9 * * 1-5 2026-11-30T09:00:00+01:00",
+	"every weekday at 9 am":           "0 9 * * 1-5 2026-11-30T09:00:00+01:00",
+	"every Monday 8:30":               "30 8 * * 1 2026-11-30T08:30:00+01:00",
+	"Mondays at 8:30":                 "30 8 * * 1 2026-11-30T08:30:00+01:00",
+	"Mon-Fri 9:00":                    "0 9 * * 1-5 2026-11-30T09:00:00+01:00",
+	"every tue, thu and sat at 21:00": "0 21 * * 2,4,6 2026-11-28T21:00:00+01:00",
+	"weekly on Friday at noon":        "0 12 * * 5 2026-12-04T12:00:00+01:00",
+	"monthly on the 1st at 9:00":      "0 9 1 * * 2026-12-01T09:00:00+01:00",
+	"hourly":                          "0 * * * * 2026-11-28T11:00:00+01:00",
+	"every 30 minutes":                "*/30 * * * * 2026-11-28T11:00:00+01:00",
+	"every 2 hours":                   "0 */2 * * * 2026-11-28T12:00:00+01:00",
+	"0 9 * * 1-5":                     "0 9 * * 1-5 2026-11-30T09:00:00+01:00",
+	"@daily":                          "@daily 2026-11-29T00:00:00+01:00",
+	"CRON_TZ=Asia/Tokyo 0 9 * * *":    "0 9 * * * 2026-11-29T09:00:00+09:00",
+	"":                                "the time is missing",
+	"tomorrow":                        "the time of day is missing",
+	"2026-11-29":                      "the time of day is missing",
+	"Monday":                          "the time of day is missing",
+	"every day":                       "the time of day is missing",
+	"monthly at 9:00":                 "the day of the month is missing",
+	"soon":                            "not a time",
+	"1":                               "not a time",
+	"2026-02-30 09:00":                "there is no day",
+	"25:00":                           "not a time of day",
+	"11/12/2026 09:00":                "which part is the month",
+	"every 45 minutes":                "must divide",
+	"2026-11-29 09:00 Mars/Olympus":   `"Mars/Olympus" is not a time zone`,
+	"2026-11-29 09:00 IST":            "several time zones",
+	"tomorrow 9:00 unless it rains":   `"unless it rains" is not understood`,
+	"2026-11-28T10:00":                "Saturday 2026-11-28 10:00 +01:00 (Europe/Berlin) has passed; it is Saturday 2026-11-28 10:56",
+	"in 400 days":                     "at most a year",
+	"every minute":                    "must divide",
+	"*/2 * * * *":                     "more often than",
+	"tomorrow 9:00 " + strings.Repeat("x", 300): "not understood",
+}
+
+// TestSchedule_ReadsTheFormsOfModels: in Berlin, on a Saturday morning.
+func TestSchedule_ReadsTheFormsOfModels(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 28, 10, 56, 0, 0, berlin)
+	for when, want := range whenCases {
+		var r Reminder
+		got := ""
+		if err := r.Schedule(when, "", berlin, now); err != nil {
+			got = err.Error()
+		} else {
+			got = strings.TrimSpace(r.Cron + " " + r.Due.Format(time.RFC3339))
+			if got == want {
+				continue
+			}
+		}
+		if _, passed, found := strings.Cut(want, " has passed"); !strings.Contains(got, want) && !(found && strings.Contains(got, "has passed") && passed == "") {
+			t.Errorf("%q gives %q; want %q", when, got, want)
+		}
+	}
+}
+
+// TestAdvance_KeepsLocalTimesWhenClocksChange follows daily times over the days on which clocks are
+// set forward and back: each occurs once a day.
+func TestAdvance_KeepsLocalTimesWhenClocksChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		cron, zone, from string
+		want             []string
+	}{
+		"a time that does not exist": {"30 2 * * *", "Europe/Berlin", "2027-03-27T00:00:00+01:00", []string{
+			"2027-03-27T02:30:00+01:00", "2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"}},
+		"a time that exists twice": {"30 2 * * *", "Europe/Berlin", "2026-10-24T00:00:00+02:00", []string{
+			"2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
+		"in the morning": {"0 9 * * *", "America/New_York", "2027-03-13T00:00:00-05:00", []string{
+			"2027-03-13T09:00:00-05:00", "2027-03-14T09:00:00-04:00", "2027-03-15T09:00:00-04:00"}},
+		"half an hour": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00+10:30", []string{
+			"2026-10-03T02:15:00+10:30", "2026-10-04T02:45:00+11:00", "2026-10-05T02:15:00+11:00"}},
+		"at midnight, which does not exist": {"0 0 * * *", "Africa/Cairo", "2027-04-29T12:00:00+02:00", []string{
+			"2027-04-30T01:00:00+03:00", "2027-05-01T00:00:00+03:00"}},
+		"twice a night": {"30 2,3 * * *", "Europe/Berlin", "2027-03-28T00:00:00+01:00", []string{
+			"2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"}},
+		"every hour over the gap": {"0 * * * *", "Europe/Berlin", "2027-03-28T00:30:00+01:00", []string{
+			"2027-03-28T01:00:00+01:00", "2027-03-28T03:00:00+02:00", "2027-03-28T04:00:00+02:00"}},
+		"every hour over the repeated one": {"0 * * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00", []string{
+			"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}},
+		"within the repeated hour": {"30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00", []string{
+			"2026-10-26T02:30:00+01:00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zone, err := time.LoadLocation(c.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := time.Parse(time.RFC3339, c.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Reminder{Cron: c.cron, Due: at}
+			for _, want := range c.want {
+				if err := r.advance(r.Due.In(zone)); err != nil {
+					t.Fatal(err)
+				}
+				if got := r.Due.Format(time.RFC3339); got != want {
+					t.Errorf("the next is %s; want %s", got, want)
+				}
+			}
+		})
+	}
+}
