@@ -59,7 +59,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 		}, shown.Event); diff != "" {
 			t.Errorf("the event (-want +got):\n%s", diff)
 		}
-		const wantPrompt = "C2A EVENT\nevent_id: e1\nconversation: dm 42\nauthor: human:Will\nauthor_id: 77\ndirectedness: to_me\n" +
+		const wantPrompt = "C2A EVENT\nevent_id: e1\nnow: Saturday 2000-01-01 00:00 +00:00 (UTC)\nsent: 00:00, just now\nconversation: dm 42\nauthor: human:Will\nauthor_id: 77\ndirectedness: to_me\n" +
 			"response_policy: must_respond\npriority: normal\nreason: direct_message\nreply_target: dm:42\nfence: FENCE\n" +
 			"\nMESSAGE\n<<FENCE\nhelp me\nFENCE>>\n\nATTACHMENTS\n<<FENCE\nphoto \"a.png\" image/png 1234 bytes: not shown to you: you do not accept images\nFENCE>>\n"
 		if shown.Prompt != wantPrompt {
@@ -98,7 +98,7 @@ func TestWhatWasSaidAroundAMention(t *testing.T) {
 		around, message, _ := strings.Cut(around, "\nMESSAGE\n")
 		want := ""
 		for i := range 11 { // n11 is one of the twelve, and says nothing any more
-			want += fmt.Sprintf("event_id: n%d\nauthor: human:78\nauthor_id: 78\n<<FENCE\nnote %d\nFENCE>>\n", i, i)
+			want += fmt.Sprintf("event_id: n%d\nauthor: human:78\nauthor_id: 78\nsent: 00:00, just now\n<<FENCE\nnote %d\nFENCE>>\n", i, i)
 		}
 		if _, around, _ = strings.Cut(around, "\n"); around != want {
 			t.Errorf("around it is\n%s\nwant\n%s", around, want)
@@ -108,7 +108,7 @@ func TestWhatWasSaidAroundAMention(t *testing.T) {
 		}
 		w.say(inThread(post("e2", "@lead and you?"), "T1"))
 		w.sleep(5 * time.Second)
-		if prompt = w.turnOf("e2").Prompt; !strings.Contains(prompt, "author: agent:lead\nauthor_id: agent:lead\n<<FENCE\nI am in\nFENCE>>\n") {
+		if prompt = w.turnOf("e2").Prompt; !strings.Contains(prompt, "author: agent:lead\nauthor_id: agent:lead\nsent: 00:00, just now\n<<FENCE\nI am in\nFENCE>>\n") {
 			t.Errorf("its own answer is shown as\n%s", prompt)
 		}
 	})
@@ -194,4 +194,50 @@ func TestTheTypingSignEnds(t *testing.T) {
 			t.Errorf("typing is shown %d times, then %d", before, w.typing)
 		}
 	})
+}
+
+// TestTurn_ShowsTheTime: the present time in the zone of the chat, else of the settings, and when
+// each message was written, also one that waited for a bridge.
+func TestTurn_ShowsTheTime(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		zone  string // of the chat
+		wrote string
+		want  []string
+	}{
+		"of the settings":  {"", "", []string{"now: Monday 2000-01-03 13:00 +01:00 (Europe/Berlin)\n", "sent: 13:00, just now\n", "sent: Saturday 2000-01-01 01:00, 2 days ago\n"}},
+		"of the chat":      {"America/New_York", "", []string{"now: Monday 2000-01-03 07:00 -05:00 (America/New_York)\n", "sent: 07:00, just now\n", "sent: Friday 1999-12-31 19:00, 3 days ago\n"}},
+		"of no zone":       {"Mars/Olympus", "", []string{"now: Monday 2000-01-03 13:00 +01:00 (Europe/Berlin)\n"}},
+		"after a night":    {"", "2000-01-02T21:15:00Z", []string{"sent: yesterday, 22:15\n"}},
+		"this morning":     {"", "2000-01-03T07:05:00+02:00", []string{"sent: 06:05, 6 hours ago\n"}},
+		"minutes ago":      {"", "2000-01-03T11:40:00Z", []string{"sent: 12:40, 20 minutes ago\n"}},
+		"of the last year": {"", "1999-06-01T12:00:00Z", []string{"sent: 1999-06-01 14:00\n"}},
+		"ahead":            {"", "2000-01-03T13:00:00Z", []string{"sent: 13:00, just now\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(answering("hello"))
+			withFixture(t, s, &agent.Options{Zone: berlin}, func(t *testing.T, w *fixture) {
+				first := dm("e1", "hi")
+				first.Chat.TimeZone = c.zone
+				w.say(first)
+				w.sleep(60*time.Hour - time.Second) // the fixture took the first one to start
+				m := dm("e2", "what is the time?")
+				m.Chat.TimeZone, m.CreatedAt = c.zone, c.wrote
+				w.say(m)
+				w.sleep(5 * time.Second)
+				turn := w.turnOf("e2")
+				for _, want := range c.want {
+					if !strings.Contains(turn.Prompt, want) {
+						t.Errorf("the prompt lacks %q:\n%s", want, turn.Prompt)
+					}
+				}
+				if turn.Event.Now.IsZero() {
+					t.Error("programs are not told the time")
+				}
+			})
+		})
+	}
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A DigestItem is one event in a digest.
 type DigestItem struct {
 	Event    Event
 	Decision Decision
+	SentAt   time.Time // zero is unknown
 }
 
 // A Digest summarizes events that did not interrupt the agent.
@@ -58,7 +60,7 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 	for i := range newest {
 		e := &newest[i].Event
 		d.Excerpts = append(d.Excerpts, Line{EventID: e.EventID, Author: e.Author,
-			Text: cutRunes(e.Text, maxExcerptRunes)})
+			Text: cutRunes(e.Text, maxExcerptRunes), SentAt: newest[i].SentAt})
 	}
 	return d
 }
@@ -83,11 +85,15 @@ func cutRunes(s string, n int) string {
 	return s
 }
 
-// Block renders a digest for a model, excerpts behind the fence.
-func (d *Digest) Block(fence string) string { return behindFence(fence, d.write) }
+// Block renders a digest for a model, excerpts behind the fence. now is in the zone to show; the
+// zero time shows no times.
+func (d *Digest) Block(fence string, now time.Time) string {
+	return behindFence(fence, func(b *strings.Builder, fence string) { d.write(b, fence, now) })
+}
 
-func (d *Digest) write(b *strings.Builder, fence string) {
+func (d *Digest) write(b *strings.Builder, fence string, now time.Time) {
 	b.WriteString("C2A DIGEST\n")
+	writeNow(b, now)
 	headers(b, "response_policy", string(d.Policy), "reason", d.Reason, "events", strconv.Itoa(len(d.EventIDs)),
 		"fence", fence)
 	b.WriteString("\nSUMMARY\n" + d.Summary)
@@ -98,6 +104,6 @@ func (d *Digest) write(b *strings.Builder, fence string) {
 		b.WriteString("\nEXCERPTS\n")
 	}
 	for _, line := range d.Excerpts {
-		line.write(b, fence)
+		line.write(b, fence, now)
 	}
 }

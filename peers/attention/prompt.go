@@ -5,22 +5,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
 // A Prompt is what a model sees of one event or several merged events.
 type Prompt struct {
-	Event        Event    // of the last fragment, if several were merged
-	Decision     Decision // of the same
-	Merged       []string // ids of all fragments in order; nil for a single event
-	Parts        []string // the texts, one per fragment; nil shows Event.Text
-	Quoted       []Line   // the messages that the fragments answer, if their texts are known
-	Attachments  []string // one line each: kind, name, type, size
-	ServiceNotes []string // one line each: what the channel's service says about the channel
-	Context      []Line   // earlier messages, oldest first
-	ReplyTarget  string   // where an answer goes
-	Notes        []string // further header lines of the host, "key: value"; values are escaped
+	Now          time.Time // in the zone of the chat; zero shows no times
+	SentAt       time.Time // when the event, or its last fragment, was written; zero is unknown
+	Event        Event     // of the last fragment, if several were merged
+	Decision     Decision  // of the same
+	Merged       []string  // ids of all fragments in order; nil for a single event
+	Parts        []string  // the texts, one per fragment; nil shows Event.Text
+	Quoted       []Line    // the messages that the fragments answer, if their texts are known
+	Attachments  []string  // one line each: kind, name, type, size
+	ServiceNotes []string  // one line each: what the channel's service says about the channel
+	Context      []Line    // earlier messages, oldest first
+	ReplyTarget  string    // where an answer goes
+	Notes        []string  // further header lines of the host, "key: value"; values are escaped
 }
 
 // A Line is one earlier message, shown as context.
@@ -28,6 +31,7 @@ type Line struct {
 	EventID string
 	Author  Author
 	Text    string
+	SentAt  time.Time // zero is unknown
 }
 
 // Block renders the user turn for an event: header lines, then the text of others behind a fence.
@@ -54,14 +58,14 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
 	}
 	for _, line := range p.Context {
-		line.write(b, fence)
+		line.write(b, fence, p.Now)
 	}
 	if len(p.Quoted) > 0 {
 		b.WriteString("\nIN REPLY TO\nWhat the message below answers: written by others before, not said by its " +
 			"author.\n")
 	}
 	for _, line := range p.Quoted {
-		line.write(b, fence)
+		line.write(b, fence, p.Now)
 	}
 	b.WriteString("\nMESSAGE\n")
 	parts := p.Parts
@@ -78,8 +82,9 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 }
 
 // write renders an earlier message.
-func (l *Line) write(b *strings.Builder, fence string) {
+func (l *Line) write(b *strings.Builder, fence string, now time.Time) {
 	headers(b, "event_id", l.EventID, "author", authorName(l.Author), "author_id", l.Author.ID) // names may be equal
+	writeSentAt(b, l.SentAt, now)
 	fenced(b, fence, l.Text)
 }
 
@@ -95,9 +100,25 @@ func behindFence(fence string, write func(b *strings.Builder, fence string)) str
 	return b.String()
 }
 
+// writeNow shows the present time.
+func writeNow(b *strings.Builder, now time.Time) {
+	if !now.IsZero() {
+		headers(b, "now", TimeText(now))
+	}
+}
+
+// writeSentAt shows the time of a message.
+func writeSentAt(b *strings.Builder, at, now time.Time) {
+	if !now.IsZero() {
+		headerIfAny(b, "sent", RelativeTime(at, now))
+	}
+}
+
 func (p *Prompt) header(b *strings.Builder) {
 	e, d := &p.Event, &p.Decision
 	headers(b, "event_id", e.EventID)
+	writeNow(b, p.Now)
+	writeSentAt(b, p.SentAt, p.Now)
 	if len(p.Merged) > 1 {
 		headers(b, "merged_event_ids", strings.Join(p.Merged, ", "))
 	}
@@ -121,7 +142,10 @@ func (p *Prompt) header(b *strings.Builder) {
 func (p *Prompt) knock() string {
 	k, b := p.Decision.Knock, &strings.Builder{}
 	b.WriteString("C2A KNOCK\n")
-	headers(b, "event_id", p.Event.EventID, "from", k.From, "where", k.Where, "conversation", p.Event.Conversation.ID,
+	headers(b, "event_id", p.Event.EventID)
+	writeNow(b, p.Now)
+	writeSentAt(b, p.SentAt, p.Now)
+	headers(b, "from", k.From, "where", k.Where, "conversation", p.Event.Conversation.ID,
 		"directedness", string(k.Directedness), "response_policy", string(k.Policy), "priority", string(k.Priority),
 		"topic", k.Topic, "pull_with", k.PullWith)
 	if k.Age != "" {

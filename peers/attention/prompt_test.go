@@ -3,6 +3,7 @@ package attention_test
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"hubbub/peers/attention"
@@ -128,7 +129,7 @@ func TestDigest(t *testing.T) {
 	if d.Policy != "must_not_respond" || d.Reason != "digest" || d.Summary != "channel:C1: 2 (status by agent 2)\n" || len(d.EventIDs) != 2 {
 		t.Errorf("digest is %+v", d)
 	}
-	if block := d.Block(fence); !forgeryFree(block, len(d.Excerpts)) {
+	if block := d.Block(fence, time.Time{}); !forgeryFree(block, len(d.Excerpts)) {
 		t.Errorf("the digest can be forged:\n%s", block)
 	}
 	mention := dm("hello")
@@ -238,7 +239,7 @@ func TestNamesakesAreToldApart(t *testing.T) {
 	}}
 	e.Author = mallory
 	digest := attention.MakeDigest([]attention.DigestItem{{Event: e}}, attention.Version0602)
-	for what, got := range map[string]string{"context": p.Block(fence), "digest": digest.Block(fence)} {
+	for what, got := range map[string]string{"context": p.Block(fence), "digest": digest.Block(fence, time.Time{})} {
 		if !strings.Contains(got, "author: human:Will\nauthor_id: 99\n<<") {
 			t.Errorf("the %s does not tell who is who:\n%s", what, got)
 		}

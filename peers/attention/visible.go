@@ -66,7 +66,8 @@ var toolFence = regexp.MustCompile("(?i)\\A```tool_(?:c|o|\\z)")
 
 // headerNames name the lines of the header of a prompt.
 var headerNames = []string{
-	"event_id", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author", "author_id",
+	"event_id", "now", "sent", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author",
+	"author_id",
 	"directedness", "response_policy",
 	"priority", "reason", "reply_target", "fence",
 }

@@ -58,7 +58,9 @@ func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	a := agent.New("agent:lead", db, model, &agent.Options{Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}})
+	a := agent.New("agent:lead", db, model, &agent.Options{
+		Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}, Zone: time.UTC,
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -74,6 +76,7 @@ func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 
 var (
 	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // differs in each run
+	times   = regexp.MustCompile(`(?m)^(?:now|sent): .*\n`)
 	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared before
 )
 
@@ -145,7 +148,7 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 				if found := drawn.FindStringSubmatch(prompt); found != nil {
 					prompt = strings.ReplaceAll(prompt, found[1], "FENCE")
 				}
-				golden.WriteString(earlier.ReplaceAllString(prompt, "$1") + "\n")
+				golden.WriteString(times.ReplaceAllString(earlier.ReplaceAllString(prompt, "$1"), "") + "\n")
 			}
 		}
 		compareGolden(t, "testdata/seen.golden", golden.Bytes())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -92,12 +93,13 @@ func (t *Turn) ConversationKey() string {
 // values of the drafts ("to_me", "must_respond", "buffered", "urgent").
 type Event struct {
 	EventID        string
-	MergedEventIDs []string // all fragments in order, including the last; nil for a single event
-	Sequence       int64    // timing.sequence: the mailbox's increasing number
-	Recipient      string   // the identity of this agent
-	Role           string   // "user" unless the agent says otherwise
-	IdempotencyKey string   // the same in all attempts with the same text
-	Revision       string   // distinguishes the text from those before and after an edit
+	Now            time.Time // when the turn started, in the time zone of its chat
+	MergedEventIDs []string  // all fragments in order, including the last; nil for a single event
+	Sequence       int64     // timing.sequence: the mailbox's increasing number
+	Recipient      string    // the identity of this agent
+	Role           string    // "user" unless the agent says otherwise
+	IdempotencyKey string    // the same in all attempts with the same text
+	Revision       string    // distinguishes the text from those before and after an edit
 	ChatEvent
 	Decision
 	Knock  *Knock // set for notify; Content is nil then

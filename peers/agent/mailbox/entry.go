@@ -71,6 +71,16 @@ func (e *Entry) Files() []protocol.Attachment {
 	return e.Content.Attachments
 }
 
+// SentAt returns when the event was written, as far as its chat says so plausibly, else when it was
+// received.
+func (e *Entry) SentAt() time.Time {
+	at, err := time.Parse(time.RFC3339, e.Content.CreatedAt)
+	if err != nil || at.After(e.ReceivedAt) {
+		return e.ReceivedAt
+	}
+	return at
+}
+
 // Event returns the entry as package attention takes it.
 func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)

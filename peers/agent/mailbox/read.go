@@ -145,6 +145,20 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	return lines[max(0, len(lines)-limit):]
 }
 
+// TimeOf returns when a message of a chat was written, or the zero time if it is not stored.
+func (v *View) TimeOf(chat protocol.Topic, source string) time.Time {
+	if source == "" {
+		return time.Time{}
+	}
+	if list := v.Events(`WHERE source_id = ? AND chat = ? ORDER BY seq LIMIT 1`, source, chat); len(list) > 0 {
+		return list[0].SentAt()
+	}
+	if sent := v.SentWhere(`chat = ? AND source_id = ?`, chat, source); sent != nil {
+		return sent.At
+	}
+	return time.Time{}
+}
+
 // Reactions returns at most 20 reactions to the agent's messages in the conversation of an event
 // since the agent's last turn there.
 func (v *View) Reactions(e *Entry) []*Entry {

@@ -30,7 +30,7 @@ var listEventsTool = harness.Tool{
 		"open":{"type":"boolean","description":"only events without a final disposition"},
 		"since":{"type":["string","integer"],"description":"RFC 3339 time, or next of an earlier call"},
 		"limit":{"type":"integer","minimum":1,"maximum":200}}}`),
-	OutputSchema: json.RawMessage(`{"type":"object","properties":{"events":{"type":"array"},"next":{"type":"string"}},"required":["events"]}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"events":{"type":"array"},"next":{"type":"string"},"now":{"type":"string"}},"required":["events"]}`),
 	ReadOnly:     true, Idempotent: true,
 }
 
@@ -43,7 +43,7 @@ var readThreadTool = harness.Tool{
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"conversation":{"type":"string","description":"conversation id; default: that of this turn"},
 		"threadId":{"type":"string"},"limit":{"type":"integer","minimum":1,"maximum":200}}}`),
-	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messages":{"type":"array"}},"required":["messages"]}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messages":{"type":"array"},"now":{"type":"string"}},"required":["messages"]}`),
 	ReadOnly:     true, Idempotent: true,
 }
 
@@ -132,12 +132,18 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 	answer := struct {
 		Events []listedEvent `json:"events"`
 		Next   string        `json:"next,omitempty"`
-	}{Events: []listedEvent{}}
+		Now    string        `json:"now"`
+	}{Events: []listedEvent{}, Now: b.now()}
 	for _, e := range list {
 		answer.Events = append(answer.Events, listedOf(e))
 		answer.Next = strconv.FormatInt(e.Seq, 10)
 	}
 	return harness.StructuredResult(answer)
+}
+
+// now returns the present time, by which the times of a result are read.
+func (b *Toolset) now() string {
+	return attention.TimeText(time.Now().In(b.provider.ZoneOf(nil)))
 }
 
 // readSince parses a time, or a number returned by an earlier call. It returns a problem, or "".
@@ -201,5 +207,5 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}
-	return harness.StructuredResult(map[string]any{"messages": messages})
+	return harness.StructuredResult(map[string]any{"messages": messages, "now": b.now()})
 }

@@ -26,6 +26,7 @@ const contextLimit = 12
 func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 	t := j.turn
 	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Scope())}
+	shown.Event.Now = time.Now().In(r.opts.ZoneOf(nil))
 	if t.Mode == attention.ModeDigest {
 		r.showDigest(tx, shown, t)
 	} else {
@@ -40,7 +41,9 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 			return nil
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
+		shown.Event.Now = time.Now().In(r.opts.ZoneOf(carrier.Content.Chat))
 		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
+		j.prompt.Now = shown.Event.Now
 		if t.Body != "" {
 			shown.Correction = t.Body
 			j.prompt.Notes = append(j.prompt.Notes, "last_try: "+t.Body)
@@ -154,7 +157,8 @@ func platformOf(chat protocol.Topic) string {
 
 // promptOf returns the prompt of an event.
 func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
-	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
+	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{},
+		SentAt: e.SentAt()}
 	for _, line := range [][2]string{{"service", e.Content.Chat.Service}, {"context", e.Content.Chat.Context}} {
 		if line[1] != "" {
 			p.ServiceNotes = append(p.ServiceNotes, line[0]+": "+line[1])
@@ -168,7 +172,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 		}
 		if q := part.Content.ReplyTo; q != nil && q.Text != "" {
 			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text,
-				Author: attention.Author{ID: q.Author, DisplayName: q.Name}})
+				Author: attention.Author{ID: q.Author, DisplayName: q.Name}, SentAt: tx.TimeOf(e.Chat, q.SourceID)})
 		}
 	}
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
@@ -180,13 +184,13 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 		case before == nil:
 			p.Context = append(p.Context, attention.Line{
 				EventID: string(line.Sent.MessageID), Text: line.Sent.Text,
-				Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent},
+				Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent}, SentAt: line.At,
 			})
 		case !before.Deleted:
 			event := before.Event()
 			event.Author.Username = ""
 			p.Context = append(p.Context, attention.Line{EventID: event.EventID, Text: event.Text,
-				Author: event.Author})
+				Author: event.Author, SentAt: before.SentAt()})
 		}
 	}
 	p.Notes = append(p.Notes, contextNotes(tx, e)...)
@@ -241,7 +245,7 @@ func (r *iteration) digest() {
 		}
 		var items []attention.DigestItem
 		for _, e := range list {
-			items = append(items, attention.DigestItem{Event: e.Event(), Decision: e.Decision})
+			items = append(items, attention.DigestItem{Event: e.Event(), Decision: e.Decision, SentAt: e.SentAt()})
 		}
 		d := attention.MakeDigest(items, r.config().Version)
 		body, err := json.Marshal(d)
@@ -256,8 +260,10 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 	if err := json.Unmarshal([]byte(t.Body), &d); err != nil {
 		tx.Fail(fmt.Errorf("reading the digest %s: %w", t.EventID, err))
 	}
-	shown.Prompt = d.Block(r.opts.Fence())
+	now := shown.Event.Now
+	shown.Prompt = d.Block(r.opts.Fence(), now)
 	shown.Event = harness.Event{
+		Now:     now,
 		EventID: t.EventID, MergedEventIDs: d.EventIDs, Sequence: t.Seq, Recipient: r.opts.Self.ID, Role: "user",
 		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true,
 		ChatEvent: harness.ChatEvent{

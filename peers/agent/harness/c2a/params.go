@@ -2,6 +2,7 @@ package c2a
 
 import (
 	"strings"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
@@ -30,6 +31,8 @@ type envelope struct {
 	Timing         struct {
 		CreatedAt string `json:"createdAt,omitempty"`
 		Sequence  int64  `json:"sequence"`
+		Now       string `json:"now,omitempty"`      // RFC 3339, in the time zone of the chat
+		TimeZone  string `json:"timeZone,omitempty"` // its name, if it has one
 	} `json:"timing"`
 	Reliability struct {
 		Attempt        int    `json:"attempt"`
@@ -40,6 +43,10 @@ type envelope struct {
 func newEnvelope(e *harness.Event, attempt int) envelope {
 	c := envelope{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
 	c.Timing.CreatedAt, c.Timing.Sequence = e.CreatedAt, e.Sequence
+	if !e.Now.IsZero() {
+		now := time.Now().In(e.Now.Location()) // a delivery may be repeated much later
+		c.Timing.Now, c.Timing.TimeZone = now.Format(time.RFC3339), attention.ZoneName(now)
+	}
 	c.Reliability.Attempt, c.Reliability.IdempotencyKey = attempt, e.IdempotencyKey
 	if e.Knock != nil { // people write their own display names
 		c.Author.DisplayName = ""

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
 )
@@ -77,6 +78,9 @@ func describeContext(t *harness.Turn) string {
 		what = "A chat with several people. They reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).
 			Name() +
 			" or by replying to you."
+	}
+	if now := t.Event.Now; !now.IsZero() {
+		what += " It is " + attention.TimeText(now) + "."
 	}
 	text := what + " POST what you want to say to the callback. The chat.* tools read earlier messages."
 	if c.Context != "" {
