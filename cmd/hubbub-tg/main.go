@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
 
@@ -147,7 +148,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	case o.MinSendInterval < 0 || o.GroupPerMinute < 0 || o.BotPerSecond < 0:
 		return program.Usage("--min-send-interval, --group-per-minute and --bot-per-second must not be negative")
 	}
-	if o.Glyphs, err = tg.ParseGlyphs(s.glyphs); err != nil {
+	if o.Glyphs, err = bridge.ParseGlyphs(s.glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)
 	}
 	if o.Menu, err = tg.ParseMenu(s.menu); err != nil {

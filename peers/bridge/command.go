@@ -57,10 +57,10 @@ var handlers = map[string]func(*commandAttempt) (string, error){
 }
 
 // ParseCommand returns the verb of a text such as "/work list", and the rest of the text.
-// The verb is empty if the text is no command for the broker.
-func ParseCommand(text string) (verb, rest string) {
+// The verb is empty if the text is no command for the broker. prefix starts commands.
+func ParseCommand(prefix, text string) (verb, rest string) {
 	command, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(text), "\n", " ", 1), " ")
-	verb, found := strings.CutPrefix(command, "/")
+	verb, found := strings.CutPrefix(command, prefix)
 	if verb = strings.ToLower(verb); !found || handlers[verb] == nil || verb == VerbSay {
 		return "", ""
 	}
@@ -68,10 +68,16 @@ func ParseCommand(text string) (verb, rest string) {
 }
 
 // halts are the commands that halt the agents of a chat, and the halt of [Router.Halt].
-var halts = map[string]string{"/halt": "on", "/resume": "off"}
+var halts = map[string]string{"halt": "on", "resume": "off"}
 
 // ParseHalt returns the halt that a text commands: "on", "off", or "" for other texts.
-func ParseHalt(text string) string { return halts[strings.ToLower(strings.TrimSpace(text))] }
+func ParseHalt(prefix, text string) string {
+	word, found := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), prefix)
+	if !found {
+		return ""
+	}
+	return halts[word]
+}
 
 // wordless are the commands that take no words, and courtesies the words that do not change them.
 var (

@@ -72,6 +72,11 @@ func (a *commandAttempt) cutName(s string) (who, rest string) {
 const workUsage = "/work @NAME TITLE assigns work, /work lists it, /work ID shows it, " +
 	"/work ID @NAME gives it to somebody else, /done ID closes it."
 
+// usage returns a text about commands with the prefix of the chat's commands.
+func (r commandRunner) usage(text string) string {
+	return strings.ReplaceAll(text, "/", r.router.opts.Prefix)
+}
+
 // work lists, shows, creates or assigns work.
 func (a *commandAttempt) work() (string, error) {
 	id, rest := cutID(a.Text, workPrefixes)
@@ -82,7 +87,7 @@ func (a *commandAttempt) work() (string, error) {
 	case id != "" && rest == "":
 		return a.showWork(id)
 	case id != "" && who == "", id == "" && words == "":
-		return workUsage, nil
+		return a.usage(workUsage), nil
 	}
 	p := contract.AssignParams{
 		ID:             &id,
@@ -141,7 +146,7 @@ func (a *commandAttempt) listWork() (string, error) {
 		return "", err
 	}
 	if len(lines) == 0 {
-		return "No work is open here. " + workUsage, nil
+		return "No work is open here. " + a.usage(workUsage), nil
 	}
 	return strings.Join(lines[:min(len(lines), maxListed)], "\n"), nil
 }
@@ -197,7 +202,7 @@ func (a *commandAttempt) listAgents() (string, error) {
 func (a *commandAttempt) askQuestion() (string, error) {
 	who, words := a.cutName(a.Text)
 	if who == "" || words == "" {
-		return "/ask @NAME QUESTION asks an agent or a person.", nil
+		return a.usage("/ask @NAME QUESTION asks an agent or a person."), nil
 	}
 	got, err := contract.QuestionAsk.Ask(a.ctx, a.broker, contract.QuestionParams{
 		ID:             a.newID("q-"),
@@ -212,7 +217,7 @@ func (a *commandAttempt) askQuestion() (string, error) {
 	q := &got.Question
 	result := fmt.Sprintf("Asked %s (%s).", a.displayName(a.tx, q.AskedOfID, q.AskedOfIdentity), q.ID)
 	if protocol.IsPerson(q.AskedOfIdentity) {
-		result += " " + answerHint(q.ID)
+		result += " " + a.answerHint(q.ID)
 	}
 	if got.Decision != nil && got.Decision.Outcome != contract.OutcomeNobody {
 		result += " " + describeWake(got.Decision)
@@ -240,7 +245,7 @@ func (a *commandAttempt) finish() (string, error) {
 	}
 	id, rest := cutID(a.Text, workPrefixes)
 	if id == "" {
-		return "/done ID closes work; /work lists what is open.", nil
+		return a.usage("/done ID closes work; /work lists what is open."), nil
 	}
 	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
 	if err != nil {

@@ -49,7 +49,7 @@ func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) 
 		return r.displayName(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
 	case contract.EventQuestionCreated.Name:
 		q, err := contract.EventQuestionCreated.Read(event)
-		return q.Title + "\n\n" + answerHint(q.ID), q.ConversationID, err
+		return q.Title + "\n\n" + r.answerHint(q.ID), q.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
 		q, err := contract.EventQuestionAnswered.Read(event)
 		return r.describeAnswer(tx, &q), q.ConversationID, err
@@ -64,7 +64,7 @@ func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) 
 		w, err := contract.EventWorkUpdated.Read(event)
 		words = r.describeWork(tx, &w)
 		if w.State == contract.WorkReview {
-			words += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
+			words += fmt.Sprintf(r.usage("\n/done %s accepts it; /work %s @NAME TEXT sends it back."), w.ID, w.ID)
 		}
 		return words, w.ConversationID, err
 	}
@@ -82,7 +82,7 @@ func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEve
 				words = fmt.Sprintf("Reminder: %s is waiting for %s, who %s.", withTitle(w.RecordID, w.Title),
 					r.displayName(tx, c.AgentID, c.Identity), c.Reason)
 				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
-					words += " " + answerHint(w.RecordID)
+					words += " " + r.answerHint(w.RecordID)
 				}
 			}
 		}
@@ -139,7 +139,9 @@ func (r commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string
 }
 
 // answerHint says how people answer a question in a chat.
-func answerHint(id string) string { return "To answer, send /done " + id + " ANSWER." }
+func (r commandRunner) answerHint(id string) string {
+	return r.usage("To answer, send /done ") + id + " ANSWER."
+}
 
 // withTitle returns the ID of a record with its title.
 func withTitle(id, title string) string {

@@ -79,6 +79,7 @@ type Options struct {
 	OneAgent   bool              // every new agent replaces the previous one, whoever assigned it
 	People     []protocol.PeerID // the configured users, whom agents may address
 	Commands   CommandAdapter    // enables chat commands; nil disables them
+	Prefix     string            // of chat commands; default "/"
 	SlowAfter  time.Duration     // how long a chat waits for an agent before NoticeSlow; default 30s
 	MinBackoff time.Duration     // between attempts; default 1s
 	Crash      func(at string)   // set by crash tests
@@ -113,6 +114,7 @@ type Router struct {
 // New returns a Router on a database that has Schema and outbox.Schema. It does no I/O.
 func New(db *sql.DB, adapter Adapter, opts *Options) *Router {
 	r := &Router{db: db, adapter: adapter, opts: defaults.Of(opts)}
+	defaults.Set(&r.opts.Prefix, "/")
 	defaults.Positive(&r.opts.SlowAfter, 30*time.Second)
 	defaults.Set(&r.opts.Crash, func(string) {})
 	defaults.Set(&r.opts.Now, time.Now)
@@ -236,6 +238,7 @@ func (r *Router) Prune(ctx context.Context, before time.Time) error {
 			AND request NOT IN (SELECT request FROM bridge_chats WHERE bridge = ?1)
 			AND chat NOT IN (SELECT chat FROM bridge_agents WHERE bridge = ?1)`, r.opts.Name, before.UnixMicro())
 		tx.Exec(`DELETE FROM bridge_claims WHERE at < ?`, before.UnixMicro())
+		(&Pairing{Name: r.opts.Name}).prune(tx)
 	})
 }
 

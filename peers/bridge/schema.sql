@@ -58,3 +58,25 @@ CREATE TABLE bridge_broker (
   bridge  TEXT    PRIMARY KEY,
   seen_at INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE bridge_admitted (
+  bridge TEXT    NOT NULL,
+  kind   TEXT    NOT NULL CHECK (kind IN ('user','chat')),
+  id     TEXT    NOT NULL,
+  by     TEXT    NOT NULL,   -- the user who gave the code, or invited the bot
+  at     INTEGER NOT NULL,
+  PRIMARY KEY (bridge, kind, id)
+) STRICT;
+
+CREATE TABLE bridge_codes (
+  hash       TEXT PRIMARY KEY,
+  expires_at INTEGER NOT NULL,
+  used_at    INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE bridge_guesses (
+  bridge TEXT    NOT NULL,
+  user   TEXT    NOT NULL,
+  at     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX bridge_guesses_user ON bridge_guesses (bridge, user, at);

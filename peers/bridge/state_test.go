@@ -38,7 +38,7 @@ func TestParseCommand(t *testing.T) {
 		{"work", "", ""},
 		{"/unknown", "", ""},
 	} {
-		if verb, rest := ParseCommand(c.text); verb != c.verb || rest != c.rest {
+		if verb, rest := ParseCommand("/", c.text); verb != c.verb || rest != c.rest {
 			t.Errorf("ParseCommand(%q) = %q, %q; want %q, %q", c.text, verb, rest, c.verb, c.rest)
 		}
 	}

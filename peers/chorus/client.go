@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hubbub/peers/netguard"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"hubbub/peers/netguard"
 )
 
 // Limits on the gateway's own calls.

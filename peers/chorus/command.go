@@ -35,8 +35,8 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 		Title: message.Chat.Title,
 		Key:   in.posted.MessageID,
 	}
-	verb, rest := bridge.ParseCommand(message.Text)
-	elsewhere, halt := g.leadsElsewhere(tx, in.channel, message.Text), bridge.ParseHalt(message.Text)
+	verb, rest := bridge.ParseCommand("/", message.Text)
+	elsewhere, halt := g.leadsElsewhere(tx, in.channel, message.Text), bridge.ParseHalt("/", message.Text)
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent reports what it stopped

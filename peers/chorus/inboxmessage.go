@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hubbub/peers/netguard"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"hubbub/peers/netguard"
 
 	"hubbub/protocol/text"
 )

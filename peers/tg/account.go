@@ -31,7 +31,8 @@ type account struct {
 	bot int64 // 0 until it is known
 	me  models.User
 
-	router *bridge.Router // delivers the chats' events to their agents
+	pairing *bridge.Pairing
+	router  *bridge.Router // delivers the chats' events to their agents
 
 	quit  <-chan struct{} // closed when the bridge must stop
 	fatal context.CancelCauseFunc

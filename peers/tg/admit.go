@@ -1,15 +1,11 @@
 package tg
 
 import (
-	"context"
-	"crypto/rand"
-	"database/sql"
 	"fmt"
-	"math/big"
 	"slices"
-	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 
 	"github.com/go-telegram/bot/models"
@@ -52,36 +48,7 @@ func (a *account) admitsChat(tx *store.Tx, telegramChat int64) bool {
 }
 
 func (a *account) paired(tx *store.Tx, kind string, n int64) bool {
-	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, a.bot, kind, n)
-}
-
-// codeAlphabet omits letters and digits that look alike.
-const codeAlphabet = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
-
-const codeLength = 8
-
-// NewCode creates a one-time code and stores its hash. Whoever sends the bot /pair CODE before
-// the code expires is admitted: in a direct chat the user, in a group the group. A running bridge
-// accepts the code at once.
-func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
-	letters := make([]byte, codeLength)
-	for i := range letters {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeAlphabet))))
-		if err != nil {
-			return "", fmt.Errorf("making a code: %w", err)
-		}
-		letters[i] = codeAlphabet[n.Int64()]
-	}
-	code := string(letters[:4]) + "-" + string(letters[4:])
-	return code, store.Autocommit(ctx, db, func(tx *store.Tx) {
-		tx.Exec(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
-	})
-}
-
-// codeHash returns the stored form of a code. It ignores case, spaces and hyphens.
-func codeHash(code string) string {
-	plain := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))
-	return digest("hubbub pairing " + plain)
+	return a.pairing.IsPaired(tx, kind, id(n))
 }
 
 // reject logs an update that is not admitted. It answers only a pairing code and, a few times a
@@ -127,59 +94,11 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 
 // pair admits the user or the group that sends a valid code.
 func (in *ingester) pair(tx *store.Tx, c *chat, u *parsedUpdate) {
-	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
-		in.bot, u.user, time.Now().Add(-time.Hour).UnixMicro())
-	if guesses >= maxGuessesPerHour {
-		in.log.Warn().Int64("user", u.user).Msg("user sent too many wrong pairing codes; no answer is sent")
-		return // an answer would help to guess on
+	kind, who := bridge.AdmitChat, c.key
+	if u.chat.Type == models.ChatTypePrivate {
+		kind, who = bridge.AdmitUser, u.user
 	}
-	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`,
-		nowMicros(), codeHash(u.arguments))
-	says := "This code isn't valid. It may have been used already, have expired, or be mistyped."
-	if used == 0 {
-		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, u.user, nowMicros())
-	} else {
-		kind, who := "chat", c.key
-		says = "This group now has access. Everyone here can talk to the agent."
-		if u.chat.Type == models.ChatTypePrivate {
-			kind, who, says = "user", u.user, "You now have access. Write a message, and an agent will answer."
-		}
-		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", u.user).
-			Msg("user or chat admitted by a one-time code")
-		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who,
-			u.user, nowMicros())
+	if says := in.pairing.Pair(tx, id(u.user), u.arguments, kind, id(who)); says != "" {
+		in.notice(tx, c, u.thread, fmt.Sprintf("pair:%d", u.message), says)
 	}
-	in.notice(tx, c, u.thread, fmt.Sprintf("pair:%d", u.message), says)
-}
-
-// An Admission is a user or a chat that was admitted by a code.
-type Admission struct {
-	Bot  int64     `json:"bot"`
-	Kind string    `json:"kind"` // "user" or "chat"
-	ID   int64     `json:"id"`
-	By   int64     `json:"by"` // the user who sent the code
-	At   time.Time `json:"at"`
-
-	micro int64 // At in the database
-}
-
-// Admissions returns the users and chats admitted by a code, oldest first.
-func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
-	all, err := store.Read(ctx, db, func(tx *store.Tx) []Admission {
-		return store.All(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
-			`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
-	})
-	for i := range all {
-		all[i].At = time.UnixMicro(all[i].micro)
-	}
-	return all, err
-}
-
-// Revoke removes the admission of a user or chat by code, and reports whether there was one. It
-// does not affect what the bridge's flags admit.
-func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
-	return store.Read(ctx, db, func(tx *store.Tx) bool {
-		return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`,
-			who) > 0
-	})
 }

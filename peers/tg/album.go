@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 )
@@ -35,7 +36,7 @@ func (d *eventData) mergeItems(items []albumItem) {
 			numbered = append(numbered, fmt.Sprintf("[file %d] %s", len(d.Content.Attachments)+1, it.Text))
 		}
 		for _, name := range it.Names {
-			d.Names = appendUnique(d.Names, name)
+			d.Names = bridge.AppendUnique(d.Names, name)
 		}
 		d.Content.Attachments = append(d.Content.Attachments, it.Files...)
 	}

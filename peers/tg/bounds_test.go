@@ -38,10 +38,10 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			insert(`INSERT INTO holds (bot, scope, until) VALUES (1, ?, ?)`, i, ago(age))
 		}
 		for _, age := range []time.Duration{time.Hour - time.Second, time.Hour + time.Second} {
-			insert(`INSERT INTO guesses (bot, user, at) VALUES (1, 1, ?)`, ago(age))
+			insert(`INSERT INTO bridge_guesses (bridge, user, at) VALUES ('1', '1', ?)`, ago(age))
 		}
 		for i, age := range []time.Duration{day - time.Second, day + time.Second} {
-			insert(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, i, ago(age))
+			insert(`INSERT INTO bridge_codes (hash, expires_at) VALUES (?, ?)`, i, ago(age))
 		}
 		for i, age := range []time.Duration{90*day - time.Second, 90*day + time.Second} {
 			insert(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (?, 1, 1, '', ?, '{}', ?)`, i+1, i, ago(age))
@@ -51,7 +51,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			if err := b.prune(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for table, want := range map[string]int{"updates": 3, "holds": 1, "guesses": 1, "codes": 1, "replies": 1, "sends": 1} {
+			for table, want := range map[string]int{"updates": 3, "holds": 1, "bridge_guesses": 1, "bridge_codes": 1, "replies": 1, "sends": 1} {
 				var left int
 				if err := b.db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&left); err != nil || left != want {
 					t.Errorf("%d: %d of %s are left, %v; want %d", i, left, table, err, want)
@@ -64,7 +64,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			t.Error(err)
 		}
 		var left int // a day later the other hold, guess and code have expired too
-		if err := b.db.QueryRow(`SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM guesses) + (SELECT count(*) FROM codes)`).Scan(&left); err != nil || left != 0 {
+		if err := b.db.QueryRow(`SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM bridge_guesses) + (SELECT count(*) FROM bridge_codes)`).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d are left, %v", left, err)
 		}
 		b.db.Close()

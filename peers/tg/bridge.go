@@ -44,6 +44,7 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 // setBot makes the bridge serve one bot. The bot's ID is part of the names of its queues.
 func (b *Bridge) setBot(bot int64) {
 	b.bot = bot
+	b.pairing = &bridge.Pairing{Name: id(bot), Log: b.log}
 	b.out = newOutbound(b.account)
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
 		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience,

@@ -84,7 +84,7 @@ const businessConnected = "a business account was connected"
 // runCommand runs a command from an admitted chat.
 func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	text := "This chat already has access."
-	if verb, _ := bridge.ParseCommand(u.command); verb != "" {
+	if verb, _ := bridge.ParseCommand("/", u.command); verb != "" {
 		if text = in.enqueueCommand(tx, c, u, verb, u.arguments); text == "" {
 			return
 		}
@@ -95,10 +95,10 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 		text = in.startChat(tx, c)
 	case "/stop":
 		text = in.stopChat(tx, c, u)
-	case "/halt":
-		text = in.halt(tx, c, u, "Told %s to stop working here until /resume.")
-	case "/resume":
-		text = in.halt(tx, c, u, "Told %s to continue.")
+	case "/halt", "/resume":
+		by := cmp.Or(u.author.DisplayName, u.author.Username, u.author.ID, "somebody")
+		text = in.router.RunHalt(tx, peerOf(c.key), bridge.ParseHalt("/", u.command), by,
+			fmt.Sprintf("%d:%d", u.chat.ID, u.message))
 	case "/status":
 		text = in.describeChat(tx, c, true)
 	case "/agents":
@@ -122,67 +122,38 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 }
 
 func (in *ingester) startChat(tx *store.Tx, c *chat) string {
-	if !c.stopped {
-		return "Hello! Write a message, and an agent will answer. Send /help to learn more."
+	was := c.stopped
+	if was {
+		in.setStopped(tx, c, false)
 	}
-	in.setStopped(tx, c, false)
-	return "This chat is running again. The agents see your messages."
+	return bridge.StartText("/", was)
 }
 
 // stopChat tells the agents to stop. Until /start, the chat's messages then do not reach the
 // agents, and the agents' replies are not shown.
 func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 	if c.stopped {
-		return "This chat is already stopped. Send /start to continue."
+		return bridge.StopText("/", true)
 	}
 	if in.chatStatus(tx, c).State == bridge.Assigned {
 		u.data.Content.Text, u.data.Content.Priority = "stop", "urgent"
 		in.storeEvent(tx, c, u)
 	}
 	in.setStopped(tx, c, true)
-	return "Stopped. The agents don't see messages from here and don't answer until you send /start."
-}
-
-// halt makes the agents of a chat halt or resume their turns there. Each agent reports what it
-// halted.
-func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, result string) string {
-	by := cmp.Or(u.author.DisplayName, u.author.Username, u.author.ID, "somebody")
-	n := in.router.Halt(tx, peerOf(c.key), bridge.ParseHalt(u.command), by, fmt.Sprintf("%d:%d", u.chat.ID, u.message))
-	if n == 0 {
-		return "There is no agent in this chat."
-	}
-	return fmt.Sprintf(result, text.Counted(n, "agent"))
+	return bridge.StopText("/", false)
 }
 
 // describeChat lists the agents of a chat and, for /status, what is waiting.
 func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
-	at := in.chatStatus(tx, c)
-	text := "There is no agent yet. Your first message starts one."
-	if len(at.Agents) > 0 {
-		text = "Agents of this chat:"
-	}
-	for _, a := range at.Agents {
-		state := "ready"
-		if !a.Configured {
-			state = "not reached yet"
-		}
-		text += fmt.Sprintf("\n• @%s, %s", a.Agent.Name(), state)
-	}
 	if !status {
-		return text
+		return in.router.DescribeChat(tx, peerOf(c.key), nil)
 	}
-	text += fmt.Sprintf("\n\nMessages waiting for an agent: %d\nAnswers waiting for Telegram: %d",
-		at.Waiting, in.countReplies(tx, c, outbox.StatePending, outbox.StateSending))
-	if lost := in.countReplies(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
-		text += fmt.Sprintf("\nAnswers that may not have arrived: %d", lost)
-	}
-	if at.Problem != "" && at.State != bridge.Assigned {
-		text += "\nTrouble: " + at.Problem
-	}
-	if c.stopped {
-		text += "\nThis chat is stopped. Send /start to continue."
-	}
-	return text
+	return in.router.DescribeChat(tx, peerOf(c.key), &bridge.ChatView{
+		System:  "Telegram",
+		Waiting: in.countReplies(tx, c, outbox.StatePending, outbox.StateSending),
+		Lost:    in.countReplies(tx, c, outbox.StateDead, outbox.StateUnknown),
+		Stopped: c.stopped,
+	})
 }
 
 // chatStatus returns the router's status of a chat.

@@ -56,8 +56,6 @@ func (b *Bridge) prune(ctx context.Context) error {
 		}{
 			{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
 			{`DELETE FROM holds WHERE until < ?`, 0},
-			{`DELETE FROM guesses WHERE at < ?`, time.Hour},
-			{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
 			{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
 			{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
 		} {

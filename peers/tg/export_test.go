@@ -1,6 +1,9 @@
 package tg
 
 import (
+	"strings"
+
+	"hubbub/peers/bridge"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -13,7 +16,7 @@ func (b *Bridge) CrashAt(f func(point string)) { b.crash = f }
 // NamesOf parses an update and returns its mentions, given the agents of the chat.
 func NamesOf(raw []byte, agents ...protocol.PeerID) ([]string, error) {
 	h, err := parseUpdate(raw, &models.User{ID: 42, Username: "hubbub_bot"})
-	return resolveMentions(h.data.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" }), err
+	return bridge.ResolveMentions(h.data.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" || strings.HasSuffix(name, "bot") }), err
 }
 
 // NextPoll returns the parameters of the next poll.

@@ -17,7 +17,6 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
-	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -147,27 +146,6 @@ func (a *account) writeFileError(w http.ResponseWriter, err error) {
 	}
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
 }
-
-// checkFile returns why a file can never be sent, or nil.
-func checkFile(content *protocol.ChatReply) error {
-	f := content.File
-	switch {
-	case f == nil:
-		return nil
-	case len(f.Data) == 0 || len(f.Data) > protocol.MaxFileData:
-		return fmt.Errorf("the file has %d bytes; 1 to %d are allowed", len(f.Data), protocol.MaxFileData)
-	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
-		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
-	case markdown.Units(content.Text) > protocol.MaxCaption:
-		return fmt.Errorf("the text with a file may have at most %d characters; send the rest as a message",
-			protocol.MaxCaption)
-	case len(content.Buttons) > 0 || content.Edits != "":
-		return errors.New("a reply with a file cannot have buttons or edit a message")
-	}
-	return nil
-}
-
-const maxFileName = 255
 
 // captionOf renders the text of a message with a file.
 func captionOf(markup string) markdown.Text {

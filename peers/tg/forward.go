@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/text"
 )
 
 // An adapter implements [bridge.Adapter] for the bot's chats.
@@ -60,13 +58,9 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
 	}
 	content := d.Content
-	if content.Forwarded != "" {
-		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+
-			content.Text, "\n"), "\n", "\n> ")
-	}
-	content.SourceID, content.Sequence = e.Source, e.ID
-	content.Mentions = resolveMentions(d.Names, e.Agents, a.me.Username, func(name string) bool {
-		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, a.bot, name)
+	content.Mentions = bridge.ResolveMentions(d.Names, e.Agents, a.me.Username, func(name string) bool {
+		return strings.HasSuffix(name, "bot") ||
+			store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, a.bot, name)
 	})
 	if d.ReplyText != "" {
 		content.ReplyTo = &protocol.ReplyTo{Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles}
@@ -92,16 +86,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	if tx.Err() != nil {
 		return protocol.Message{}, tx.Err()
 	}
-	if content.Event == protocol.EventReaction && content.ReplyTo != nil && content.Author != nil {
-		setReactionTarget(&content)
-	}
-	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
-	if len(m.Content) > maxEvent { // the bus would close the connection that all chats share
-		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes; at most %d can be delivered", len(m.Content),
-			maxEvent))
-	}
-	m.MessageID = messageIDFor(bus, e)
-	return m, nil
+	return bridge.NewMessage(protocol.TypeTGMessage, e, bus, &content)
 }
 
 // reactionPause is how long a reaction waits for a message that is being sent. Telegram shows a
@@ -119,53 +104,13 @@ func (a *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
 		a.bot, key, nowMicros()-time.Minute.Microseconds())
 }
 
-// setReactionTarget adds the members that draft 2026-08-11 defines for a reaction: the actor, the
-// target, and the agent that wrote the target.
-func setReactionTarget(c *protocol.ChatMessage) {
-	c.ReactionID, c.TargetEventID = c.SourceID, c.ReplyTo.SourceID
-	c.Actor = &protocol.Party{ID: c.Author.ID, Kind: c.Author.Kind}
-	if agent := c.ReplyTo.Author; protocol.RoleOf(protocol.PeerID(agent)) == protocol.RoleAgent {
-		c.Recipient = &protocol.Party{ID: agent, Kind: string(attention.AuthorAgent)}
-	}
-}
-
-// messageIDFor returns the messageId of an event's message to one agent. The chat's first agent
-// gets the event's own ID.
-func messageIDFor(event string, e *bridge.Event) protocol.MessageID {
-	if len(e.Agents) == 0 || e.Agents[0] == e.Agent {
-		return protocol.MessageID(event)
-	}
-	return protocol.MessageID(event + "." + e.Agent.Name())
-}
-
-// eventID returns the event's own ID from a messageId of messageIDFor.
-func eventID(messageID string) string {
-	event, _, _ := strings.Cut(messageID, ".")
-	return event
-}
-
 // Notify implements [bridge.Adapter].
 func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
-	key, words, thread, name := "", "", 0, n.Agent.Name()
-	switch n.Kind {
-	case bridge.NoticeSlow, bridge.NoticeStartFailed:
-		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
-		words = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep " +
-			"trying."
-		if n.Kind == bridge.NoticeStartFailed {
-			words = "No agent could be started for this chat: " + n.Reason +
-				". Your messages are saved, and I'll keep trying."
-		}
-	case bridge.NoticeAgentFailed:
-		key = "gone:" + string(n.Agent) + ":" + thisHour()
-		words = fmt.Sprintf("@%s, the agent of this chat, stopped and could not be restarted: %s. "+
-			"Your next message starts it again, and it continues with what it hasn't answered.", name, n.Reason)
-	case bridge.NoticeDeclined:
-		key = "untaken:" + string(n.Agent) + ":" + today()
-		words = fmt.Sprintf("@%s isn't accepting messages at the moment. They are saved, and I'll keep trying.", name)
-	default:
-		return // an absent agent usually returns
+	thread := 0
+	if n.Kind == bridge.NoticeSlow || n.Kind == bridge.NoticeStartFailed {
+		thread = store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 	}
+	key, words := n.Text()
 	a.notify(tx, n.Chat, thread, key, words)
 }
 
@@ -173,9 +118,8 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 // agent never received.
 func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
-		a.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
-			"A message from this chat could not be delivered to @%s (%s). Please send it again.", e.Agent.Name(),
-			text.Clip(cause.Error(), maxReason)))
+		key, words := bridge.UndeliveredText(e, cause)
+		a.notify(tx, e.Chat, 0, key, words)
 	}
 }
 
@@ -185,12 +129,7 @@ func (a *adapter) notify(tx *store.Tx, of protocol.PeerID, thread int, key, says
 	if err != nil {
 		return
 	}
-	if c, known := a.load(tx, n); known && !c.isMuted() {
+	if c, known := a.load(tx, n); known && !c.isMuted() && says != "" {
 		a.notice(tx, c, thread, key, says)
 	}
 }
-
-// today and thisHour are parts of the keys of notices that are sent once a day or hour.
-func today() string { return time.Now().UTC().Format(time.DateOnly) }
-
-func thisHour() string { return time.Now().UTC().Format("2006-01-02T15") }

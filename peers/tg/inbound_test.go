@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/tg"
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -164,7 +164,7 @@ func TestPairing(t *testing.T) {
 		h.opts.AllowAll = false
 		h.start()
 		code := func() string {
-			c, err := tg.NewCode(t.Context(), h.db, time.Hour)
+			c, err := bridge.NewCode(t.Context(), h.db, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,18 +185,18 @@ func TestPairing(t *testing.T) {
 		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "isn't valid") || !strings.Contains(got[1], "now has access") {
 			t.Errorf("the group reads %q", got)
 		}
-		if _, err := h.db.Exec(`UPDATE codes SET expires_at = 1; UPDATE guesses SET at = 1`); err != nil {
+		if _, err := h.db.Exec(`UPDATE bridge_codes SET expires_at = 1; UPDATE bridge_guesses SET at = 1`); err != nil {
 			t.Fatal(err)
 		}
 		h.api.Say(malloryDM, mallory, "/pair "+third) // expired
 		if got := h.texts(malloryDM.ID, 6); !strings.Contains(got[5], "isn't valid") {
 			t.Errorf("Mallory reads %q", got)
 		}
-		list, err := tg.Admissions(t.Context(), h.db)
-		if err != nil || len(list) != 2 || list[0].ID != will.ID || list[1].ID != team.ID || list[1].Kind != "chat" {
+		list, err := bridge.Admissions(t.Context(), h.db)
+		if err != nil || len(list) != 2 || list[0].ID != bridge.Account(itoa(will.ID)) || list[1].ID != bridge.Account(itoa(team.ID)) || list[1].Kind != "chat" {
 			t.Errorf("%+v, %v", list, err)
 		}
-		if ok, err := tg.Revoke(t.Context(), h.db, will.ID); !ok || err != nil {
+		if ok, err := bridge.Revoke(t.Context(), h.db, itoa(will.ID)); !ok || err != nil {
 			t.Error("revoking:", ok, err)
 		}
 		h.api.Say(dm, will, "am I in?")

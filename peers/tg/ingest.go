@@ -124,7 +124,7 @@ func (in *ingester) parseSafely(raw json.RawMessage) (u parsedUpdate, err error)
 	}()
 	u, err = parseUpdate(raw, &in.me)
 	if u.data.Content.Event == protocol.EventReaction && u.data.Content.Signal == "" {
-		u.data.Content.Signal = in.opts.signalOf(u.data.Content.Text)
+		u.data.Content.Signal = in.opts.glyphs().SignalOf(u.data.Content.Text)
 	}
 	return u, err
 }
@@ -167,8 +167,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return u.skip
 	case c.stopped:
 		if c.isDirect() { // told once a day
-			in.notice(tx, c, 0, "stopped:"+today(),
-				"This chat is stopped, so the agents don't see your message. Send /start to continue.")
+			in.notice(tx, c, 0, "stopped:"+bridge.Today(), bridge.StoppedText("/"))
 		}
 		return "the chat is stopped"
 	}

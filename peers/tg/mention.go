@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
-	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -16,16 +15,10 @@ import (
 // which may have hyphens, are found in the text. Mentions in code, links and quotes do not count.
 // Links to a user mention the user, and so does a name without @ that Telegram marks.
 func mentionedNames(text string, entities []models.MessageEntity, bot *models.User) []string {
-	var out []string
-	for _, label := range attention.Labels(text) {
-		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
-		if name != "" && name[0] != '-' && !isSilent(text, label.From, entities) {
-			out = appendUnique(out, name)
-		}
-	}
+	out := bridge.MentionedNames(text, func(at int) bool { return isSilent(text, at, entities) })
 	for _, s := range spansOf(text, entities) {
 		if name := s.linkedName(text, bot); name != "" && !isQuoted(s.Offset, entities) {
-			out = appendUnique(out, name)
+			out = bridge.AppendUnique(out, name)
 		}
 	}
 	return out
@@ -55,14 +48,6 @@ func (s *span) linkedName(text string, bot *models.User) string {
 	return ""
 }
 
-// appendUnique appends a name unless the list has it.
-func appendUnique(list []string, name string) []string {
-	if slices.Contains(list, name) {
-		return list
-	}
-	return append(list, name)
-}
-
 // isSilent reports whether the @ at a byte of a text is part of code, a link or a quote.
 func isSilent(text string, at int, entities []models.MessageEntity) bool {
 	return isWithin(markdown.Units(text[:at]), entities, models.MessageEntityTypeCode, models.MessageEntityTypePre,
@@ -78,31 +63,4 @@ func isWithin(unit int, entities []models.MessageEntity, kinds ...models.Message
 	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
 		return slices.Contains(kinds, e.Type) && e.Offset <= unit && unit < e.Offset+e.Length
 	})
-}
-
-// resolveMentions resolves names to mentions, given the chat's agents in the order of their
-// assignment, the bot's username, and a function that knows people. The bot's name means the
-// first agent, unless an agent is named.
-func resolveMentions(names []string, agents []protocol.PeerID, bot string, isPerson func(string) bool) []string {
-	var out []string
-	toBot, toAgent := false, false
-	for _, name := range names {
-		switch {
-		case slices.Contains(agents, protocol.AgentID(name)):
-			out = appendUnique(out, "agent:"+name)
-			toAgent = true
-		case name == strings.ToLower(bot):
-			toBot = true
-		case strings.HasPrefix(name, "id:"):
-			out = appendUnique(out, "user:"+strings.TrimPrefix(name, "id:"))
-		case isPerson(name) || strings.HasSuffix(name, "bot"):
-			out = appendUnique(out, "user:"+name)
-		default:
-			out = appendUnique(out, "role:"+name)
-		}
-	}
-	if toBot && !toAgent && len(agents) > 0 {
-		out = appendUnique(out, string(agents[0]))
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package tg
 import (
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/peer"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol/defaults"
@@ -37,7 +38,7 @@ type Options struct {
 	FilesListen string
 	FilesURL    string // public address of that listener; default http://<FilesListen>
 
-	Glyphs map[string]string   // the emoji of signals, in place of the defaults
+	Glyphs bridge.Glyphs       // the emoji of signals, in place of the defaults
 	Menu   []models.BotCommand // commands for the agent, and other descriptions of the bridge's own
 
 	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
@@ -72,12 +73,9 @@ const (
 	conflictWindow     = 5 * time.Minute // after so long without a conflict, a new one is the first
 	maxBatch           = 100             // updates in one poll
 	maxUpdate          = 1 << 20         // bytes
-	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest frame limit
 	defaultPause       = 3 * time.Second
 	maxReason          = 300   // characters of a reason
 	maxQuote           = 1_000 // characters of a message that is answered
-	maxReplyText       = 64 << 10
-	maxGuessesPerHour  = 5
 	maxAlbumWait       = 10 * time.Second
 	maxNotices         = 3 // answers a day to one user who is not admitted
 )

@@ -158,7 +158,7 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 	}
 	h.data.Names = mentionedNames(text, entities, bot)
 	if h.parseCommand(marked, bot) { // a command to this bot only
-		h.data.Names = appendUnique(h.data.Names, strings.ToLower(bot.Username))
+		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(bot.Username))
 	}
 	return h
 }

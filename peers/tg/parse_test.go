@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
@@ -147,12 +148,12 @@ func TestParseMenu(t *testing.T) {
 }
 
 func TestParseGlyphs(t *testing.T) {
-	glyphs, err := tg.ParseGlyphs([]string{"working=🔥", "done=🏆"})
+	glyphs, err := bridge.ParseGlyphs([]string{"working=🔥", "done=🏆"})
 	if err != nil || glyphs["working"] != "🔥" {
 		t.Fatal(glyphs, err)
 	}
 	for _, wrong := range []string{"working", "working=", "shouting=🔥", "=🔥"} {
-		if _, err := tg.ParseGlyphs([]string{wrong}); err == nil || !strings.Contains(err.Error(), "SIGNAL=EMOJI") {
+		if _, err := bridge.ParseGlyphs([]string{wrong}); err == nil || !strings.Contains(err.Error(), "SIGNAL=EMOJI") {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}

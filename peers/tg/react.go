@@ -1,14 +1,11 @@
 package tg
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -48,7 +45,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	}
 	err = out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
-		"reaction": []map[string]string{{"type": "emoji", "emoji": out.opts.glyph(signal)}},
+		"reaction": []map[string]string{{"type": "emoji", "emoji": out.opts.glyphs()[signal]}},
 	}, nil)
 	if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == 400 && refused.MigrateTo == 0 &&
 		(refused.Says("REACTION") || refused.Says("not enough rights") || refused.Says("can't be")) {
@@ -67,13 +64,13 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 func (out *outbound) sendSignalText(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo
-	text := fmt.Sprintf("%s %s: %s", out.opts.glyph(o.body), protocol.PeerID(o.agent).Name(), o.body)
+	text := fmt.Sprintf("%s %s: %s", out.opts.glyphs()[o.body], protocol.PeerID(o.agent).Name(), o.body)
 	return out.sendText(ctx, &line, markdown.Plain(text))
 }
 
-// signalEmoji are the default emoji of signals. Telegram accepts only 73 emoji as reactions,
+// defaultGlyphs are the default emoji of signals. Telegram accepts only 73 emoji as reactions,
 // among them two of those usually used for signals.
-var signalEmoji = map[string]string{
+var defaultGlyphs = bridge.Glyphs{
 	"seen":     "👀",
 	"agree":    "👍",
 	"working":  "👨‍💻",
@@ -85,36 +82,5 @@ var signalEmoji = map[string]string{
 	"unclear":  "🤔",
 }
 
-// plainEmoji removes variation selectors and genders.
-var plainEmoji = strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "")
-
-// emojiAliases are further emoji that people use for a signal.
-var emojiAliases = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
-
-// signalOf returns the signal that an emoji means, or "".
-func (o *Options) signalOf(emoji string) string {
-	plain := plainEmoji.Replace(emoji)
-	for signal := range signalEmoji {
-		if plainEmoji.Replace(o.glyph(signal)) == plain {
-			return signal
-		}
-	}
-	return emojiAliases[plain]
-}
-
-// glyph returns the emoji of a signal.
-func (o *Options) glyph(signal string) string { return cmp.Or(o.Glyphs[signal], signalEmoji[signal]) }
-
-// ParseGlyphs parses emoji for signals, such as working=🔥.
-func ParseGlyphs(list []string) (map[string]string, error) {
-	glyphs := map[string]string{}
-	for _, given := range list {
-		signal, emoji, _ := strings.Cut(given, "=")
-		if signalEmoji[signal] == "" || emoji == "" {
-			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given,
-				strings.Join(slices.Sorted(maps.Keys(signalEmoji)), ", "))
-		}
-		glyphs[signal] = emoji
-	}
-	return glyphs, nil
-}
+// glyphs returns the emoji of signals.
+func (o *Options) glyphs() bridge.Glyphs { return defaultGlyphs.With(o.Glyphs) }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
@@ -16,12 +15,7 @@ import (
 // the chat as an event. In a direct chat with several agents the event counts as said in a
 // channel: it is for none of them unless it names one.
 func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
-	var others []protocol.PeerID
-	for _, a := range out.router.Agents(tx, peerOf(o.chat.key)) {
-		if string(a.Agent) != o.agent {
-			others = append(others, a.Agent)
-		}
-	}
+	others := bridge.OthersThan(out.router.Agents(tx, peerOf(o.chat.key)), protocol.PeerID(o.agent))
 	source := out.sourceID(telegramChat, message)
 	// an operator had it sent again
 	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
@@ -42,23 +36,12 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 // relayedData returns a reply as event data for the other agents. The bot's name does not mean
 // the first agent here, since no person wrote it.
 func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
-	content, author := &o.content, protocol.PeerID(o.agent)
-	d := &eventData{Content: protocol.ChatMessage{
-		Text: content.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
-		Directedness: content.Directedness,
-		Chat: &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel),
-			Title: o.chat.title},
-		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
-	}}
+	content := &o.content
+	d := &eventData{Content: bridge.RelayedMessage(protocol.PeerID(o.agent), content, &protocol.Chat{
+		ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title,
+	})}
 	d.Names = slices.DeleteFunc(mentionedNames(content.Text, nil, &out.me),
 		func(name string) bool { return strings.EqualFold(name, out.me.Username) })
-	if content.Edits != "" {
-		d.Content.Event = protocol.EventEdit
-	}
-	if content.Directedness == "" { // the agent did not set it
-		d.Content.Directedness = string(attention.MessageDirectedness(content.Text, ""))
-	}
-	d.Content.Recipients, d.Content.Obligation = content.Recipients, content.Obligation
 	if thread := threadFor(tx, content); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}

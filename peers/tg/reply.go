@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
@@ -130,29 +129,11 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 
 // checkReply returns why a reply can never be shown, or nil.
 func (out *outbound) checkReply(content *protocol.ChatReply) error {
-	shown := strings.TrimFunc(content.Text, unicode.IsSpace)
-	if shown == "" && content.Text != "" && content.Signal == "" {
-		return errors.New("the text is only white space, which Telegram does not show")
-	}
-	content.Text = shown
-	if len(content.Draft) > protocol.MaxDraft {
-		return fmt.Errorf("the draft has %d bytes; at most %d are shown", len(content.Draft), protocol.MaxDraft)
-	}
-	if len(content.Text) > maxReplyText {
-		return fmt.Errorf("the text has %d bytes; at most %d are allowed", len(content.Text), maxReplyText)
-	}
-	if _, known := signalEmoji[content.Signal]; content.Signal != "" && !known {
-		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, "+
-			"blocked, unclear", content.Signal)
-	}
-	if err := checkFile(content); err != nil {
+	if err := bridge.CheckReply(content, markdown.Units); err != nil {
 		return err
 	}
 	if err := checkButtons(content); err != nil {
 		return err
-	}
-	if content.Signal != "" && content.InReplyTo == "" {
-		return errors.New("a signal needs inReplyTo, the sourceId of the message that it is about")
 	}
 	for _, source := range []string{content.InReplyTo, content.ReplyTo} {
 		if bot, _, _, ok := parseSource(source); ok && bot != out.bot {
@@ -200,7 +181,7 @@ func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply,
 		if _, _, _, ok := parseSource(*name); ok || *name == "" {
 			continue
 		}
-		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, eventID(*name)), *name)
+		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, bridge.EventMessageID(*name)), *name)
 	}
 }
 

@@ -104,28 +104,6 @@ CREATE TABLE reactions (
   PRIMARY KEY (bot, telegram_chat, message)
 ) STRICT;
 
-CREATE TABLE admitted (
-  bot  INTEGER NOT NULL,
-  kind TEXT    NOT NULL CHECK (kind IN ('user','chat')),
-  id   INTEGER NOT NULL,
-  by   INTEGER NOT NULL,   -- the user who gave the code
-  at   INTEGER NOT NULL,
-  PRIMARY KEY (bot, kind, id)
-) STRICT;
-
-CREATE TABLE codes (
-  hash       TEXT PRIMARY KEY,
-  expires_at INTEGER NOT NULL,
-  used_at    INTEGER NOT NULL DEFAULT 0
-) STRICT;
-
-CREATE TABLE guesses (
-  bot  INTEGER NOT NULL,
-  user INTEGER NOT NULL,
-  at   INTEGER NOT NULL
-) STRICT;
-CREATE INDEX guesses_user ON guesses (bot, user, at);
-
 CREATE TABLE people (
   bot      INTEGER NOT NULL,
   username TEXT    NOT NULL,

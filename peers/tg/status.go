@@ -94,7 +94,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
 	// a missing reaction needs no notice
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
-		out.notice(tx, o.chat, 0, "lost:"+thisHour(),
+		out.notice(tx, o.chat, 0, "lost:"+bridge.ThisHour(),
 			"An answer could not be shown here. If you're missing one, please ask again; /status says more.")
 	}
 }

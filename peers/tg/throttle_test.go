@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/tg"
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 )
@@ -93,13 +93,13 @@ func TestRevoke_ReportsFailure(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		if revoked, err := tg.Revoke(t.Context(), h.db, 77); revoked || err != nil {
+		if revoked, err := bridge.Revoke(t.Context(), h.db, itoa(77)); revoked || err != nil {
 			t.Errorf("nobody: %v, %v", revoked, err)
 		}
-		if _, err := h.db.Exec(`DROP TABLE admitted`); err != nil {
+		if _, err := h.db.Exec(`DROP TABLE bridge_admitted`); err != nil {
 			t.Fatal(err)
 		}
-		if revoked, err := tg.Revoke(t.Context(), h.db, 77); revoked || err == nil {
+		if revoked, err := bridge.Revoke(t.Context(), h.db, itoa(77)); revoked || err == nil {
 			t.Errorf("without its table: %v, %v", revoked, err)
 		}
 	})

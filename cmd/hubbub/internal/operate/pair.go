@@ -11,6 +11,7 @@ import (
 
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		return err
 	}
 	defer db.Close()
-	code, err := tg.NewCode(cmd.Context(), db, valid)
+	code, err := bridge.NewCode(cmd.Context(), db, valid)
 	if err != nil {
 		return err
 	}
@@ -81,18 +82,18 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 }
 
 func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
-	admitted, err := tg.Admissions(cmd.Context(), db)
+	admitted, err := bridge.Admissions(cmd.Context(), db)
 	if err != nil {
 		return err
 	}
 	head := []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}
-	return output.Table(cmd, admitted, "nobody was admitted with a code", head, func(a tg.Admission) []any {
+	return output.Table(cmd, admitted, "nobody was admitted with a code", head, func(a bridge.Admission) []any {
 		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
 	})
 }
 
 func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
-	found, err := tg.Revoke(cmd.Context(), db, id)
+	found, err := bridge.Revoke(cmd.Context(), db, strconv.FormatInt(id, 10))
 	if err != nil {
 		return err
 	}
