@@ -35,15 +35,31 @@ func TestCheck_RefusesBoundsThatLetNothingThrough(t *testing.T) {
 	}
 }
 
-func TestCheck_RefusesPartialOrigins(t *testing.T) {
-	for _, o := range []string{"https://ops.example.com", "http://127.0.0.1:8080", "http://[::1]:80"} {
+func TestCheck_TakesOriginsAsBrowsersSendThem(t *testing.T) {
+	for _, o := range []string{
+		"https://ops.example.com", "http://127.0.0.1:8080", "http://[::1]:8080", "https://ops.example.com:18443", "http://ops.example.com:443",
+		"https://xn--bcher-kva.example", "http://localhost:3000", "https://my_host.example", "chrome-extension://abcdefghijklmnop", "tauri://localhost", "https://a.example.",
+	} {
 		if err := checkOrigins([]string{o}); err != nil {
 			t.Errorf("%q is refused: %v", o, err)
 		}
 	}
-	for _, o := range []string{"", "*", "ops.example.com", "ops.example.com:443", "https://", "https://ops.example.com/", "https://a/b", "https://u@a"} {
-		if checkOrigins([]string{o}) == nil {
-			t.Errorf("%q is not refused", o)
+}
+
+func TestCheck_RefusesWhatNoBrowserSends(t *testing.T) {
+	for o, want := range map[string]string{
+		"https://ops.example.com:443": "write https://ops.example.com", "http://[::1]:80": "write http://[::1]", "http://a.example:080": "write http://a.example",
+		"https://ops.example.com/": "write https://ops.example.com", "https://a.example:8443/b/?c#d": "write https://a.example:8443", "https://u:p@a.example": "write https://a.example",
+		"HTTPS://Ops.Example.COM": "write https://ops.example.com", "https://a.example:": "write https://a.example", "ops.example.com": "write https://ops.example.com",
+		"//ops.example.com": "write https://ops.example.com", "ops.example.com:8443": "write https://ops.example.com:8443", " https://a.example": "write https://a.example",
+		"https://bücher.example": "write https://xn--bcher-kva.example", "http://[0:0:0:0:0:0:0:1]:81": "write http://[::1]:81", "http://[FE80::A]": "write http://[fe80::a]",
+		"https://a.example:08443": "write https://a.example:8443", "http://ops.example.com:443/": "write http://ops.example.com:443",
+		"*": "wildcards", "https://*.example.com": "wildcards", "null": "null", "": "give a scheme", "https://": "give a scheme", "https:///path": "give a scheme",
+		"wss://ops.example.com": "https: or http:", "file:///x": "give a scheme", "https://a.example:0": "1 to 65535", "https://a.example:65536": "1 to 65535",
+		"http://127.1": "give a scheme", "http://0x7f.0.0.1": "give a scheme", "https://a b": "give a scheme", "https://a..b": "give a scheme",
+	} {
+		if err := checkOrigins([]string{"https://fine.example", o}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", o, err, want)
 		}
 	}
 }
