@@ -29,18 +29,29 @@ func Bearer(token string) string {
 	return "Bearer " + token
 }
 
+// HTTPAddress returns the address of the HTTP side of the bus with a WebSocket address. Its path
+// ends with a slash.
+func HTTPAddress(bus string) (*url.URL, error) {
+	u, err := url.Parse(bus)
+	if err != nil {
+		return nil, err
+	}
+	u.Scheme, u.RawQuery = strings.Replace(u.Scheme, "ws", "http", 1), ""
+	return u.JoinPath("/"), nil
+}
+
 // busClient sends no token to a proxy or to the target of a redirect.
 var busClient = wire.NewHTTPClient()
 
 // Do sends the request and returns the status and the body of the answer. If the bus has a path,
 // such as wss://example.com/hubbub, its HTTP side has the same path.
 func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error) {
-	u, err := url.Parse(c.Bus)
+	u, err := HTTPAddress(c.Bus)
 	if err != nil {
 		return 0, nil, err
 	}
 	u = u.JoinPath(c.Path)
-	u.Scheme, u.RawQuery = strings.Replace(u.Scheme, "ws", "http", 1), c.Query.Encode()
+	u.RawQuery = c.Query.Encode()
 	request, err := http.NewRequestWithContext(ctx, c.Method, u.String(), bytes.NewReader(c.Body))
 	if err != nil {
 		return 0, nil, err

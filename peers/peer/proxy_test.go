@@ -29,7 +29,7 @@ func TestProxyOfEnvironment_IsNotUsedForBus(t *testing.T) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
-		if r.URL.Path == "/hub" {
+		if r.URL.Path == "/hub/" {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}))

@@ -9,28 +9,12 @@ import (
 	"net/http"
 	neturl "net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"hubbub/protocol/defaults"
 
 	"github.com/coder/websocket"
 )
-
-// A StatusError means that the bus refused the upgrade.
-type StatusError struct {
-	Code int // HTTP status
-	URL  string
-}
-
-// Error describes the status.
-func (e *StatusError) Error() string {
-	hint := ""
-	if e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:") {
-		hint = "; the address of a bus with TLS begins with wss:"
-	}
-	return fmt.Sprintf("%s answered %d %s instead of upgrading%s", e.URL, e.Code, http.StatusText(e.Code), hint)
-}
 
 // DialOptions are the settings of Dial. Nil is valid.
 type DialOptions struct {
@@ -49,10 +33,17 @@ const (
 	envelopeRoom = 64 << 10 // how much larger a frame from the bus may be than the frame that it read
 )
 
-// Dial opens a stream to a bus at a ws:// or wss:// URL.
-func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
+// Dial opens a stream to a bus at a ws:// or wss:// URL. The path of the URL is a folder, as it is
+// for the HTTP side of the bus: ws://host/hub means ws://host/hub/. If the upgrade is refused, the
+// error is a StatusError.
+func Dial(ctx context.Context, address string, o *DialOptions) (*WebSocket, error) {
 	settings := defaults.Of(o)
 	options := settings.Options
+	url, err := neturl.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	url = url.JoinPath("/")
 	var g *coalescingConn
 	wrap := func(conn net.Conn, err error) (net.Conn, error) {
 		if err != nil {
@@ -75,16 +66,16 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	if settings.Token != "" {
 		header.Set("Authorization", "Bearer "+settings.Token)
 	}
-	conn, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, url.String(), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
 		transport.CloseIdleConnections() // the server may keep the connection open, and a peer retries for days
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			return nil, &StatusError{Code: resp.StatusCode, URL: url}
+			return nil, refusal(ctx, newHTTPClient(settings.TLS), address, resp)
 		}
-		return nil, fmt.Errorf("dialing %s: %w", url, cause(err))
+		return nil, fmt.Errorf("dialing %s: %w", address, cause(err))
 	}
 	told, err := strconv.ParseUint(resp.Header.Get(MaxFrameHeader), 10, 31)
 	if err != nil {

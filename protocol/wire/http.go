@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 )
@@ -10,11 +11,14 @@ import (
 // Requests to a bus carry its token. Like Dial, the client therefore connects to the
 // bus directly, whatever HTTP_PROXY, HTTPS_PROXY and ALL_PROXY say, and follows no
 // redirects.
-func NewHTTPClient() *http.Client {
+func NewHTTPClient() *http.Client { return newHTTPClient(nil) }
+
+func newHTTPClient(settings *tls.Config) *http.Client {
 	return &http.Client{
 		CheckRedirect: noRedirect,
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:     settings,
 			TLSHandshakeTimeout: dialTimeout,
 			DisableKeepAlives:   true, // requests are rare
 		},

@@ -112,8 +112,10 @@ func explainDial(bus, token string, err error) error {
 		}
 	case unauthorized:
 		return &Error{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
-	case answered:
+	case answered && status.By == wire.Stranger:
 		return fmt.Errorf("the server at %s is not a bus: %w", bus, err)
+	case answered:
+		return err
 	case untrusted:
 		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
 			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers",
