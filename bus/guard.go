@@ -47,39 +47,58 @@ func (srv *Server) open() bool {
 }
 
 // guard refuses requests that another site could make a browser send: requests with a foreign
-// Origin, or with a foreign Host and no valid token.
+// Origin, and requests with a foreign Host that no secret authenticates. A site whose name resolves
+// to the address of the bus (DNS rebinding) is of the same origin as the bus to a browser, but does
+// not know the secrets of the bus.
 func (api httpAPI) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+		if strings.HasPrefix(r.URL.Path, "//") { // by a proxy that replaces /hub with /
+			r.URL.Path, r.URL.RawPath = "/"+strings.TrimLeft(r.URL.Path, "/"), ""
+		}
 		if origin := r.Header.Get("Origin"); origin != "" && !api.originAllowed(origin, r) {
 			reason := fmt.Sprintf("the origin %.200q is not allowed; list it with --allow-origin", origin)
 			refuseHTTP(w, http.StatusForbidden, reason)
 			return
 		}
-		if !probe && !api.hostAllowed(r) {
-			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the host name %.200q is not allowed here", r.Host))
+		if !api.hostAllowed(r) {
+			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the host name %.200q is not allowed here%s", r.Host,
+				map[bool]string{false: " without a token"}[api.srv.open()]))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// originAllowed reports whether the page that made a browser send a request is the bus's own, or of
+// an allowed origin. A proxy may have removed TLS and replaced the Host. Then the browser or the
+// proxy says what they were, in headers that no page can set for another site without the consent
+// of the bus.
 func (api httpAPI) originAllowed(origin string, r *http.Request) bool {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
+	if r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		return true
 	}
-	return strings.EqualFold(origin, scheme+"://"+r.Host) ||
-		slices.ContainsFunc(api.srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
+	scheme := "http://"
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		scheme = "https://"
+	}
+	for _, host := range []string{r.Host, r.Header.Get("X-Forwarded-Host")} {
+		if host != "" && strings.EqualFold(origin, scheme+host) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(api.srv.options.AllowOrigins, func(allowed string) bool {
+		return strings.EqualFold(allowed, origin)
+	})
 }
 
 // hostAllowed reports whether a request's Host is allowed. An open bus allows loopback names
 // only. With credentials, IP addresses and the hosts of allowed origins are allowed too. Any name
-// is allowed with a valid token in the Authorization header, because no browser sends that header
-// for another site.
+// is allowed with a token, because another site does not know a valid one. The same holds for the
+// console, which authenticates every request, and for the probes, which reveal nothing.
 func (api httpAPI) hostAllowed(r *http.Request) bool {
 	host := hostname(r.Host)
-	if loopbackName(host) {
+	switch {
+	case loopbackName(host), r.URL.Path == "/healthz", r.URL.Path == "/readyz":
 		return true
 	}
 	if api.srv.open() {
@@ -97,14 +116,17 @@ func (api httpAPI) hostAllowed(r *http.Request) bool {
 	if err == nil && listen != "" && strings.EqualFold(listen, host) {
 		return true
 	}
-	token, ok := headerToken(r)
-	if !ok {
-		return false
+	if api.srv.options.Console != nil && leadsToConsole(r) {
+		return true
 	}
-	if _, ok = api.lookup(token); !ok {
-		_, ok = derivedCredential(api.srv.options.Credentials, r)
-	}
-	return ok
+	_, err = api.authenticate(r)
+	return err != errNoToken // a wrong token is refused by what it was sent to
+}
+
+// leadsToConsole reports whether a request is for the console or is redirected to it.
+func leadsToConsole(r *http.Request) bool {
+	toConsole := r.URL.Path == "/" && r.Header.Get("Upgrade") == "" && r.Header.Get("Sec-Websocket-Key") == ""
+	return toConsole || r.URL.Path == "/console" || strings.HasPrefix(r.URL.Path, "/console/")
 }
 
 // derivedCredential returns the credential of the derived token in a request. The request names

@@ -38,6 +38,7 @@ func (srv *Server) Handler() http.Handler {
 	mux.HandleFunc("DELETE /credentials/{name}", api.authenticated(api.revoke))
 	if srv.options.Console != nil {
 		mux.Handle("/console/", srv.options.Console)
+		mux.HandleFunc("GET /console", func(w http.ResponseWriter, _ *http.Request) { redirect(w, "console/") })
 	}
 	mux.HandleFunc("GET /{$}", api.root)
 	return api.guard(mux)
@@ -45,8 +46,16 @@ func (srv *Server) Handler() http.Handler {
 
 // root upgrades the request to a session, or redirects a browser to the console.
 func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		http.Redirect(w, r, "/console/", http.StatusFound)
+	switch {
+	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+	case r.Header.Get("Sec-WebSocket-Key") != "":
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		refuseHTTP(w, http.StatusUpgradeRequired, "the upgrade was lost on the way to the bus: "+
+			"the proxy in between must pass the headers Upgrade and Connection")
+		return
+	default:
+		redirect(w, "console/")
 		return
 	}
 	credential, err := api.authenticate(r)
@@ -59,6 +68,13 @@ func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
 		return // answered
 	}
 	api.srv.start(stream, r.RemoteAddr, credential) // does not wait: the HTTP server then frees its buffers
+}
+
+// redirect sends a browser to a relative path. http.Redirect would make it absolute, without the
+// prefix that a proxy may have removed.
+func redirect(w http.ResponseWriter, path string) {
+	w.Header().Set("Location", path)
+	w.WriteHeader(http.StatusFound)
 }
 
 // upgrades bounds the upgrades that use a processor at once. When thousands of peers connect

@@ -17,6 +17,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
+	"hubbub/protocol"
 )
 
 // answer is what a bus with these options says to a request. The bus does not
@@ -76,7 +77,7 @@ func TestMetrics_ShowEveryLimit(t *testing.T) {
 
 func TestHTTP_RedirectsBrowserToConsole(t *testing.T) {
 	status, _, header := answer(t, nil, "GET", "/", nil)
-	if status != http.StatusFound || header.Get("Location") != "/console/" {
+	if status != http.StatusFound || header.Get("Location") != "console/" {
 		t.Errorf("%d to %q", status, header.Get("Location"))
 	}
 }
@@ -93,6 +94,15 @@ func TestGuard_RefusesForeignHosts(t *testing.T) {
 	guarded := func(o bus.Options) *bus.Options { o.Credentials = file; return &o }
 	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 	wrong := func(r *http.Request) { r.Header.Set("Authorization", "Bearer nonsense") }
+	subprotocol := func(r *http.Request) { r.Header.Set("Sec-WebSocket-Protocol", protocol.BearerSubprotocol+token) }
+	sameOrigin := func(r *http.Request) { bearer(r); r.Header.Set("Sec-Fetch-Site", "same-origin") }
+	forwarded := func(host string) func(r *http.Request) {
+		return func(r *http.Request) {
+			bearer(r)
+			r.Header.Set("X-Forwarded-Proto", "https")
+			r.Header.Set("X-Forwarded-Host", host)
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		options *bus.Options
@@ -110,7 +120,15 @@ func TestGuard_RefusesForeignHosts(t *testing.T) {
 		{"origin null", open(bus.Options{}), "127.0.0.1:7892", "null", nil, true},
 		{"listed origin", open(bus.Options{AllowOrigins: []string{"https://ops.example"}}), "127.0.0.1:7892", "https://ops.example", nil, false},
 		{"a name with a token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", bearer, false},
-		{"a name with a wrong token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", wrong, true},
+		{"a name with a wrong token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", wrong, false}, // 401
+		{"a name with a token as subprotocol", guarded(bus.Options{}), "bus.internal", "", subprotocol, false},
+		{"a rebound name with a token on an open bus", open(bus.Options{}), "evil.example", "", bearer, true},
+		{"a rebound name with a token as subprotocol on an open bus", open(bus.Options{}), "evil.example", "", subprotocol, true},
+		{"a rebound name of the same origin", open(bus.Options{}), "evil.example", "http://evil.example", sameOrigin, true},
+		{"a proxy with TLS", guarded(bus.Options{}), "bus.internal", "https://bus.internal", forwarded("bus.internal"), false},
+		{"a proxy with TLS that replaces the host", guarded(bus.Options{}), "127.0.0.1:7892", "https://bus.internal:18443", forwarded("bus.internal:18443"), false},
+		{"a proxy for another origin", guarded(bus.Options{}), "127.0.0.1:7892", "https://evil.example", forwarded("bus.internal:18443"), true},
+		{"the same origin behind a silent proxy", guarded(bus.Options{}), "127.0.0.1:7892", "https://bus.internal:18443", sameOrigin, false},
 		{"a name without a token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", nil, true},
 		{"an address", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "10.0.0.5:7892", "", nil, false},
 		{"an address of a bus on loopback", guarded(bus.Options{Listen: "127.0.0.1:7892"}), "10.0.0.5:7892", "", nil, true},
