@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +26,6 @@ type auth struct {
 	credentials Credentials
 	now         func() time.Time
 	openForm    string // token of the forms on an open bus
-	origin      *http.CrossOriginProtection
 
 	mu     sync.Mutex // guards the fields below
 	links  visitorTable
@@ -39,6 +38,7 @@ type visitor struct {
 	Token    string    // in the forms of this visitor's pages
 	Cookie   bool      // came by a link, and can leave
 	ActUntil time.Time // when a visitor who came by a link may no longer act
+	address  *url.URL  // of a link: the address of the bus for the browser
 	bearer   bool      // sent a bearer token, which no page can make a browser do
 	expires  time.Time
 }
@@ -55,12 +55,13 @@ func newVisitorTable() visitorTable {
 }
 
 // store adds a visitor with a secret to a table. The caller must hold a.mu.
-func (a *auth) store(table visitorTable, secret string, access Access, ttl time.Duration) {
+func (a *auth) store(table visitorTable, secret string, access Access, address *url.URL, ttl time.Duration) {
 	now := a.now()
 	table.Add(sha256.Sum256([]byte(secret)), &visitor{
 		Access:   access,
 		Token:    rand.Text(),
 		Cookie:   true,
+		address:  address,
 		ActUntil: now.Add(actTTL),
 		expires:  now.Add(ttl),
 	})
@@ -82,7 +83,6 @@ func newAuth(credentials Credentials, now func() time.Time) *auth {
 		credentials: credentials,
 		now:         now,
 		openForm:    rand.Text(),
-		origin:      http.NewCrossOriginProtection(),
 		links:       newVisitorTable(),
 		visits:      newVisitorTable(),
 	}
@@ -170,8 +170,8 @@ func (a *auth) bearer(r *http.Request) (Access, error) {
 // to every port of a host, but this one only to clients that know the path.
 const cookieName = "hubbub_console"
 
-// home returns the path of the pages of a visit. An empty visit is that of an open bus or a
-// bearer token.
+// home returns the path of the pages of a visit, as the bus sees it. An empty visit is that of an
+// open bus or a bearer token.
 func home(visit string) string {
 	if visit == "" {
 		return "/console/"
@@ -189,72 +189,101 @@ func visitSecret(r *http.Request) string {
 }
 
 // link returns the key of a new link.
-func (a *auth) link(access Access) string {
+func (a *auth) link(access Access, address *url.URL) string {
 	key := rand.Text()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.store(a.links, key, access, linkTTL)
+	a.store(a.links, key, access, address, linkTTL)
 	return key
 }
 
-// redeem exchanges the key of a link, once, for the secrets of a visit.
-func (a *auth) redeem(key string) (visit, cookie string, ok bool) {
+// redeem exchanges the key of a link, once, for the secrets of a visit. It also returns the address
+// of the link.
+func (a *auth) redeem(key string) (visit, cookie string, address *url.URL, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l, ok := a.find(a.links, key)
 	if !ok {
-		return "", "", false
+		return "", "", nil, false
 	}
 	a.links.Remove(sha256.Sum256([]byte(key)))
 	visit, cookie = rand.Text(), rand.Text()
-	a.store(a.visits, visit+"."+cookie, l.Access, visitTTL)
-	return visit, cookie, true
+	a.store(a.visits, visit+"."+cookie, l.Access, l.address, visitTTL)
+	return visit, cookie, l.address, true
 }
 
 // makeLink answers POST /console/link with a link that opens a visit.
 func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
+	address, err := visitedAddress(r)
+	if err != nil {
+		c.refuse(w, r, err)
+		return
 	}
-	answer := map[string]any{"url": scheme + "://" + r.Host + "/console/"}
+	answer := map[string]any{"url": address.JoinPath("console/").String()}
 	if !c.auth.open() {
 		access, err := c.auth.bearer(r)
 		if err != nil {
 			c.refuse(w, r, err)
 			return
 		}
-		answer["url"] = fmt.Sprint(answer["url"], "enter/", c.auth.link(access))
+		answer["url"] = address.JoinPath("console/enter", c.auth.link(access, address)).String()
 		answer["expiresIn"], answer["mayAct"] = int(linkTTL.Seconds()), access.MayAct
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
 
+// visitedAddress returns the address of the bus for the browser that will open a link. Only the
+// caller knows it if a proxy adds TLS, a port or a path. It gives it as the parameter "address",
+// which defaults to where the request came to.
+func visitedAddress(r *http.Request) (*url.URL, error) {
+	text := r.URL.Query().Get("address")
+	if text == "" {
+		scheme := "http"
+		if r.TLS != nil {
+			scheme = "https"
+		}
+		return &url.URL{Scheme: scheme, Host: r.Host, Path: "/"}, nil
+	}
+	address, err := url.Parse(text)
+	if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" ||
+		address.User != nil || address.RawQuery != "" || strings.ContainsFunc(address.Path, notInCookiePath) {
+		return nil, &refusal{http.StatusBadRequest,
+			"the parameter address must be that of the bus for a browser, such as https://example.com/hub/"}
+	}
+	address.Fragment = ""
+	return address.JoinPath("/"), nil
+}
+
+func notInCookiePath(r rune) bool { return r < ' ' || r > '~' || r == ';' }
+
 // enter opens the visit of a link. Its page refreshes to the console, so that the browser sends
 // the cookie wherever the link was followed from.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	if c.auth.open() {
-		http.Redirect(w, r, "/console/", http.StatusSeeOther)
+		redirect(w, root(r))
 		return
 	}
-	visit, cookie, ok := c.auth.redeem(r.PathValue("key"))
+	visit, cookie, address, ok := c.auth.redeem(r.PathValue("key"))
 	if !ok {
 		c.refuse(w, r, errLinkUsed)
 		return
 	}
-	setCookie(w, r, home(visit), cookie, 0)
-	c.answer(w, http.StatusOK, "enter", &request{Title: "Welcome", Home: home(visit), Now: c.now()})
+	setCookie(w, address, visit, cookie, 0)
+	page := newPage(r, visit, c.now())
+	page.Title = "Welcome"
+	c.answer(w, http.StatusOK, "enter", page)
 }
 
-// setCookie sets the cookie of a visit. A negative age removes it.
-func setCookie(w http.ResponseWriter, r *http.Request, path, value string, age int) {
+// setCookie sets the cookie of a visit, for a browser that sees the bus at address. A negative age
+// removes it.
+func setCookie(w http.ResponseWriter, address *url.URL, visit, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name:     cookieName,
 		Value:    value,
-		Path:     path,
+		Path:     strings.TrimSuffix(address.EscapedPath(), "/") + home(visit),
 		MaxAge:   age,
 		HttpOnly: true,
-		Secure:   r.TLS != nil,
+		Secure:   address.Scheme == "https",
 		SameSite: http.SameSiteStrictMode,
 	})
 }
@@ -266,18 +295,22 @@ func (r *request) leave() error {
 	r.auth.mu.Lock()
 	r.auth.visits.Remove(sha256.Sum256([]byte(visitSecret(r.Request))))
 	r.auth.mu.Unlock()
-	setCookie(r.w, r.Request, r.Home, "", -1)
+	if r.Visitor.address != nil {
+		setCookie(r.w, r.Visitor.address, r.PathValue("visit"), "", -1)
+	}
 	return errLeft
 }
 
 // maxForm bounds the body of an action, in bytes.
 const maxForm = 16 << 10
 
-// checkForm returns nil if an action comes from a page of the console.
+// checkForm returns nil if an action comes from a page of the console. It does not compare Origin
+// and Host, because a proxy may have replaced the Host. The bus checks the Origin of all requests.
 func (r *request) checkForm() error {
 	v := r.Visitor
-	if !v.bearer && (r.auth.origin.Check(r.Request) != nil || v.Token == "" ||
-		subtle.ConstantTimeCompare([]byte(r.PostFormValue("form")), []byte(v.Token)) != 1) {
+	site, form := r.Header.Get("Sec-Fetch-Site"), []byte(r.PostFormValue("form"))
+	if !v.bearer && (site != "" && site != "same-origin" && site != "none" || v.Token == "" ||
+		subtle.ConstantTimeCompare(form, []byte(v.Token)) != 1) {
 		return errForged
 	}
 	return nil

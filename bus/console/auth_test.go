@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func visitOf(t *testing.T, a answer) (home, cookie string) {
 	cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
 	_, rest, _ := strings.Cut(a.body, "0;url=")
 	home, _, ok := strings.Cut(rest, `"`)
+	home = strings.Replace(home, "../", "/console/", 1) // from /console/enter/
 	if !ok || len(home) < len("/console/v/")+20 || cookie == "" {
 		t.Fatalf("entering leads to %q with the cookie %q", home, cookie)
 	}
@@ -106,6 +108,64 @@ func TestLink_OpensOneVisit(t *testing.T) {
 	s.now.Store(int64(13 * time.Hour))
 	if a := s.ask(t, http.MethodGet, home, "", cookie); a.status != http.StatusUnauthorized {
 		t.Errorf("a visit goes on after 13 hours of silence: %d", a.status)
+	}
+}
+
+// TestLink_OpensWhereTheBusIsForTheBrowser asks for links at addresses of a proxy.
+func TestLink_OpensWhereTheBusIsForTheBrowser(t *testing.T) {
+	s := newFixture(t, newDoor())
+	ask := func(base string) answer {
+		return s.ask(t, http.MethodPost, "/console/link?"+url.Values{"address": {base}}.Encode(), "", "Authorization: Bearer token-of-operator")
+	}
+	for base, want := range map[string]struct {
+		link, path string
+		secure     bool
+	}{
+		"https://host:18443/hub/":   {"https://host:18443/hub/console/enter/", "/hub/console/v/", true},
+		"https://host:18443/hub":    {"https://host:18443/hub/console/enter/", "/hub/console/v/", true},
+		"http://10.0.0.5:8080/a/b/": {"http://10.0.0.5:8080/a/b/console/enter/", "/a/b/console/v/", false},
+		"https://host":              {"https://host/console/enter/", "/console/v/", true},
+		"https://[::1]:1/~x%20y/":   {"https://[::1]:1/~x%20y/console/enter/", "/~x%20y/console/v/", true},
+		"":                          {s.http.URL + "/console/enter/", "/console/v/", false},
+	} {
+		var link struct{ URL string }
+		if err := json.Unmarshal([]byte(ask(base).body), &link); err != nil || !strings.HasPrefix(link.URL, want.link) {
+			t.Errorf("at %q: the link is %s, %v; want %s", base, link.URL, err, want.link)
+			continue
+		}
+		a := s.ask(t, http.MethodGet, "/console/enter/"+strings.TrimPrefix(link.URL, want.link), "")
+		set := a.header.Get("Set-Cookie")
+		if !strings.Contains(set, "; Path="+want.path) || strings.Contains(set, "; Secure") != want.secure {
+			t.Errorf("at %q: the cookie is %q; want the path %s, secure: %v", base, set, want.path, want.secure)
+		}
+		home, cookie := visitOf(t, a)
+		a = s.ask(t, http.MethodPost, home+"leave", "form="+formToken(t, s.page(t, home, cookie)), cookie)
+		if set := a.header.Get("Set-Cookie"); !strings.Contains(set, "=; Path="+want.path) || !strings.Contains(set, "Max-Age=0") {
+			t.Errorf("at %q: leaving sets %q", base, set)
+		}
+	}
+	for _, bad := range []string{"ftp://host/", "host:18443", "/hub/", "https://u:p@host/", "https://host/?q", "https://host/;Path=/", "javascript:alert(1)", "https:///x", "https://host/\n"} {
+		if a := ask(bad); a.status != http.StatusBadRequest {
+			t.Errorf("at %q: %d %s", bad, a.status, a.body)
+		}
+	}
+}
+
+// TestPages_NameNothingByAnAbsolutePath looks for addresses that would leave the prefix of a proxy.
+func TestPages_NameNothingByAnAbsolutePath(t *testing.T) {
+	s := newFixture(t, newDoor())
+	s.scene(t)
+	enter := s.ask(t, http.MethodGet, s.linkOf(t, "operator"), "")
+	home, cookie := visitOf(t, enter)
+	pages := map[string]string{"enter": enter.body, "a link again": s.ask(t, http.MethodGet, "/console/enter/x", "").body}
+	for _, page := range []string{"", "activity", "activity/rows?after=1", "message?id=x", "agents", "agent?id=agent:lead", "chat?id=tg:42", "peer?id=x", "work", "decisions", "owed", "health", "a/b/c"} {
+		pages[page] = s.ask(t, http.MethodGet, home+page, "", cookie).body
+	}
+	absolute := regexp.MustCompile(`(?:href|src|action|hx-get|url|data-series)="?/[^"]*`)
+	for page, body := range pages {
+		if found := absolute.FindString(body); found != "" || body == "" {
+			t.Errorf("%s holds %q", page, found)
+		}
 	}
 }
 

@@ -161,6 +161,9 @@ func (s *fixture) ask(t testing.TB, method, path, body string, header ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if at, err := resp.Location(); err == nil { // it is relative
+		resp.Header.Set("Location", at.RequestURI())
+	}
 	return answer{resp.StatusCode, resp.Header, string(raw)}
 }
 

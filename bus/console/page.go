@@ -51,7 +51,8 @@ type request struct {
 
 	Title    string
 	Section  string
-	Home     string   // path of the visitor's pages
+	Root     string   // relative path of the console: a proxy may serve it below a prefix
+	Home     string   // relative path of the visitor's pages
 	Visitor  *visitor // nil if the request is refused
 	Counters report.Counters
 	Now      time.Time
@@ -71,17 +72,12 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	}
 	c.noteRequest()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	l := &request{
-		Console:  c,
-		Request:  r,
-		w:        w,
-		Section:  section,
-		Home:     home(r.PathValue("visit")),
-		Visitor:  v,
-		Counters: c.bus.Counters(),
-		Now:      c.now(),
-		Query:    strings.TrimSpace(r.FormValue("q")),
-	}
+	l := newPage(r, r.PathValue("visit"), c.now())
+	l.Console, l.w = c, w
+	l.Section = section
+	l.Visitor = v
+	l.Counters = c.bus.Counters()
+	l.Query = strings.TrimSpace(r.FormValue("q"))
 	defer l.releaseModel() // also if the page panics
 	if trouble := c.model.readError.Load(); trouble != nil {
 		l.Stale = *trouble
@@ -98,6 +94,28 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	default:
 		c.answer(w, http.StatusOK, template, l)
 	}
+}
+
+// newPage returns the request of a page that belongs to a visit.
+func newPage(r *http.Request, visit string, now time.Time) *request {
+	l := &request{Request: r, Root: root(r), Now: now}
+	l.Home = l.Root + strings.TrimPrefix(home(visit), home(""))
+	return l
+}
+
+// root returns the relative path from the page of a request to the console.
+func root(r *http.Request) string {
+	if n := strings.Count(strings.TrimPrefix(r.URL.EscapedPath(), home("")), "/"); n > 0 {
+		return strings.Repeat("../", n)
+	}
+	return "./"
+}
+
+// redirect sends a browser to a relative path. http.Redirect would make it absolute, without the
+// prefix that a proxy may have removed.
+func redirect(w http.ResponseWriter, path string) {
+	w.Header().Set("Location", path)
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // lockModel returns the model as soon as it is current, or after a short wait. The model does not
@@ -164,7 +182,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	accept := r.Header.Get("Accept")
 	switch status {
 	case http.StatusSeeOther:
-		http.Redirect(w, r, err.Error(), status)
+		redirect(w, err.Error())
 		return
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
@@ -174,12 +192,9 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeJSON(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	c.answer(w, status, "refused", &request{
-		Title: http.StatusText(status),
-		Home:  home(r.PathValue("visit")),
-		Now:   c.now(),
-		Page:  err.Error(),
-	})
+	page := newPage(r, r.PathValue("visit"), c.now())
+	page.Title, page.Page = http.StatusText(status), err.Error()
+	c.answer(w, status, "refused", page)
 }
 
 // notFound returns a refusal with StatusNotFound.
@@ -193,7 +208,6 @@ func (r *request) notFound() error {
 }
 
 var functions = template.FuncMap{
-	"asset":      assetPath,
 	"clock":      func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
 	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"ago":        ago,
@@ -364,8 +378,10 @@ func assetVersions() map[string]string {
 	return list
 }
 
-// assetPath returns the address of an asset. It changes with the content.
-func assetPath(name string) string { return "/console/assets/" + name + "?v=" + versions[name] }
+// Asset returns the address of an asset. It changes with the content.
+func (r *request) Asset(name string) string {
+	return r.Root + "assets/" + name + "?v=" + versions[name]
+}
 
 // serveAsset serves an asset, with or without a credential.
 func serveAsset(w http.ResponseWriter, r *http.Request) {

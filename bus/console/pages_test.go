@@ -85,7 +85,7 @@ func TestPages_ShowHostileNamesAsText(t *testing.T) {
 	} {
 		body := s.page(t, path)
 		for _, bad := range []string{"<script>alert", "<img", `onerror=alert(2)>`} {
-			text := strings.ReplaceAll(body, `<img src="/console/assets/icon.svg`, "")
+			text := regexp.MustCompile(`<img src="[./]+/assets/icon.svg`).ReplaceAllString(body, "")
 			if strings.Contains(text, bad) && (bad != `onerror=alert(2)>` || strings.Contains(text, `<img src=x`)) {
 				t.Errorf("%s holds %q", path, bad)
 			}

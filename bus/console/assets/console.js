@@ -7,12 +7,13 @@
 
   // The pages of a visit lie where only this origin knows. Who comes without the way, by
   // a bookmark, is led there, until the visit has ended.
-  var way = /^\/console\/v\/[^/]+\//, here = location.pathname.match(way), place = "hubbub-visit";
+  var way = /^(.*?\/console\/)v\/[^/]+\//, here = location.pathname.match(way);
+  var base = (location.pathname.match(/^.*?\/console\//) || ["/console/"])[0], place = "hubbub-visit " + base;
   try {
     var home = localStorage.getItem(place);
     if (!$("refused")) { if (here) localStorage.setItem(place, here[0]); }
     else if (here) { if (home === here[0]) localStorage.removeItem(place); }
-    else if (way.test(home) && !/^\/console\/enter\//.test(location.pathname)) location.replace(home + location.pathname.slice("/console/".length) + location.search);
+    else if (way.test(home) && location.pathname.indexOf(base + "enter/")) location.replace(home + location.pathname.slice(base.length) + location.search);
   } catch (x) { /* no storage: the link's own pages */ }
 
   // Live parts ask for news when the page is seen and nobody selects in it.

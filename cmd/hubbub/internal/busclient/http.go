@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"hubbub/bus/report"
@@ -45,6 +46,9 @@ func Fetch(
 	var failures []error
 	for _, bus := range env.Buses {
 		call := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: peer.Bearer(token), Limit: maxPage}
+		if address, err := peer.HTTPAddress(bus); err == nil {
+			call.Query = url.Values{"address": {address.String()}} // for links that a browser can open
+		}
 		status, body, err := call.Do(ctx)
 		if err == nil && status == http.StatusOK {
 			return body, bus, nil
