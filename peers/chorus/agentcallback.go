@@ -1,10 +1,14 @@
 package chorus
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +29,8 @@ var (
 	errAgentOffline = newHTTPError(http.StatusServiceUnavailable, "the agent is not on the bus; try again")
 )
 
-// serveCallback accepts one event of an external agent. It answers 200 once the event is on disk.
+// serveCallback accepts one event of an external agent, or several as lines. It answers 200 once
+// they are on disk.
 // Events reach the chat in the order of receipt.
 func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
@@ -48,20 +53,93 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	key := shortKey(r.Header.Get("Idempotency-Key"))
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if slices.Contains(lineTypes, kind) {
+		return g.serveLines(w, r, d, body, key)
+	}
+	if err := g.takeAgentEvent(r.Context(), d, body, key); err != nil {
+		return err
+	}
+	return writeOK(w)
+}
+
+// takeAgentEvent parses and stores one event. The caller may disconnect meanwhile.
+func (g *Gateway) takeAgentEvent(ctx context.Context, d *delivery, body []byte, key string) error {
 	event, err := ParseEvent(body)
 	if err != nil {
 		return newHTTPError(http.StatusBadRequest, err.Error())
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callbackTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackTimeout)
 	defer cancel()
-	err = g.handleAgentEvent(ctx, d, event, shortKey(r.Header.Get("Idempotency-Key")))
+	err = g.handleAgentEvent(ctx, d, event, key)
 	if refused, ok := errors.AsType[forbidden](err); ok {
 		return newHTTPError(http.StatusForbidden, refused.Forbidden())
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// lineTypes are the media types of a body with one JSON object in each line.
+var lineTypes = []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+
+// maxLines limits the events in one body.
+const maxLines = 500
+
+// A lineResult is the outcome of one line: its number in the body, and the status that it would
+// have had alone.
+type lineResult struct {
+	Line   int    `json:"line"`
+	Status int    `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// serveLines accepts the events of a body with one object in each line, in order. The answer names
+// the outcome of each line: 200 if all were stored, 207 if some were, else the status of the first.
+// After a line that may be repeated, no further one is stored, since they must stay in order.
+func (g *Gateway) serveLines(w http.ResponseWriter, r *http.Request, d *delivery, body []byte, key string) error {
+	results, taken, stuck := []lineResult{}, 0, 0
+	number := 0
+	for line := range bytes.Lines(body) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if len(results) == maxLines {
+			return newHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("one POST has at most %d events", maxLines))
+		}
+		if stuck > 0 {
+			results = append(results, lineResult{number, http.StatusServiceUnavailable,
+				fmt.Sprintf("not stored, since line %d was not: send both again", stuck)})
+			continue
+		}
+		lineKey := ""
+		if key != "" {
+			lineKey = fmt.Sprint(key, "#", number)
+		}
+		result := lineResult{Line: number, Status: http.StatusOK}
+		if err := g.takeAgentEvent(r.Context(), d, line, lineKey); err != nil {
+			refusal := g.asHTTPError(err, "callback")
+			if result.Status, result.Error = refusal.status, refusal.text; refusal.status >= http.StatusInternalServerError {
+				stuck = number
+			}
+		} else {
+			taken++
+		}
+		results = append(results, result)
 	}
-	return writeOK(w)
+	status := http.StatusMultiStatus
+	switch {
+	case len(results) == 0:
+		return newHTTPError(http.StatusBadRequest, "the body has no event")
+	case taken == len(results):
+		status = http.StatusOK
+	case taken == 0:
+		status = results[0].Status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
+	return nil
 }
 
 // deliveryBySecret finds a delivery by the hash of a secret in column. It fails with

@@ -87,20 +87,23 @@ func writeOK(w http.ResponseWriter) error {
 	return nil
 }
 
-// writeError answers with the status and the text of an httpError. Any other error is internal,
-// and its text is only logged. It never logs the URL.
-func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
-	r, refused := errors.AsType[*httpError](err)
-	switch {
-	case refused:
+// asHTTPError logs an error and returns its response. Any error but an httpError is internal, and
+// its text is only logged.
+func (g *Gateway) asHTTPError(err error, step string) *httpError {
+	if r, refused := errors.AsType[*httpError](err); refused {
 		g.opts.Log.Debug().Str("step", step).Int("status", r.status).Str("error", r.text).Msg("call refused")
-	default:
-		g.opts.Log.Error().Str("step", step).Err(err).Msg("call failed")
-		r = errInternal
-		if errors.Is(err, outbox.ErrFull) {
-			r = errBusy
-		}
+		return r
 	}
+	g.opts.Log.Error().Str("step", step).Err(err).Msg("call failed")
+	if errors.Is(err, outbox.ErrFull) {
+		return errBusy
+	}
+	return errInternal
+}
+
+// writeError answers with the status and the text of an error. It never logs the URL.
+func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
+	r := g.asHTTPError(err, step)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	switch r.status {
