@@ -121,11 +121,12 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 			t.Logf("in the room: %q; faults: %q", said, faults)
 		}
 	}()
-	room.ask("hello you two", "alpha: hello", "beta: hello")
+	room.ask("@alpha and @beta, hello", "alpha: hello", "beta: hello")
 	asked := model.prompts()[0]
 	_, fence, _ := strings.Cut(asked, "\nfence: ")
 	fence, _, _ = strings.Cut(fence, "\n")
 	mustContain(t, asked, "<<"+fence+"\nservice: Studio\ncontext: The team uses this channel for ops coordination.\n"+fence+">>")
+	room.ask("hello you two") // is for nobody
 	said := room.ask("@alpha sing", "alpha: La la land")
 	said = append(said, room.ask("@beta what was sung?", "beta: It was la la land")...)
 	if n := len(said); n != 2 {
@@ -156,7 +157,7 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 			t.Errorf("%d turns for %s", n, order[0])
 		}
 		if order[0] == "/halt" {
-			room.ask("hello you two", "alpha: I was halted by alice", "beta: I was halted by alice")
+			room.ask("@alpha @beta hello", "alpha: I was halted by alice", "beta: I was halted by alice")
 		}
 	}
 	hubbub("halt")
@@ -193,6 +194,18 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 	}
 	if exchanged < 3 || exchanged > 18 { // no agent hears all messages
 		t.Errorf("in a ring of three there are %d messages of agents: %q", exchanged, said)
+	}
+
+	for _, kind := range []string{"", "bot"} { // a program of the service answers each message at once
+		room := newChorusService(s, "ch_program"+kind)
+		room.post("/studio/agents", map[string]string{"name": "solo" + kind, "connection": hubbub("chorus", "inbox", "create", "solo"+kind)})
+		room.post("/studio/programs", map[string]string{"name": "timber", "kind": kind})
+		ends := map[string]string{"": "Two agents have been talking here", "bot": "timber: And what of"}[kind]
+		said := room.ask("talk, please", ends)
+		if room.post("/studio/programs", map[string]string{"name": "timber", "kind": "bot"}); len(said) > 40 {
+			t.Errorf("with a program of the kind %q there are %d messages", kind, len(said))
+		}
+		room.ask("hello again", "solo"+kind+": hello")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -67,7 +68,8 @@ type inboundMessage struct {
 	channel   protocol.PeerID
 	sourceID  string
 	messageID protocol.MessageID // of the chat_message, the same in every attempt
-	content   json.RawMessage
+	said      protocol.ChatMessage
+	content   json.RawMessage // said, encoded
 }
 
 // newInbound makes the chat_message of a message. It refuses a message that does not fit into a
@@ -81,8 +83,8 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 		sourceID:  string(peer) + ":" + p.MessageID,
 		messageID: protocol.NewMessageID(),
 	}
-	author := authorOf(p, g.echoes.author(peer, p.Content), g.roster.isOnline)
-	content := protocol.ChatMessage{
+	author := authorOf(p, g.senders.echoes.author(peer, p.Sender, p.Content), g.senders.roster.isOnline)
+	in.said = protocol.ChatMessage{
 		Text:     p.Content,
 		Event:    protocol.EventMessage,
 		SourceID: in.sourceID,
@@ -96,18 +98,29 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 		Author:    &author,
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
+	if p.Kind == "" && author.Kind == string(attention.AuthorHuman) && p.Callback != taskCallback {
+		if agent := g.senders.paces.heard(peer, p.Sender, p.MessageID, p.Content); agent != "" {
+			author.ID, author.Kind = string(personPeer(p.Sender)), string(attention.AuthorAgent)
+			in.said.ReplyTo = &protocol.ReplyTo{Author: string(agent)}
+		}
+	}
 	if len(p.MCP) > 0 {
-		content.MCP = fmt.Appendf(nil, `{"url":%s}`, jsonString(g.proxyURL(peer)))
+		in.said.MCP = fmt.Appendf(nil, `{"url":%s}`, jsonString(g.proxyURL(peer)))
 	}
-	raw, err := json.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a chat message: %w", err)
+	if err := in.encode(); err != nil {
+		return nil, err
 	}
-	in.content = raw
 	if g.frameSize(protocol.MaxTopic, in.message()) > g.opts.MaxFrame {
 		return nil, errFrameTooLarge
 	}
 	return in, nil
+}
+
+func (in *inboundMessage) encode() (err error) {
+	if in.content, err = json.Marshal(in.said); err != nil {
+		return fmt.Errorf("encoding a chat message: %w", err)
+	}
+	return nil
 }
 
 // message returns the chat_message for the agent.
@@ -143,7 +156,8 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 			also(tx, seq)
 			return
 		}
-		s.ensureChannel(tx, in)
+		ready := s.ensureChannel(tx, in)
+		s.joinRoom(tx, in)
 		seq := store.Value[int64](
 			tx,
 			`INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
@@ -173,19 +187,22 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 		also(tx, seq)
 		g.commands().sendKept(tx, in.channel)
 		if !g.handleCommand(tx, in, seq) {
-			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
+			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, ready)
 		}
 	})
 }
 
-// ensureChannel creates the channel on its first message and enforces the limits of the inbox.
-func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
+// ensureChannel creates the channel on its first message and enforces the limits of the inbox. It
+// returns when the message is ready: the first one of a channel waits until the other inboxes may
+// have it, too. The zero time means now.
+func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) (ready time.Time) {
 	type counts struct {
-		exists            bool
+		exists, others    bool
 		channels, waiting int
 	}
-	now, _ := store.One(tx, func(c *counts) []any { return []any{&c.exists, &c.channels, &c.waiting} }, `SELECT
+	now, _ := store.One(tx, func(c *counts) []any { return []any{&c.exists, &c.others, &c.channels, &c.waiting} }, `SELECT
 		EXISTS (SELECT 1 FROM channel WHERE peer = ?1),
+		EXISTS (SELECT 1 FROM inbox WHERE name <> ?2 AND secret_sha256 IS NOT NULL),
 		(SELECT count(*) FROM channel WHERE inbox = ?2),
 		(SELECT count(*) FROM inbound JOIN channel ON channel.peer = inbound.channel
 		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox)
@@ -205,7 +222,11 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 			in.posted.ChannelID,
 			micros(s.now()),
 		)
+		if now.others && in.inChannel() {
+			ready = s.now().Add(roomWait)
+		}
 	}
+	return ready
 }
 
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
@@ -52,56 +51,12 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 	}
 	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
 	if room && !bridge.IsFromHook(content.SourceID) { // posts of hooks are quotations and mention nobody
-		if sibling := c.otherAgent(tx, e.Chat, content.Author.DisplayName); sibling != "" {
-			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
-		}
-		content.Mentions = resolveMentions(
-			content.Text,
-			content.Author,
-			e.Agent,
-			inboxOfPeer(e.Chat),
-			func(name string) string {
-				if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
-					return sibling
-				}
-				if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) &&
-					c.g.roster.isOnline(agent) { // the broker delivers the message to that agent
-					return string(agent)
-				}
-				if store.Value[bool](
-					tx,
-					`SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
-				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`,
-					e.Chat,
-					e.ID,
-					name,
-				) {
-					return "user:" + strings.ToLower(name)
-				}
-				return ""
-			},
-		)
+		c.address(tx, e, &content)
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
 		in.content = raw
 	}
 	return in.message(), tx.Err()
-}
-
-// otherAgent returns the agent behind another inbox of the same channel, where name is the name
-// of that inbox, or "".
-func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) string {
-	sibling := store.Value[protocol.PeerID](
-		tx,
-		`SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
-		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`,
-		channel,
-		name,
-	)
-	for _, a := range c.g.router.Agents(tx, sibling) {
-		return string(a.Agent)
-	}
-	return ""
 }
 
 // Notify reports to the callback of the oldest waiting message, once, that no agent is available.

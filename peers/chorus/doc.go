@@ -15,10 +15,17 @@
 //     agent in the same way as a Telegram chat (peers/bridge). Every step is
 //     repeated until it has succeeded. Messages reach the agent in order.
 //   - A channel is a group, unless its context says that two people use it. A
-//     person who names nobody known addresses the agent. The service and other
-//     agents of this bus must name the agent. Other agents are recognized by
-//     their names, or because they recently said the same elsewhere. So two
-//     agents that a service connects do not talk forever.
+//     person who names nobody known addresses the agent. The service and agents
+//     must name the agent. Senders are agents if the service declares it by the
+//     kind (or senderKind) of a message, or if they recently said the same
+//     elsewhere; a mere name makes nobody one. Whoever is not declared a person
+//     and answers an agent at once, again and again, without a person between,
+//     counts as an agent that answers it. So exchanges with agents elsewhere are
+//     bounded like those with our own.
+//   - If a service POSTs the same message to several inboxes, it is one event in
+//     one room: a message that names nobody known is for nobody, a claim decides
+//     which agent answers a role, and no other reply is shown.
+//   - Attachments are lines of the text, each with the address of a file.
 //   - What an agent says and does about a message goes to the callback of that
 //     message. All events of a channel are POSTed in the order in which the bus
 //     delivered them, one after another, across all its callbacks. After a 5xx
@@ -65,7 +72,8 @@
 //     to the old text are refused.
 //   - A callback accepts events for Options.CallbackTTL, and answers 410
 //     afterwards. 200 means stored; events reach the chat in the order of
-//     receipt. Events that policy forbids are answered 403 with what to do
+//     receipt. A body of NDJSON has one event in each line, and the answer the
+//     outcome of each. Events that policy forbids are answered 403 with what to do
 //     instead. Events that the chat's bridge refuses become dead letters of the
 //     agent.
 //

@@ -11,53 +11,61 @@ import (
 )
 
 // echoWindow is how long a text is recognized as an agent's own after a service brings it to
-// other inboxes. minEcho is its minimum length, since people also say "yes".
+// inboxes. A text of fewer than minEcho bytes is recognized only under the agent's name and for
+// shortEchoWindow, since people also say "yes".
 const (
-	echoWindow = 10 * time.Minute
-	minEcho    = 12
-	maxEchoes  = 1000
+	echoWindow      = 10 * time.Minute
+	shortEchoWindow = 30 * time.Second
+	minEcho         = 12
+	maxEchoes       = 1000
 )
 
-// An echoFilter recognizes what agents recently said in channels, if a service brings it to
-// another channel. It is empty after a restart.
+// An echoFilter recognizes what agents recently said in channels, if a service brings it to an
+// inbox. It is empty after a restart.
 type echoFilter struct {
 	now    func() time.Time
-	recent *lru.Cache[string, recentMessage] // keyed by text
+	recent *lru.Cache[recentMessage, time.Time]
 }
 
 type recentMessage struct {
 	agent   protocol.PeerID
 	channel protocol.PeerID
-	at      time.Time
+	text    string
 }
 
 func newEchoFilter(now func() time.Time) *echoFilter {
-	return &echoFilter{now: now, recent: newCache[string, recentMessage](maxEchoes)}
+	return &echoFilter{now: now, recent: newCache[recentMessage, time.Time](maxEchoes)}
 }
 
 // record records what an agent said in a channel.
 func (f *echoFilter) record(agent, channel protocol.PeerID, text string) {
-	if text = strings.TrimSpace(text); agent != "" && len(text) >= minEcho {
-		f.recent.Add(text, recentMessage{agent, channel, f.now()})
+	if text = strings.TrimSpace(text); agent != "" && text != "" {
+		f.recent.Add(recentMessage{agent, channel, text}, f.now())
 	}
 }
 
-// author returns the agent that recently said a text in another channel, or "". Behind another
-// inbox of the same channel, a similar text is sufficient, since services add or cut text.
-func (f *echoFilter) author(channel protocol.PeerID, text string) protocol.PeerID {
+// author returns the agent that recently said a text, or "". Under the name of that agent or of its
+// inbox, the text is its own even in the same channel. Under another name, it was said elsewhere.
+// In the same room a similar text is sufficient, since services add or cut text.
+func (f *echoFilter) author(channel protocol.PeerID, sender, text string) protocol.PeerID {
 	text = strings.TrimSpace(text)
-	isRecent := func(m recentMessage) bool { return m.channel != channel && f.now().Sub(m.at) < echoWindow }
-	if m, found := f.recent.Get(text); found && isRecent(m) {
-		return m.agent
-	}
+	sender = strings.TrimPrefix(sender, "agent:")
 	_, room, _ := strings.Cut(channel.Name(), ".")
-	if len(text) < minEcho {
-		return ""
-	}
-	for _, original := range f.recent.Keys() {
-		m, found := f.recent.Peek(original)
-		if _, other, _ := strings.Cut(m.channel.Name(), "."); found && other == room && isRecent(m) &&
-			attention.IsForward(text, original) {
+	for _, m := range f.recent.Keys() {
+		at, found := f.recent.Peek(m)
+		window, isShort := echoWindow, min(len(text), len(m.text)) < minEcho
+		if isShort {
+			window = shortEchoWindow
+		}
+		if !found || f.now().Sub(at) >= window {
+			continue
+		}
+		_, other, _ := strings.Cut(m.channel.Name(), ".")
+		named := strings.EqualFold(sender, m.agent.Name()) || strings.EqualFold(sender, string(inboxOfPeer(m.channel)))
+		if !named && (m.channel == channel || isShort) {
+			continue
+		}
+		if text == m.text || other == room && attention.IsForward(text, m.text) {
 			return m.agent
 		}
 	}

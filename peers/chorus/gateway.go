@@ -64,11 +64,17 @@ type Gateway struct {
 	tasks      *taskList
 	proxy      *toolProxy
 
-	bus    *peer.Peer
-	router *bridge.Router // finds the agents of channels
-	agents *agentSupervisor
+	bus     *peer.Peer
+	router  *bridge.Router // finds the agents of channels
+	agents  *agentSupervisor
+	senders senders
+}
+
+// senders holds what tells agents from people among the senders of channels.
+type senders struct {
 	roster *roster
 	echoes *echoFilter
+	paces  *paceTracker
 }
 
 // egress holds what the gateway needs to call addresses that others name.
@@ -121,8 +127,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 		Now:        g.opts.Now,
 		Log:        g.opts.Log,
 	})
-	g.roster = newRoster()
-	g.echoes = newEchoFilter(g.opts.Now)
+	g.senders = senders{newRoster(), newEchoFilter(g.opts.Now), newPaceTracker(g.opts.Now)}
 	g.agents = &agentSupervisor{g: g, running: map[AgentName]*agentEntry{}}
 	g.bus = g.newBus()
 	return g
@@ -180,7 +185,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
 	opts.OnConnect = g.onConnect
 	p := peer.New(g.opts.ID, opts)
-	p.HandlePresence(g.roster.onPresence)
+	p.HandlePresence(g.senders.roster.onPresence)
 	g.router.Attach(p)
 	p.Handle(protocol.TypeChatReply, g.callbacks.handleReply)
 	p.Handle(protocol.TypeChatMessage, g.webhooks.handle)

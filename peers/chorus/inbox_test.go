@@ -18,17 +18,21 @@ import (
 	"hubbub/protocol/text"
 )
 
-func TestInbox_RefusesInvalidBodies(t *testing.T) {
-	r := startNew(t, nil)
-	callback := newReceiver(t)
-	inbox := r.inbox("ops")
-	with := func(change func(m map[string]any)) map[string]any {
-		m := posted("c", "m", "hello", callback.url)
+// changed returns a message of which one thing is changed.
+func changed(callback string) func(func(m map[string]any)) map[string]any {
+	return func(change func(m map[string]any)) map[string]any {
+		m := posted("c", "m", "hello", callback)
 		change(m)
 		return m
 	}
-	sub := func(m map[string]any, name string) map[string]any { return m[name].(map[string]any) }
-	refused := map[string]any{
+}
+
+func sub(m map[string]any, name string) map[string]any { return m[name].(map[string]any) }
+
+// invalidBodies returns bodies that an inbox refuses.
+func invalidBodies(callback string) map[string]any {
+	with := changed(callback)
+	return map[string]any{
 		"no channel":                    with(func(m map[string]any) { delete(m, "channel") }),
 		"no channel.id":                 with(func(m map[string]any) { delete(sub(m, "channel"), "id") }),
 		"no message":                    with(func(m map[string]any) { delete(m, "message") }),
@@ -47,6 +51,14 @@ func TestInbox_RefusesInvalidBodies(t *testing.T) {
 		"a long id":                     with(func(m map[string]any) { sub(m, "message")["id"] = strings.Repeat("x", 2000) }),
 		"a number as content":           with(func(m map[string]any) { sub(m, "message")["content"] = 7 }),
 		"a number as name":              with(func(m map[string]any) { sub(m, "channel")["name"] = 7 }),
+		"empty content":                 with(func(m map[string]any) { sub(m, "message")["content"] = "" }),
+		"blank content":                 with(func(m map[string]any) { sub(m, "message")["content"] = " \n\t" }),
+		"an attachment without address": with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{map[string]any{"name": "a.pdf"}} }),
+		"a number as attachment":        with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{1} }),
+		"an inline attachment":          with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{"data:text/plain,x"} }),
+		"a file as attachment":          with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{"file:///etc/passwd"} }),
+		"attachments of another type":   with(func(m map[string]any) { sub(m, "message")["attachments"] = "a.pdf" }),
+		"too many attachments":          with(func(m map[string]any) { sub(m, "message")["attachments"] = make([]any, 33) }),
 		"another case":                  with(func(m map[string]any) { m["Callback"] = m["callback"]; delete(m, "callback") }),
 		"a relative callback":           with(func(m map[string]any) { m["callback"] = "/cb" }),
 		"a file callback":               with(func(m map[string]any) { m["callback"] = "file:///etc/passwd" }),
@@ -55,19 +67,19 @@ func TestInbox_RefusesInvalidBodies(t *testing.T) {
 		"an mcp string":                 with(func(m map[string]any) { m["mcp"] = "https://example.com" }),
 		"a private mcp":                 with(func(m map[string]any) { m["mcp"] = map[string]any{"url": "http://169.254.169.254/"} }),
 		"a bad header": with(func(m map[string]any) {
-			m["mcp"] = map[string]any{"url": callback.url, "headers": map[string]any{"A b": "c"}}
+			m["mcp"] = map[string]any{"url": callback, "headers": map[string]any{"A b": "c"}}
 		}),
 		"a split header": with(func(m map[string]any) {
-			m["mcp"] = map[string]any{"url": callback.url, "headers": map[string]any{"A": "b\r\nC: d"}}
+			m["mcp"] = map[string]any{"url": callback, "headers": map[string]any{"A": "b\r\nC: d"}}
 		}),
 		"a Host header": with(func(m map[string]any) {
-			m["mcp"] = map[string]any{"url": callback.url, "headers": map[string]any{"host": "x"}}
+			m["mcp"] = map[string]any{"url": callback, "headers": map[string]any{"host": "x"}}
 		}),
 		"a number as header": with(func(m map[string]any) {
-			m["mcp"] = map[string]any{"url": callback.url, "headers": map[string]any{"A": 1}}
+			m["mcp"] = map[string]any{"url": callback, "headers": map[string]any{"A": 1}}
 		}),
 		"two of one name": with(func(m map[string]any) {
-			m["mcp"] = []any{map[string]any{"name": "a", "url": callback.url}, map[string]any{"name": "a", "url": callback.url}}
+			m["mcp"] = []any{map[string]any{"name": "a", "url": callback}, map[string]any{"name": "a", "url": callback}}
 		}),
 		"too many mcp servers": with(func(m map[string]any) { m["mcp"] = make([]any, 17) }),
 		"no JSON":              "hello",
@@ -78,17 +90,27 @@ func TestInbox_RefusesInvalidBodies(t *testing.T) {
 		"broken UTF-8":         "{\"channel\":{\"id\":\"\xff\"}}",
 		"very deep":            strings.Repeat("[", 100_000),
 	}
-	for name, body := range refused {
+}
+
+func TestInbox_RefusesInvalidBodies(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	inbox, with := r.inbox("ops"), changed(callback.url)
+	for name, body := range invalidBodies(callback.url) {
 		status, answer := post(t, inbox, body)
 		if status != http.StatusBadRequest || !strings.Contains(answer, "error") {
 			t.Errorf("%s: %d %s; want 400 with a reason", name, status, answer)
 		}
 	}
 	for name, body := range map[string]any{
-		"unknown members": with(func(m map[string]any) { m["x"] = 1; sub(m, "message")["attachments"] = []any{1} }),
-		"no text":         with(func(m map[string]any) { sub(m, "message")["id"], sub(m, "message")["content"] = "m2", "" }),
-		"null mcp":        with(func(m map[string]any) { sub(m, "message")["id"], m["mcp"] = "m3", nil }),
-		"empty mcp list":  with(func(m map[string]any) { sub(m, "message")["id"], m["mcp"] = "m4", []any{} }),
+		"unknown members": with(func(m map[string]any) { m["x"] = 1; sub(m, "message")["y"] = []any{1} }),
+		"attachments": with(func(m map[string]any) {
+			sub(m, "message")["id"], sub(m, "message")["content"] = "m2", ""
+			sub(m, "message")["attachments"] = []any{"https://files.example/a.pdf", map[string]any{"name": "b", "url": "https://files.example/b"}}
+		}),
+		"no attachments": with(func(m map[string]any) { sub(m, "message")["id"], sub(m, "message")["attachments"] = "m5", []any{} }),
+		"null mcp":       with(func(m map[string]any) { sub(m, "message")["id"], m["mcp"] = "m3", nil }),
+		"empty mcp list": with(func(m map[string]any) { sub(m, "message")["id"], m["mcp"] = "m4", []any{} }),
 	} {
 		if status, answer := post(t, inbox, body); status != http.StatusOK {
 			t.Errorf("%s: %d %s; want 200", name, status, answer)

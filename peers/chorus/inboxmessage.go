@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"hubbub/peers/attention"
 	"hubbub/peers/netguard"
-
 	"hubbub/protocol/text"
 )
 
@@ -25,6 +26,8 @@ const (
 	maxContext    = 64 << 10
 	maxMCPServers = 16
 	maxHeaders    = 64
+
+	maxAttachments = 32
 )
 
 // An InboxMessage is one validated message of a Chorus service.
@@ -35,9 +38,10 @@ type InboxMessage struct {
 	Context   string
 	MessageID string
 	Sender    string
-	Content   string
-	Callback  string      // a secret URL
-	MCP       []MCPServer // secret; empty if the service offers none
+	Kind      attention.AuthorKind // of the sender, as its service declares it; empty if it does not
+	Content   string               // with a line for each attachment
+	Callback  string               // a secret URL
+	MCP       []MCPServer          // secret; empty if the service offers none
 }
 
 // An MCPServer is the address of a service's tools, with the headers that authorize calls.
@@ -62,7 +66,8 @@ func ParseInboxMessage(body []byte, guard *netguard.Policy) (p *InboxMessage, er
 		Context:   channel.optional("context", maxContext),
 		MessageID: message.identifier("id", maxID),
 		Sender:    message.displayName("sender", maxLabel),
-		Content:   message.requiredText("content", maxBody),
+		Kind:      message.senderKind(),
+		Content:   message.content(),
 		Callback:  top.url("callback", guard),
 		MCP:       top.servers(guard),
 	}
@@ -160,6 +165,74 @@ func (o object) optional(name string, limit int) (s string) {
 		o.fail("%s%s is longer than %d bytes", o.path, name, limit)
 	}
 	return s
+}
+
+// senderKinds are the words of services for the kinds of senders.
+var senderKinds = map[string]attention.AuthorKind{
+	"agent": attention.AuthorAgent, "bot": attention.AuthorAgent, "assistant": attention.AuthorAgent,
+	"ai": attention.AuthorAgent, "app": attention.AuthorAgent,
+	"human": attention.AuthorHuman, "person": attention.AuthorHuman, "user": attention.AuthorHuman,
+	"member": attention.AuthorHuman,
+	"system": attention.AuthorSystem, "service": attention.AuthorSystem,
+}
+
+// senderKind reads the kind of the sender, an extension of some services. Values that it does not
+// know count as none.
+func (o object) senderKind() attention.AuthorKind {
+	for _, name := range []string{"kind", "senderKind", "sender_kind"} {
+		var word string
+		if raw, ok := o.member(name); ok && json.Unmarshal(raw, &word) == nil {
+			if kind := senderKinds[strings.ToLower(strings.TrimSpace(word))]; kind != "" {
+				return kind
+			}
+		}
+	}
+	return ""
+}
+
+// content reads the text of a message, with a line for the address of each attachment.
+func (o object) content() string {
+	lines := o.attachments()
+	if len(lines) == 0 {
+		return o.nonBlank("content", maxBody)
+	}
+	if said := o.requiredText("content", maxBody); strings.TrimSpace(said) != "" {
+		lines = slices.Insert(lines, 0, said)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// attachments reads the attachments of a message, an extension of some services: each is a URL, or
+// an object with one. The files are not fetched.
+func (o object) attachments() (lines []string) {
+	raw, ok := o.member("attachments")
+	if !ok {
+		return nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		o.fail("%sattachments must be a list", o.path)
+	}
+	if len(list) > maxAttachments {
+		o.fail("%sattachments has more than %d entries", o.path, maxAttachments)
+		return nil
+	}
+	for i, item := range list {
+		path := fmt.Sprintf("%sattachments[%d]", o.path, i)
+		var address, name string
+		if json.Unmarshal(item, &address) != nil {
+			file := readObject(path, path+".", item, o.err)
+			name = cmp.Or(file.optional("name", maxLabel), file.optional("filename", maxLabel))
+			address = file.optional("url", netguard.MaxURL)
+		}
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(address) > netguard.MaxURL ||
+			strings.ContainsFunc(address+name, text.IsControl) {
+			o.fail("%s needs a url that begins with https:// or http://: files are accepted only by their address", path)
+		}
+		lines = append(lines, cmp.Or(name, "a file")+": "+address)
+	}
+	return lines
 }
 
 // url reads a URL that may be called.

@@ -46,12 +46,14 @@ type pendingEvent struct {
 	// if set, the newest message's callback takes the event: the number of the attempt
 	NewestAttempt int `json:"newest,omitempty"`
 	// The reply that the event shows; its sender receives the outcome. Empty otherwise.
-	Agent   protocol.PeerID    `json:"agent,omitempty"`
-	Channel protocol.PeerID    `json:"channel,omitempty"`
-	Reply   protocol.MessageID `json:"reply,omitempty"`
-	Key     string             `json:"key,omitempty"`
-	Asks    bool               `json:"asks,omitempty"`  // it expects an answer
-	Edits   string             `json:"edits,omitempty"` // the key of the reply that it replaces
+	Agent     protocol.PeerID      `json:"agent,omitempty"`
+	Channel   protocol.PeerID      `json:"channel,omitempty"`
+	Reply     protocol.MessageID   `json:"reply,omitempty"`
+	Key       string               `json:"key,omitempty"`
+	InReplyTo string               `json:"inReplyTo,omitempty"`
+	Claim     *protocol.ReplyClaim `json:"claim,omitempty"`
+	Asks      bool                 `json:"asks,omitempty"`  // it expects an answer
+	Edits     string               `json:"edits,omitempty"` // the key of the reply that it replaces
 }
 
 // handleReply stores an agent's reply for the callback of the answered message.
@@ -63,7 +65,8 @@ func (q *callbackQueue) handleReply(ctx context.Context, d *peer.Delivery) error
 	event, done, ok := replyEvent(reply)
 	p := pendingEvent{
 		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),
-		Reply: d.Message.MessageID, Key: reply.IdempotencyKey, Asks: len(reply.Buttons) > 0, Edits: reply.Edits,
+		Reply: d.Message.MessageID, Key: reply.IdempotencyKey, InReplyTo: reply.InReplyTo, Claim: reply.Claim,
+		Asks: len(reply.Buttons) > 0, Edits: reply.Edits,
 	}
 	done = done && !strings.HasPrefix(p.Key, decisionKey) && !strings.HasPrefix(p.Edits, decisionKey)
 	return q.enqueue(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
@@ -254,10 +257,19 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
+	if p.Reply != "" && p.Event.Type == chorus.EventMessage {
+		reply := protocol.ChatReply{InReplyTo: p.InReplyTo, Claim: p.Claim}
+		if err := q.g.router.AuthorizeReply(ctx, p.Agent, &reply); err != nil {
+			return err
+		}
+	}
 	if p.Event.Type == chorus.EventMessage { // record it first: a service may bring it to another inbox immediately
 		var text string
 		_ = json.Unmarshal(p.Event.Content, &text) //nolint:errcheck // it was written as a string
-		q.g.echoes.record(p.Agent, p.Channel, text)
+		q.g.senders.echoes.record(p.Agent, p.Channel, text)
+		if p.Agent != "" {
+			q.g.senders.paces.spoke(p.Agent, p.Channel)
+		}
 	}
 	err = q.g.egress.poster.post(ctx, callback, body)
 	switch status, answered := errors.AsType[statusError](err); {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/netguard"
 	"hubbub/protocol"
 )
 
@@ -37,9 +38,11 @@ func TestAuthorOf_RecognizesAgentsAndServices(t *testing.T) {
 		want            string
 	}{
 		{"alice", "Miriad — studio", "", "human alice"},
-		{"lead", "Miriad", "", "agent agent:lead"},
-		{"Lead", "Miriad", "", "agent agent:lead"},
+		{"lead", "Miriad", "", "human lead"}, // a person may have any name
+		{"Lead", "Miriad", "", "human Lead"},
+		{"lead", "Miriad", "agent:lead", "agent agent:lead"},
 		{"agent:lead", "Miriad", "", "agent agent:lead"},
+		{"agent:gone", "Miriad", "", "human chorus:agent%3Agone"},
 		{"timber", "Miriad", "agent:w3", "agent agent:w3"},
 		{"Miriad", "Miriad — studio", "", "system Miriad"},
 		{"miriad — studio", "Miriad — studio", "", "system miriad — studio"},
@@ -50,6 +53,85 @@ func TestAuthorOf_RecognizesAgentsAndServices(t *testing.T) {
 		if got := a.Kind + " " + a.ID; got != c.want || a.DisplayName != c.sender {
 			t.Errorf("%q of %q is %q, shown as %q; want %q", c.sender, c.service, got, a.DisplayName, c.want)
 		}
+	}
+}
+
+func TestAuthorOf_FollowsTheDeclaredKind(t *testing.T) {
+	onBus := func(id protocol.PeerID) bool { return id == "agent:lead" }
+	for _, c := range []struct{ sender, message, want string }{
+		{"timber", `"kind":"agent"`, "agent timber"},
+		{"timber", `"senderKind":"Bot"`, "agent timber"},
+		{"timber", `"kind":"text","sender_kind":"assistant"`, "agent timber"},
+		{"lead", `"kind":"agent"`, "agent agent:lead"},
+		{"lead", `"senderKind":"user"`, "human lead"},
+		{"agent:lead", `"kind":"human"`, "human chorus:agent%3Alead"},
+		{"Studio", `"kind":"human"`, "human Studio"},
+		{"Jenkins", `"kind":"system"`, "system Jenkins"},
+		{"bob", `"kind":7`, "human bob"},
+		{"bob", `"kind":null,"senderKind":"message"`, "human bob"},
+	} {
+		body := fmt.Sprintf(`{"channel":{"id":"c","service":"Studio"},"message":{"id":"m","sender":%q,"content":"hi",%s},"callback":"https://8.8.8.8/"}`, c.sender, c.message)
+		p, err := ParseInboxMessage([]byte(body), netguard.New(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := authorOf(p, "", onBus); a.Kind+" "+a.ID != c.want {
+			t.Errorf("%q with %s is %s %s; want %s", c.sender, c.message, a.Kind, a.ID, c.want)
+		}
+	}
+}
+
+// TestPaceTracker_TellsProgramsFromPeople checks who is taken for a program: whoever answers fast,
+// again and again, without a person between.
+func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
+	const fast, slow = time.Second, fastAnswer
+	type said struct {
+		after        time.Duration
+		sender, text string
+	}
+	timber := said{fast, "timber", "and what of that?"}
+	for name, c := range map[string]struct {
+		round []said // after each message of the agent
+		want  bool
+	}{
+		"always fast":             {[]said{timber}, true},
+		"just fast enough":        {[]said{{slow - 1, "timber", "and?"}}, true},
+		"in pieces":               {[]said{timber, timber, timber}, true},
+		"another program between": {[]said{{fast, "pine", "or this?"}, timber}, true},
+		"slow":                    {[]said{{slow, "timber", "and?"}}, false},
+		"a person between":        {[]said{timber, {slow, "alice", "well"}}, false},
+		"a command":               {[]said{timber, {0, "timber", " /who"}}, false},
+	} {
+		now := time.Unix(0, 0)
+		tracker := newPaceTracker(func() time.Time { return now })
+		var answered protocol.PeerID
+		for i := range 3 * fastAnswers {
+			tracker.spoke("agent:a", "chorus:a.c")
+			for j, s := range c.round {
+				now = now.Add(s.after)
+				for range 2 { // a service may repeat its message
+					if got := tracker.heard("chorus:a.c", s.sender, fmt.Sprint(i, j), s.text); s.sender == "timber" {
+						answered = got
+					}
+				}
+			}
+			if i < fastAnswers && answered != "" {
+				t.Errorf("%s: a program after %d answers", name, i+1)
+			}
+		}
+		if (answered == "agent:a") != c.want {
+			t.Errorf("%s: answers %q; want a program: %t", name, answered, c.want)
+		}
+	}
+	tracker := newPaceTracker(func() time.Time { return time.Unix(0, 0) })
+	tracker.spoke("agent:a", "chorus:a.c")
+	for i := range 20 * maxPaced {
+		if got := tracker.heard("chorus:a.c", fmt.Sprint("alice", i/10), fmt.Sprint(i), "well"); got != "" {
+			t.Fatalf("message %d after one of the agent answers %s", i, got)
+		}
+	}
+	if n := len(tracker.channels.Values()[0].senders); n > maxPaced {
+		t.Errorf("%d senders are kept", n)
 	}
 }
 
@@ -71,7 +153,7 @@ func TestResolveMentions(t *testing.T) {
 		{"@lead over to you", "agent", "agent:lead"},
 		{"bob joined", "system", ""},
 	} {
-		if got := strings.Join(resolveMentions(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", known), " "); got != c.want {
+		if got := strings.Join(resolveMentions(c.text, "agent:lead", []string{"lead", "ops"}, c.kind == "human", known), " "); got != c.want {
 			t.Errorf("%q of a %s means %q; want %q", c.text, c.kind, got, c.want)
 		}
 	}
@@ -86,26 +168,32 @@ func TestEchoFilter_RecognizesAnAgentsText(t *testing.T) {
 	c.record("agent:a", "chorus:one.x", "Yes!")
 	c.record("", "chorus:one.x", "Said by nobody here.")
 	for _, s := range []struct {
-		channel protocol.PeerID
-		text    string
-		want    protocol.PeerID
+		channel      protocol.PeerID
+		sender, text string
+		want         protocol.PeerID
 	}{
-		{"chorus:two.x", " The deploy is done.\n", "agent:a"}, {"chorus:one.x", "The deploy is done.", ""},
-		{"chorus:two.x", "Yes!", ""}, {"chorus:two.x", "Said by nobody here.", ""}, {"chorus:two.x", "The deploy is not done.", ""},
-		{"chorus:two.x", "**The deploy is done.**\n— from Studio", ""}, {"chorus:two.x", "bot: the deploy is done", "agent:a"}, {"chorus:two.y", "bot: the deploy is done", ""},
-		{"chorus:two.x", "You said the deploy is done, and is it?", ""}, {"chorus:two.x", "deploy is", ""},
+		{"chorus:two.x", "bot", " The deploy is done.\n", "agent:a"}, {"chorus:one.x", "bot", "The deploy is done.", ""},
+		{"chorus:two.x", "bot", "Yes!", ""}, {"chorus:two.x", "bot", "Said by nobody here.", ""}, {"chorus:two.x", "bot", "The deploy is not done.", ""},
+		{"chorus:two.x", "bot", "**The deploy is done.**\n— from Studio", ""}, {"chorus:two.x", "bot", "bot: the deploy is done", "agent:a"}, {"chorus:two.y", "bot", "bot: the deploy is done", ""},
+		{"chorus:two.x", "bot", "You said the deploy is done, and is it?", ""}, {"chorus:two.x", "bot", "deploy is", ""},
+		{"chorus:one.x", "A", "The deploy is done.", "agent:a"}, {"chorus:one.x", "one", "The deploy is done.", "agent:a"}, {"chorus:two.x", "a", "Yes!", "agent:a"},
+		{"chorus:one.x", "agent:a", "Yes!", "agent:a"}, {"chorus:one.x", "a", "Is the deploy done?", ""}, {"chorus:one.x", "a", "no", ""}, {"chorus:two.y", "a", "hello", ""},
 	} {
-		if got := c.author(s.channel, s.text); got != s.want {
-			t.Errorf("%q in %s was said by %q; want %q", s.text, s.channel, got, s.want)
+		if got := c.author(s.channel, s.sender, s.text); got != s.want {
+			t.Errorf("%q by %s in %s was said by %q; want %q", s.text, s.sender, s.channel, got, s.want)
 		}
 	}
+	now = now.Add(shortEchoWindow)
+	if got := c.author("chorus:one.x", "a", "Yes!"); got != "" {
+		t.Errorf("after %s a short text is still %s's", shortEchoWindow, got)
+	}
 	now = now.Add(echoWindow)
-	if got := c.author("chorus:two.x", "The deploy is done."); got != "" {
+	if got := c.author("chorus:two.x", "bot", "The deploy is done."); got != "" {
 		t.Errorf("after %s it is still %s's", echoWindow, got)
 	}
 	for i := range 2*maxEchoes + 1 {
 		text := fmt.Sprintf("message number %d", i)
-		if c.record("agent:a", "chorus:one.x", text); c.author("chorus:two.x", text) != "agent:a" || c.recent.Len() > maxEchoes {
+		if c.record("agent:a", "chorus:one.x", text); i%100 == 0 && c.author("chorus:two.x", "bot", text) != "agent:a" || c.recent.Len() > maxEchoes {
 			t.Fatalf("of %d texts %d are kept", i, c.recent.Len())
 		}
 	}

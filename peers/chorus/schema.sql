@@ -22,17 +22,19 @@ CREATE TABLE channel (
   mcp_at      INTEGER NOT NULL DEFAULT 0,
   created_at  INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX channel_external ON channel (external_id);
 
 CREATE TABLE inbound (
   seq          INTEGER PRIMARY KEY AUTOINCREMENT,
   channel      TEXT NOT NULL REFERENCES channel (peer) ON DELETE CASCADE,
   external_id  TEXT NOT NULL,                 -- the service's message id
-  source_id    TEXT NOT NULL,                 -- the sourceId by which agents name this message
+  source_id    TEXT NOT NULL,                 -- the sourceId by which agents name this message, one in all inboxes of a room
   message_id   TEXT NOT NULL,                 -- of the chat_message on the bus, the same in every attempt
   content      BLOB NOT NULL,                 -- of the chat_message; emptied once it is old
   callback     BLOB,                          -- sealed; NULL once it is forgotten
   received_at  INTEGER NOT NULL,
   forwarded_at INTEGER NOT NULL DEFAULT 0,    -- when the agent took it
+  ambient      INTEGER,                       -- it addresses nobody if it names nobody; NULL until it is first sent
   turn         TEXT NOT NULL DEFAULT '',      -- the last lifecycle event: '', 'processing' or 'idle'
   UNIQUE (channel, external_id)
 ) STRICT;

@@ -3,9 +3,10 @@
 usage: service.py PORT [CHANNEL]
 
 People and the test use /studio: POST /studio/agents {"name", "connection", "to"}, POST /studio/say
-{"sender", "content"}, POST /studio/refuse {"content"}, GET /studio gives what was said, and what agents
+{"sender", "content"}, POST /studio/programs {"name", "kind"}, POST /studio/refuse {"content"}, GET /studio gives what was said, and what agents
 did that the protocol does not have. Everything that is said goes to every agent but who said it, in
-order. What an agent says that has a "to" goes to that one alone, under another name and in a frame of
+order. A program answers at once what an agent here says, in new words; with a kind, its messages declare
+it. What an agent says that has a "to" goes to that one alone, under another name and in a frame of
 words. Words to refuse are answered 422 at a callback, and shown to nobody.
 """
 
@@ -26,10 +27,11 @@ PORT = int(sys.argv[1])
 HERE = f"http://127.0.0.1:{PORT}"
 CHANNEL = {"id": (sys.argv[2:] or ["ch_room"])[0], "name": "ops-team", "service": "Studio", "context": "The team uses this channel for ops coordination."}
 
-lock = threading.Lock()  # guards the seven below
+lock = threading.Lock()  # guards the eight below
 agents = {}  # the queue of each, by name
 relays = {}  # to whom alone each is heard, by name
 callbacks = {}  # who answers there, by token
+programs = {}  # the kind of each, by name
 said = []  # {"sender", "content"}
 faults = []
 refused = set()  # words
@@ -78,6 +80,11 @@ def say(sender, content):
         message = {"id": f"msg_{next(numbers)}", "sender": sender, "content": content}
         if to := relays.get(sender):
             message["sender"], message["content"] = "Studio Bot", f"**{content}** (sent from Studio)"
+        if kind := programs.get(sender):
+            message["senderKind"] = kind
+        elif sender in agents:
+            for program in programs:
+                threading.Thread(target=say, args=(program, f"And what of {secrets.token_hex(8)}?"), daemon=True).start()
         for name, waiting in agents.items():
             if name != sender and to in (None, name):
                 waiting.put(message)
@@ -126,6 +133,10 @@ class Handler(BaseHTTPRequestHandler):
                 agents[body["name"]] = waiting
                 relays[body["name"]] = body.get("to")
             threading.Thread(target=deliver, args=(body["name"], body["connection"], waiting), daemon=True).start()
+            return self.answer(200, {})
+        if self.path == "/studio/programs":
+            with lock:
+                programs[body["name"]] = body["kind"]
             return self.answer(200, {})
         if self.path == "/studio/refuse":
             refused.add(body["content"])

@@ -1,0 +1,91 @@
+package chorus
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/protocol"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// A sender that answers an agent within fastAnswer, fastAnswers times in a row, is a program. No
+// person reads and writes that fast for so long.
+const (
+	fastAnswer  = 8 * time.Second
+	fastAnswers = 8
+	maxPaced    = 32 // senders of one channel
+)
+
+// A paceTracker finds the programs among the senders of channels by how fast they answer, since a
+// service need not say who is an agent. A message that does not follow an agent's message within
+// fastAnswer, or is a command, is a person's, and clears its channel. It is empty after a restart.
+type paceTracker struct {
+	now      func() time.Time
+	mu       sync.Mutex // guards all below
+	channels *lru.Cache[protocol.PeerID, *channelPace]
+}
+
+// A channelPace holds the last message of an agent in a channel, and who answered it.
+type channelPace struct {
+	agent   protocol.PeerID
+	at      time.Time
+	said    int // messages of agents
+	senders map[string]*senderPace
+}
+
+// A senderPace counts the fast answers of a sender.
+type senderPace struct {
+	answers int
+	said    int    // the agent's message that was answered last
+	message string // the ID of the last message, which a service may repeat
+}
+
+func newPaceTracker(now func() time.Time) *paceTracker {
+	return &paceTracker{now: now, channels: newCache[protocol.PeerID, *channelPace](maxEchoes)}
+}
+
+// spoke records that an agent said something in a channel.
+func (t *paceTracker) spoke(agent, channel protocol.PeerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, found := t.channels.Get(channel)
+	if !found {
+		c = &channelPace{senders: map[string]*senderPace{}}
+		t.channels.Add(channel, c)
+	}
+	c.agent, c.at = agent, t.now()
+	c.said++
+}
+
+// heard records a message in a channel, with its ID and text. If its sender is a program, by its
+// pace, heard returns the agent that it answers.
+func (t *paceTracker) heard(channel protocol.PeerID, sender, message, text string) (answered protocol.PeerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, found := t.channels.Get(channel)
+	if !found {
+		return ""
+	}
+	s := c.senders[sender]
+	if s == nil {
+		s = &senderPace{}
+	}
+	isSlow := t.now().Sub(c.at) >= fastAnswer
+	if isSlow || strings.HasPrefix(strings.TrimSpace(text), "/") || len(c.senders) >= maxPaced {
+		if s.message != message {
+			clear(c.senders)
+		}
+		return ""
+	}
+	c.senders[sender] = s
+	if s.said != c.said {
+		s.answers++
+	}
+	s.said, s.message = c.said, message
+	if s.answers <= fastAnswers {
+		return ""
+	}
+	return c.agent
+}
