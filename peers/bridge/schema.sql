@@ -80,3 +80,18 @@ CREATE TABLE bridge_guesses (
   at     INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX bridge_guesses_user ON bridge_guesses (bridge, user, at);
+
+CREATE TABLE bridge_files (
+  ref    TEXT    PRIMARY KEY,
+  bridge TEXT    NOT NULL,
+  file   TEXT    NOT NULL,   -- its ID in the chat system
+  name   TEXT    NOT NULL,
+  mime   TEXT    NOT NULL,
+  at     INTEGER NOT NULL,
+  UNIQUE (bridge, file)
+) STRICT;
+
+CREATE TABLE bridge_listeners (
+  bridge  TEXT PRIMARY KEY,
+  address TEXT NOT NULL   -- of the listener for files
+) STRICT;

@@ -32,6 +32,7 @@ type account struct {
 	me  models.User
 
 	pairing *bridge.Pairing
+	files   *bridge.FileServer
 	router  *bridge.Router // delivers the chats' events to their agents
 
 	quit  <-chan struct{} // closed when the bridge must stop

@@ -4,20 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"hubbub/peers/outbox"
-	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
-	"github.com/rs/zerolog"
 )
 
 func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
@@ -177,58 +173,6 @@ func TestTypingIndicator_IsBounded(t *testing.T) {
 			t.Errorf("of an agent that left %d type", len(shown.busy))
 		}
 	})
-}
-
-// TestFiles_ListenAddress checks the order of choice: the setting, the last address, any local
-// address.
-func TestFiles_ListenAddress(t *testing.T) {
-	listen := func(chosen, last string) (net.Listener, error) {
-		a := &account{opts: Options{FilesListen: chosen}}
-		l, err := a.listenForFiles(t.Context(), last)
-		if err == nil {
-			t.Cleanup(func() { l.Close() })
-		}
-		return l, err
-	}
-	first, err := listen("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := first.Addr().String()
-	if _, err := listen(address, ""); err == nil || !strings.Contains(err.Error(), "listening for files on "+address+" (see --files-listen)") {
-		t.Errorf("a chosen address that is taken: %v", err)
-	}
-	if l, err := listen("", address); err != nil || l.Addr().String() == address || !strings.HasPrefix(l.Addr().String(), "127.0.0.1:") {
-		t.Errorf("the last address is taken: %v, %v", l, err)
-	}
-	first.Close()
-	again, err := listen("", address)
-	if err != nil || again.Addr().String() != address {
-		t.Fatalf("the last address is free: %v, %v; want %s", again, err, address)
-	}
-	again.Close()
-	if l, err := listen(address, "127.0.0.1:1"); err != nil || l.Addr().String() != address {
-		t.Errorf("a chosen address: %v, %v", l, err)
-	}
-}
-
-func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
-	log := zerolog.Nop()
-	for name, c := range map[string]struct {
-		err  error
-		code int
-		says string
-	}{
-		"too large":  {&botapi.Error{Code: 400}, 404, "larger than 20 MB, or deleted"},
-		"no network": {&botapi.TransportError{}, 502, "try again"},
-		"no path":    {nil, 502, "try again"},
-	} {
-		w := httptest.NewRecorder()
-		(&account{log: &log}).writeFileError(w, c.err)
-		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
-		}
-	}
 }
 
 func TestParseSource(t *testing.T) {

@@ -45,6 +45,7 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 func (b *Bridge) setBot(bot int64) {
 	b.bot = bot
 	b.pairing = &bridge.Pairing{Name: id(bot), Log: b.log}
+	b.files = b.newFileServer()
 	b.out = newOutbound(b.account)
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
 		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience,
@@ -92,7 +93,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	serveFiles, err := b.openFiles(ctx)
+	serveFiles, err := b.files.Open(ctx)
 	if err != nil {
 		return err
 	}

@@ -9,21 +9,18 @@ import (
 	"strconv"
 	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
 
-// An attachment is a file of a message that has no reference yet.
-type attachment struct {
-	protocol.Attachment
-	fileID string
-}
-
 // attachments returns the files of a message. Of a photo it takes the largest size.
-func attachments(m *models.Message) (out []attachment) {
+func attachments(m *models.Message) (out []bridge.StoredFile) {
 	add := func(kind, fileID, name, mime string, size int64) {
-		out = append(out, attachment{protocol.Attachment{Kind: kind, Name: name, MimeType: mime, Size: size}, fileID})
+		out = append(out, bridge.StoredFile{
+			Attachment: protocol.Attachment{Kind: kind, Name: name, MimeType: mime, Size: size}, ID: fileID,
+		})
 	}
 	if n := len(m.Photo); n > 0 {
 		add("photo", m.Photo[n-1].FileID, "photo.jpg", "image/jpeg", int64(m.Photo[n-1].FileSize))

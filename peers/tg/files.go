@@ -1,150 +1,40 @@
 package tg
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
-	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
 
-// filesPath is the path of file references. Whoever has a reference can fetch the file from the
-// bridge, without the bot token.
-const filesPath = "/telegram-files/"
-
-// addRefs returns the attachments of a message with references.
-func (a *account) addRefs(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
-	for _, file := range list {
-		if a.opts.FilesListen != NoFiles || a.opts.FilesURL != "" {
-			file.Ref = a.filesAddress(tx) + filesPath + store.Value[string](tx,
-				`INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID,
-				file.Name, file.MimeType, nowMicros())
-		}
-		out = append(out, file.Attachment)
-	}
-	return out
-}
-
-// filesAddress returns the base address of references.
-func (a *account) filesAddress(tx *store.Tx) string {
-	if a.opts.FilesURL != "" {
-		return strings.TrimRight(a.opts.FilesURL, "/")
-	}
-	return "http://" + cmp.Or(a.botColumn(tx, "files_addr"), "127.0.0.1")
-}
-
-// openFiles opens the listener for files before anything else runs, so that references have the
-// right port. It returns the function that serves them.
-func (a *account) openFiles(ctx context.Context) (serve func(context.Context) error, err error) {
-	if a.opts.FilesListen == NoFiles {
-		return func(context.Context) error { return nil }, nil
-	}
-	last, err := store.Read(ctx, a.db, func(tx *store.Tx) string { return a.botColumn(tx, "files_addr") })
-	if err != nil {
-		return nil, err
-	}
-	l, err := a.listenForFiles(ctx, last)
-	if err != nil {
-		return nil, err
-	}
-	err = store.Autocommit(ctx, a.db, func(tx *store.Tx) {
-		tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), a.bot)
-	})
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return func(ctx context.Context) error { return serveHTTP(ctx, l, http.HandlerFunc(a.serveFile)) }, nil
-}
-
-// listenForFiles opens the listener. Without --files-listen it reuses the address of the last
-// start if it can, so that references remain valid.
-func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener, error) {
-	var config net.ListenConfig
-	if chosen := a.opts.FilesListen; chosen != "" {
-		l, err := config.Listen(ctx, "tcp", chosen)
-		if err != nil {
-			err = fmt.Errorf("listening for files on %s (see --files-listen): %w", chosen, err)
-		}
-		return l, err
-	}
-	if last != "" { // an empty address would listen on all interfaces
-		if l, err := config.Listen(ctx, "tcp", last); err == nil {
-			return l, nil
-		}
-	}
-	return config.Listen(ctx, "tcp", "127.0.0.1:0")
-}
-
-// serveFile serves the content of a file.
-func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
-	ref, ok := strings.CutPrefix(r.URL.Path, filesPath)
-	if !ok || ref == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.NotFound(w, r)
-		return
-	}
-	type row struct{ fileID, name, kind string }
-	known, err := store.Read(r.Context(), a.db, func(tx *store.Tx) row {
-		k, _ := store.One(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
-			`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, a.bot)
-		return k
-	})
-	if known.fileID == "" && err == nil {
-		http.NotFound(w, r)
-		return
-	}
-	var file models.File
-	var resp *http.Response
-	if err == nil {
-		err = a.call(r.Context(), "getFile", map[string]any{"file_id": known.fileID}, &file)
-	}
-	if file.FilePath != "" && err == nil {
-		resp, err = a.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
-	}
-	if resp == nil {
-		a.writeFileError(w, err)
-		return
-	}
-	defer resp.Body.Close()
-	h := w.Header()
-	h.Set("Content-Type", cmp.Or(known.kind, mime.TypeByExtension(filepath.Ext(file.FilePath)),
-		"application/octet-stream"))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": known.name}))
-	for _, copied := range []string{"Content-Length", "Content-Range", "Accept-Ranges"} {
-		if v := resp.Header.Get(copied); v != "" {
-			h.Set(copied, v)
-		}
-	}
-	w.WriteHeader(resp.StatusCode)
-	if r.Method == http.MethodGet {
-		_, _ = io.Copy(w, resp.Body) // the client may have left
+// newFileServer returns the server of the bot's files.
+func (a *account) newFileServer() *bridge.FileServer {
+	return &bridge.FileServer{
+		Name: id(a.bot), Path: "/telegram-files/", Listen: a.opts.FilesListen, URL: a.opts.FilesURL, DB: a.db,
+		Fetch: a.fetchFile, Log: a.log,
 	}
 }
 
-// writeFileError answers for a file that is not available, with what a person can do.
-func (a *account) writeFileError(w http.ResponseWriter, err error) {
-	if botapi.Code(err) == http.StatusBadRequest {
-		http.Error(w, "Telegram does not provide this file: it is larger than 20 MB, or deleted", http.StatusNotFound)
-		return
+// fetchFile fetches a file from Telegram; see [bridge.FileServer].
+func (a *account) fetchFile(ctx context.Context, file, byteRange string) (*http.Response, string, error) {
+	var found models.File
+	err := a.call(ctx, "getFile", map[string]any{"file_id": file}, &found)
+	switch {
+	case botapi.Code(err) == http.StatusBadRequest:
+		return nil, "", fmt.Errorf("Telegram does not provide this file, it is larger than 20 MB: %w", bridge.ErrNoFile)
+	case err != nil || found.FilePath == "":
+		return nil, "", err
 	}
-	if err != nil {
-		a.log.Warn().Err(err).Msg("file not fetched from Telegram")
-	}
-	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
+	resp, err := a.api.Download(ctx, found.FilePath, byteRange)
+	return resp, found.FilePath, err
 }
 
 // captionOf renders the text of a message with a file.

@@ -24,7 +24,7 @@ func TestFiles_ListenOnlyLocally(t *testing.T) {
 	b := New("42:token", db, &Options{})
 	b.setBot(42)
 	before := listening(t)
-	serve, err := b.openFiles(t.Context())
+	serve, err := b.files.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

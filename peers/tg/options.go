@@ -52,7 +52,7 @@ type Options struct {
 
 // NoFiles, as Options.FilesListen, disables the listener for files. Attachments then have
 // references only if FilesURL is set.
-const NoFiles = "none"
+const NoFiles = bridge.NoFiles
 
 // Limits that are not settings.
 const (

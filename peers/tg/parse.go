@@ -29,7 +29,7 @@ type parsedUpdate struct {
 	suffix  string // of the sourceId, for updates that are not messages
 
 	data  eventData
-	files struct{ own, answered []attachment } // of the message, and of the one that it answers
+	files struct{ own, answered []bridge.StoredFile } // of the message, and of the one that it answers
 	album string
 
 	command   string // such as "/pair", without the bot's name

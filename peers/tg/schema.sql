@@ -7,8 +7,7 @@ CREATE TABLE bots (
   token_hash  TEXT NOT NULL,             -- identifies the bot of a token
   me          TEXT NOT NULL,             -- the result of getMe, for starts while Telegram cannot be reached
   commands    TEXT NOT NULL DEFAULT '',  -- hash of the menu that Telegram has
-  webhook_url TEXT NOT NULL DEFAULT '',  -- the webhook that this bridge set
-  files_addr  TEXT NOT NULL DEFAULT ''   -- address of the listener for files
+  webhook_url TEXT NOT NULL DEFAULT ''   -- the webhook that this bridge set
 ) STRICT;
 
 CREATE TABLE updates (
@@ -109,14 +108,4 @@ CREATE TABLE people (
   username TEXT    NOT NULL,
   user     INTEGER NOT NULL,
   PRIMARY KEY (bot, username)
-) STRICT;
-
-CREATE TABLE files (
-  ref     TEXT    PRIMARY KEY,
-  bot     INTEGER NOT NULL,
-  file_id TEXT    NOT NULL,
-  name    TEXT    NOT NULL,
-  mime    TEXT    NOT NULL,
-  at      INTEGER NOT NULL,
-  UNIQUE (bot, file_id)
 ) STRICT;

@@ -75,7 +75,7 @@ func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 }
 
 var (
-	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // differs in each run
+	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`) // differs in each run
 	times   = regexp.MustCompile(`(?m)^(?:now|sent): .*\n`)
 	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared before
 )

@@ -94,7 +94,7 @@ func TestServeHTTP_CompletesResponses(t *testing.T) {
 			asked := make(chan struct{})
 			ended := make(chan error, 1)
 			go func() {
-				ended <- serveHTTP(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ended <- bridge.ServeHTTP(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					close(asked)
 					select {
 					case <-time.After(answer):

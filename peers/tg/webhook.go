@@ -12,8 +12,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol/retry"
@@ -48,7 +48,7 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.announceWebhook(ctx, secret) })
-	group.Go(func() error { return serveHTTP(ctx, listener, b.webhookHandler(secret)) })
+	group.Go(func() error { return bridge.ServeHTTP(ctx, listener, b.webhookHandler(secret)) })
 	return group.Wait()
 }
 
@@ -110,27 +110,4 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 		}
 		b.crash("stored")
 	})
-}
-
-// serveHTTP serves until ctx ends. It returns after the last response.
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer done()
-	err := server.Shutdown(grace)
-	if err != nil {
-		err = server.Close()
-	}
-	<-served
-	return err
 }

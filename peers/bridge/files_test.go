@@ -1,0 +1,64 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// TestFiles_ListenAddress checks the order of choice: the setting, the last address, any local
+// address.
+func TestFiles_ListenAddress(t *testing.T) {
+	listen := func(chosen, last string) (net.Listener, error) {
+		s := &FileServer{Listen: chosen}
+		l, err := s.listen(t.Context(), last)
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return l, err
+	}
+	first, err := listen("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := first.Addr().String()
+	if _, err := listen(address, ""); err == nil || !strings.Contains(err.Error(), "listening for files on "+address+" (see --files-listen)") {
+		t.Errorf("a chosen address that is taken: %v", err)
+	}
+	if l, err := listen("", address); err != nil || l.Addr().String() == address || !strings.HasPrefix(l.Addr().String(), "127.0.0.1:") {
+		t.Errorf("the last address is taken: %v, %v", l, err)
+	}
+	first.Close()
+	again, err := listen("", address)
+	if err != nil || again.Addr().String() != address {
+		t.Fatalf("the last address is free: %v, %v; want %s", again, err, address)
+	}
+	again.Close()
+	if l, err := listen(address, "127.0.0.1:1"); err != nil || l.Addr().String() != address {
+		t.Errorf("a chosen address: %v, %v", l, err)
+	}
+}
+
+func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
+	log := zerolog.Nop()
+	for name, c := range map[string]struct {
+		err  error
+		code int
+		says string
+	}{
+		"too large":  {fmt.Errorf("Telegram does not provide it, it is larger than 20 MB: %w", ErrNoFile), 404, "larger than 20 MB"},
+		"no network": {errors.New("no network"), 502, "try again"},
+		"no path":    {nil, 502, "try again"},
+	} {
+		w := httptest.NewRecorder()
+		(&FileServer{Log: &log}).writeError(w, c.err)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
