@@ -186,7 +186,8 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, u *parsedUpdate) {
 	if !c.present && in.chatStatus(tx, c).State != bridge.Assigned {
 		return // the bot was removed, and no agent needs to know
 	}
-	u.data.Content.Attachments, u.data.ReplyFiles = in.files.Attachments(tx, u.files.own), in.files.Attachments(tx, u.files.answered)
+	u.data.Content.Attachments = in.files.Attachments(tx, u.files.own)
+	u.data.ReplyFiles = in.files.Attachments(tx, u.files.answered)
 	u.data.Content.Author = &u.author
 	u.data.Content.Chat.ID = id(c.key)
 	var ready time.Time
