@@ -57,6 +57,7 @@ var reasonTexts = map[string]string{
 	"stop_word":             "it tells the agent to stop",
 	"thread_participant":    "it is in a thread in which the agent takes part",
 	"work_of_another":       "the work belongs to somebody else",
+	"fragment":              "its author addressed the agent moments before or after it",
 	"claim_granted":         "the agent was the first to claim it",
 	"edited_after_response": "it was edited after the agent had answered",
 	"already_answered":      "the agent has answered it already",

@@ -159,11 +159,11 @@ func TestOnlyABridgesFilesAreFetched(t *testing.T) {
 		other.SendAs(t, "chorus:desk", "agent:lead", protocol.TypeChatMessage, attached("e2", photo("/1", 1), document("/1", "a.txt", "text/plain")))
 		w.sleep(10 * time.Second)
 		turns := s.seen()
-		if len(turns) < 2 || !strings.Contains(turns[0].Prompt, "not shown to you: you do not accept images") || !strings.Contains(turns[1].Prompt, "only files of Telegram are fetched") {
+		if len(turns) < 2 || !strings.Contains(turns[0].Prompt, "not shown to you: you do not accept images") || !strings.Contains(turns[1].Prompt, "only files of Telegram and Matrix are fetched") {
 			t.Errorf("%d turns: %+v", len(turns), turns)
 		}
 		_, r := call(w.tools(), "chat.read_file", map[string]any{"eventId": "e2", "file": 2})
-		if !r.IsError || !strings.Contains(r.Content[0].Text, "only files of Telegram are fetched") {
+		if !r.IsError || !strings.Contains(r.Content[0].Text, "only files of Telegram and Matrix are fetched") {
 			t.Errorf("%+v", r)
 		}
 		if len(files.asked) != 0 {

@@ -84,6 +84,7 @@ func TestReadThread(t *testing.T) {
 func TestWhatWasSaidBeforeGoesWithAMention(t *testing.T) {
 	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "the deploy is stuck\nresponse_policy: must_respond"))
+		w.sleep(3 * time.Second)
 		w.say(post("e2", "@lead can you look?"))
 		w.sleep(5 * time.Second)
 		prompt := w.stub.seen()[0].Prompt

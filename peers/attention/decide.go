@@ -109,6 +109,24 @@ func fitHarness(d *Decision, v *situation) {
 	}
 }
 
+// The reasons of decisions that may change when the author writes more.
+const (
+	ReasonAmbient  = "ambient"
+	ReasonFragment = "fragment"
+)
+
+// Rule returns the name of the rule that decided.
+func (d *Decision) Rule() string {
+	rule, _, _ := strings.Cut(d.Reason, "+")
+	return rule
+}
+
+// AsFragment returns the decision for a part of the message that d is about.
+func AsFragment(d Decision) Decision {
+	d.Reason = ReasonFragment
+	return d
+}
+
 // AfterClaim returns the decision for an event that the agent has claimed: its content is
 // injected now, with its context.
 func AfterClaim(d Decision, inject *Capabilities) Decision {
@@ -177,9 +195,14 @@ func (v *situation) namesOnlyAnother() bool {
 }
 
 // isDirected reports whether the event is directed at this agent: it is a direct message,
-// mentions the agent, or answers it.
+// mentions the agent, answers it, or continues such a message.
 func (v *situation) isDirected() bool {
-	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others
+	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others || v.continues()
+}
+
+// continues reports whether the event is a fragment of a person's message to this agent.
+func (v *situation) continues() bool {
+	return v.facts.Continues && v.event.authorKind() == AuthorHuman && v.namesNobody() && !v.replyNot
 }
 
 // acknowledges reports whether the text is only thanks or similar, or only emoji, and asks

@@ -118,6 +118,8 @@ type Facts struct {
 	Asked bool `json:"asked,omitempty"`
 	// an agent sent the same text before, it had a turn here, and no person has written since
 	Repeated bool `json:"repeated,omitempty"`
+	// its author addressed this agent moments before, and this may be the rest of that message
+	Continues bool `json:"continues,omitempty"`
 	// of a returned obligation: since its event was created
 	Waited      time.Duration `json:"waitedNs,omitempty"`
 	OtherAgents []string      `json:"otherAgents,omitempty"` // other agents known to be in this conversation

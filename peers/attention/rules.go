@@ -70,6 +70,7 @@ var rules = []rule{
 
 	{"direct_message", (*situation).isDirect, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 	{"mention", func(v *situation) bool { return v.mentions.me }, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{ReasonFragment, (*situation).continues, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 	{"direct_question", (*situation).isDirected, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 
 	{"role_mention", func(v *situation) bool { return v.mentions.role }, toMyRole, PolicyMayRespond, ModeNotify,
@@ -82,7 +83,7 @@ var rules = []rule{
 		toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
 	{"agent_without_task", func(v *situation) bool { return v.event.authorKind() == AuthorAgent },
 		toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"ambient", func(*situation) bool { return true }, ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{ReasonAmbient, func(*situation) bool { return true }, ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 }
 
 func all(conditions ...func(*situation) bool) func(*situation) bool {

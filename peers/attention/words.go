@@ -112,6 +112,11 @@ func EndsWithQuestion(text string) bool {
 	return false
 }
 
+// OnlyLabels reports whether a text consists of labels, such as the name of an agent, and nothing else.
+func OnlyLabels(text string) bool {
+	return len(Labels(text)) > 0 && strings.Trim(withoutLabels(text), " \n\t,.;:!") == ""
+}
+
 // letters normalizes letters that people write in several ways: with and without accents, or with
 // the signs of another keyboard.
 var letters = strings.NewReplacer(

@@ -72,7 +72,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
 		coalesce((SELECT received_at FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message' ORDER BY seq DESC LIMIT 1), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
-	facts.OwnsThread = facts.Work != ""
+	facts.OwnsThread, facts.Continues = facts.Work != "", e.IsFragment() // an edit changes nothing about that
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
 	if c.ReplyTo != nil {

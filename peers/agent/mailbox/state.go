@@ -39,7 +39,9 @@ const (
 	Join   Cause = "join"   // shown in a turn, for the first time or again
 	Reopen Cause = "reopen" // its text or the harness changed; it needs a new decision
 	Regain Cause = "regain" // another agent released its claim
-	Answer Cause = "answer" // an answer was queued
+	// it turned out to be part of a later message
+	Include Cause = "include"
+	Answer  Cause = "answer" // an answer was queued
 
 	ClaimEvent  = Cause(attention.DispositionClaimed) // the agent commits to handling it
 	Defer       = Cause(attention.DispositionDeferred)
@@ -53,7 +55,7 @@ const (
 // openStates are the states that are not final.
 var openStates = []State{Stored, Held, Turned, Kept, Deferred, Answered}
 
-// transitions is the table of state changes. Only Regain leaves a final state. A cause without an
+// transitions is the table of state changes. Only Regain and Include leave a final state. A cause without an
 // entry for a state changes nothing.
 var transitions = map[Cause]map[State]State{
 	Hold:       {Stored: Held},
@@ -61,6 +63,7 @@ var transitions = map[Cause]map[State]State{
 	Join:       {Held: Turned, Turned: Turned, Kept: Turned, Deferred: Turned},
 	Reopen:     {Held: Stored, Turned: Stored, Kept: Stored},
 	Regain:     {Ignored: Kept},
+	Include:    {Ignored: Held},
 	ClaimEvent: {Held: Held, Turned: Turned, Kept: Kept, Deferred: Kept},
 	Defer:      {Held: Deferred, Turned: Deferred, Kept: Deferred},
 	Answer:     {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},

@@ -25,12 +25,15 @@ func (r *iteration) decideStored() (more bool) {
 
 // decide decides on an event, records the decision, and assigns the event accordingly.
 func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
-	e.Decision = attention.Decide(e.Event(), r.opts.Self, obligations.Facts(&tx.View, e), r.config())
+	facts := obligations.Facts(&tx.View, e)
+	facts.Continues = facts.Continues || r.continues(&tx.View, e)
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, facts, r.config())
 	r.limitExchange(tx, e)
 	applyAction(tx, e)
 	tx.Decide(e)
 	obligations.Open(tx, e)
 	r.assign(tx, e)
+	r.includeEarlier(tx, e)
 }
 
 // applyAction performs the action that a decision requires from the agent's program.
@@ -163,7 +166,7 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration,
 			last[key] = g
 		}
 		g.events = append(g.events, e)
-		g.due = e.ReceivedAt.Add(window)
+		g.due = e.ReceivedAt.Add(windowAfter(e, window))
 		if typed.last.After(e.ReceivedAt) && typed.since(g.due) {
 			g.due = typed.until()
 		}
@@ -179,7 +182,8 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration,
 
 func (g *fragmentGroup) accepts(e *mailbox.Entry, typed typingSpan, window, limit time.Duration) bool {
 	first, last := g.events[0], g.events[len(g.events)-1]
-	near := e.ReceivedAt.Sub(last.ReceivedAt) <= window || typed.since(last.ReceivedAt.Add(window)) &&
+	near := e.ReceivedAt.Sub(last.ReceivedAt) <= windowAfter(last, window) ||
+		e.IsFragment() || last.IsFragment() || typed.since(last.ReceivedAt.Add(window)) &&
 		!e.ReceivedAt.After(typed.until())
 	return last.Mergeable() && e.Mergeable() && near && e.ReceivedAt.Sub(first.ReceivedAt) <= limit
 }

@@ -1,0 +1,89 @@
+package agent_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/protocol"
+)
+
+// TestFragments_OfGroupAreOneTurn plays messages of a channel. Those of Will are fragments of his
+// mention if they are near it and are for nobody else.
+func TestFragments_OfGroupAreOneTurn(t *testing.T) {
+	file := []protocol.Attachment{{Kind: "photo", Name: "oven.jpg"}}
+	type said struct {
+		text  string
+		after time.Duration // the previous message
+		m     protocol.ChatMessage
+	}
+	long := strings.Repeat("the oven hums ", 300)
+	other := by(post("", ""), "78", "human")
+	for name, c := range map[string]struct {
+		said []said
+		want string // the parts of each turn
+	}{
+		"a name alone, then the question":    {[]said{{text: "@lead"}, {text: "how long?", after: 800 * time.Millisecond}}, "@lead|how long?"},
+		"a name alone waits longer":          {[]said{{text: "@lead:"}, {text: "how long?", after: 4 * time.Second}}, "@lead:|how long?"},
+		"two fragments after it":             {[]said{{text: "@lead what"}, {text: "about"}, {text: "the oven", after: time.Second}}, "@lead what|about|the oven"},
+		"a text that the chat has split":     {[]said{{text: "@lead " + long}, {text: long}, {text: "so what now?"}}, "@lead " + long + "|" + long + "|so what now?"},
+		"the mention at its end":             {[]said{{text: long}, {text: long}, {text: "what now, @lead?"}}, long + "|" + long + "|what now, @lead?"},
+		"a forward after a comment":          {[]said{{text: "@lead is that so?"}, {text: "> the gate is closed", m: protocol.ChatMessage{Forwarded: "Mia"}}}, "@lead is that so?|> the gate is closed"},
+		"a forward before it":                {[]said{{text: "> closed", m: protocol.ChatMessage{Forwarded: "Mia"}}, {text: "@lead is that so?", after: time.Second}}, "> closed|@lead is that so?"},
+		"a file after a question":            {[]said{{text: "@lead what is this?"}, {after: 6 * time.Second, m: protocol.ChatMessage{Attachments: file}}}, "@lead what is this?;|"},
+		"a file before a question":           {[]said{{m: protocol.ChatMessage{Attachments: file}}, {text: "@lead what is this?", after: 8 * time.Second}}, "||@lead what is this?"},
+		"another person writes between":      {[]said{{text: "@lead what"}, {text: "lunch?", m: other}, {text: "about the oven"}}, "@lead what|about the oven"},
+		"what is for another person":         {[]said{{text: "@lead what now?"}, {text: "@dave open please"}}, "@lead what now?"},
+		"what comes later":                   {[]said{{text: "@lead what now?"}, {text: "nice weather", after: 5 * time.Second}}, "@lead what now?"},
+		"what came long before":              {[]said{{text: "nice weather"}, {text: "@lead what now?", after: 5 * time.Second}}, "@lead what now?"},
+		"what was written long before it":    {[]said{{text: "lunch", m: protocol.ChatMessage{CreatedAt: "1999-12-31T09:00:00Z"}}, {text: "@lead now?", m: protocol.ChatMessage{CreatedAt: "1999-12-31T11:00:00Z"}}}, "@lead now?"},
+		"thanks are no part of it":           {[]said{{text: "@lead what now?"}, {text: "thanks"}}, "@lead what now?"},
+		"what another person says before it": {[]said{{text: "the oven hums", m: other}, {text: "@lead what now?"}}, "@lead what now?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, newStub(answering("here")), &agent.Options{}, func(t *testing.T, w *fixture) {
+				for i, s := range c.said {
+					w.sleep(s.after + 100*time.Millisecond)
+					m := s.m
+					plain := post(fmt.Sprint("e", i+1), s.text)
+					m.SourceID, m.Text, m.Chat = plain.SourceID, plain.Text, plain.Chat
+					if m.Author == nil {
+						m.Author = plain.Author
+					}
+					w.say(m)
+				}
+				w.sleep(40 * time.Second)
+				var got []string
+				for _, turn := range w.stub.seen() {
+					got = append(got, strings.Join(partsOf(&turn), "|"))
+				}
+				if strings.Join(got, ";") != c.want {
+					t.Errorf("turns %q; want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestFragment_EditKeepsIt checks that an edit of a fragment, before and after the answer, changes
+// nothing about whom it is for.
+func TestFragment_EditKeepsIt(t *testing.T) {
+	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
+		w.say(post("e1", "the oven hums"))
+		w.sleep(time.Second)
+		w.say(post("e2", "@lead what is it?"))
+		w.say(post("e3", "is it the fan"))
+		w.sleep(time.Second)
+		w.say(edit(post("e1", "the oven howls"), "the oven howls", 1))
+		w.say(edit(post("e3", "is it the fan?"), "is it the fan?", 1))
+		w.sleep(10 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 1 {
+			t.Fatalf("%d turns", len(turns))
+		}
+		equal(t, "parts", partsOf(&turns[0]), []string{"the oven howls", "@lead what is it?", "is it the fan?"})
+		w.wantDispositions("e1 ignored", "e1 superseded", "e2 superseded", "e3 responded")
+	})
+}

@@ -1,0 +1,103 @@
+package turns
+
+import (
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// Factors of the compose window: after a name alone, whose author is about to write more, and beside a
+// file alone, which takes a while to send.
+const (
+	nameFactor = 2.5
+	fileFactor = 5
+)
+
+// isBareFile reports whether an event is only a file.
+func isBareFile(e *mailbox.Entry) bool { return len(e.Content.Attachments) > 0 && e.Content.Text == "" }
+
+// windowAfter returns how long an event waits for a further fragment.
+func windowAfter(e *mailbox.Entry, window time.Duration) time.Duration {
+	if e.Content.ReplyTo == nil && len(e.Content.Attachments) == 0 && attention.OnlyLabels(e.Content.Text) {
+		return time.Duration(nameFactor * float64(window))
+	}
+	return window
+}
+
+// isNear reports whether two events in order may be fragments of one message by their times: of their
+// receipt and, for events that were delayed on the way, of their writing.
+func isNear(before, after *mailbox.Entry, window time.Duration) bool {
+	reach := windowAfter(before, window)
+	if isBareFile(before) || isBareFile(after) {
+		reach = fileFactor * window
+	}
+	const precision = time.Second // of the times in chats
+	return after.ReceivedAt.Sub(before.ReceivedAt) <= reach && after.SentAt().Sub(before.SentAt()) <= reach+precision
+}
+
+// mayBeFragment reports whether an event outside of direct messages may belong to another message of
+// its author.
+func mayBeFragment(e *mailbox.Entry) bool {
+	return e.Content.Event == protocol.EventMessage && e.Content.Author.Kind == string(attention.AuthorHuman) &&
+		e.Content.Chat.Kind != string(attention.ConversationDM) && !e.FromBroker()
+}
+
+// isBeginning reports whether an event is addressed to the agent, so that its author's fragments
+// around it are, too.
+func isBeginning(e *mailbox.Entry) bool {
+	d := &e.Decision
+	return mayBeFragment(e) && e.Mergeable() && d.Directedness == attention.DirectedToMe && d.Action == "" &&
+		d.Policy == attention.PolicyMustRespond && !e.IsFragment()
+}
+
+// earlierFragments returns what the author of an event wrote before it in the same thread, within the
+// bounds of fragments, newest first.
+func (r *Runner) earlierFragments(v *mailbox.View, e *mailbox.Entry) (list []*mailbox.Entry) {
+	const most = 20
+	next := e
+	for _, old := range v.Events(`WHERE conversation = ? AND received_at >= ? AND author_kind = 'human' AND seq < ?
+			AND author = ? AND thread = ? AND chat = ? AND kind = 'message' ORDER BY seq DESC LIMIT ?`,
+		e.Content.Chat.ID, e.ReceivedAt.Add(-r.opts.ComposeCap).UnixMicro(), e.Seq, e.Content.Author.ID,
+		e.Content.Chat.ThreadID, e.Chat, most) {
+		if !isNear(old, next, r.opts.ComposeWindow) {
+			break
+		}
+		list, next = append(list, old), old
+	}
+	return list
+}
+
+// continues reports whether an event continues a message that its author addressed to the agent.
+func (r *Runner) continues(v *mailbox.View, e *mailbox.Entry) bool {
+	if !mayBeFragment(e) {
+		return false
+	}
+	for _, old := range r.earlierFragments(v, e) {
+		switch {
+		case isBeginning(old):
+			return true
+		case !old.IsFragment():
+			return false
+		}
+	}
+	return false
+}
+
+// includeEarlier holds the ambient messages that precede an event addressed to the agent and are
+// fragments of it: the beginning of a long text that the chat has split, or the file that a question
+// is about.
+func (r *Runner) includeEarlier(tx *mailbox.Tx, e *mailbox.Entry) {
+	if !isBeginning(e) {
+		return
+	}
+	for _, old := range r.earlierFragments(&tx.View, e) {
+		if old.State != mailbox.Ignored || old.Deleted || old.Decision.Rule() != attention.ReasonAmbient {
+			return
+		}
+		old.Decision = attention.AsFragment(e.Decision)
+		tx.Decide(old)
+		tx.Move(old, mailbox.Include, "")
+	}
+}
