@@ -65,7 +65,7 @@ func shapes(n int) (list []shape) {
 			answer bool
 		}
 		var pieces []piece
-		length := 0
+		length, over := 0, false
 		for range r.IntN(4) + 1 {
 			for _, p := range []piece{
 				{innerShapes[r.IntN(len(innerShapes))], false}, {[]string{"\n", "\n\n"}[r.IntN(2)], true}, {answerShapes[r.IntN(len(answerShapes))], true},
@@ -83,7 +83,7 @@ func shapes(n int) (list []shape) {
 				word = word || inLine || strings.HasPrefix(cut, "Write `<")
 			}
 			one.text += cut
-			if p.answer {
+			if over = over || p.text == "<|im_end|>" && cut == p.text && strings.TrimSpace(one.answer) != ""; p.answer && !over {
 				one.answer += cut
 			}
 			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.HasSuffix(strings.TrimSuffix(cut, ">"), "`<think") || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")

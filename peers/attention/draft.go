@@ -10,9 +10,19 @@ var (
 	opening = regexp.MustCompile(`(?is)\A(?:\s|` + closedTags() + `)*`)
 
 	// unsure matches where an unfinished text may begin a part that people must not see.
-	unsure = regexp.MustCompile("(?i)<|```tool_|" +
-		`\[(?:/?THINK|TOOL_)|◁|C2A\b|\b(?-i:[A-Z2-7]{16})|(?:\[\s*)?\{\s*(?:"|\z)|\A(?:\[\s*)?\{|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)`)
+	unsure = regexp.MustCompile("(?i)<|```|◁|C2A\\b|" +
+		`\[(?:/?THINK|TOOL_|/?INST|AVAIL|SYSTEM_|GMASK|\||\s*["{])|\]~|\b(?-i:[A-Z2-7]{16})|\{\s*(?:["']|(?:name|tool|function|action)\b|\z)|\A(?:\[\s*)?\{|` +
+		callBegins + `|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)|` +
+		`(?m:^)[ \t>*]*(?:thought|action|observation|final answer)\b`)
 )
+
+func closedTags() string {
+	var all []string
+	for _, tag := range hiddenTags {
+		all = append(all, `<(?:[a-z]+:)?`+tag+`(?:\s[^>\n]*)?>.*?</(?:[a-z]+:)?`+tag+`>`)
+	}
+	return strings.Join(all, "|")
+}
 
 // Draft returns the part of an unfinished text that may be shown already: whole words, up to a
 // place where VisibleText may remove something. It is "" for a text that may mean silence. If a
@@ -21,6 +31,9 @@ func Draft(text string) string {
 	text = text[len(opening.FindString(text)):]
 	if at := unsure.FindStringIndex(text); at != nil {
 		text = text[:at[0]]
+	}
+	if copied := ruleParts(text, ruleCopied, true); copied != nil {
+		text = text[:copied[0][0]]
 	}
 	text = strings.TrimSpace(text[:max(0, strings.LastIndexAny(text, " \n\t"))])
 	if MeansSilence(text) {

@@ -94,11 +94,11 @@ func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 		`Let me call it: {"name":"chat_se`:                                                  "Let me call it:",
 		"Write `{\"name\":\"f\",\"arguments\":{}}` there.":                                  "Write `{\"name\":\"f\",\"arguments\":{}}` there.",
 		`{"name":"Ann","age":7}`:                                                            `{"name":"Ann","age":7}`,
-		"```json\n{\"name\":\"f\",\"arguments\":{}}\n```":                                   "```json\n{\"name\":\"f\",\"arguments\":{}}\n```",
+		"```json\n{\"name\":\"h\",\"arguments\":{}}\n```":                                   "```json\n{\"name\":\"h\",\"arguments\":{}}\n```",
 		"<a:function_calls><a:invoke name=\"x\"></a:invoke></a:function_calls>A":            "A",
 		"<a:function_calls>\n<a:invoke name=\"x\">cut":                                      "",
 	} {
-		if got := attention.VisibleText(text); got != want {
+		if got := attention.VisibleText(text, "f", "g"); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}

@@ -143,7 +143,8 @@ type Outcome struct {
 	// Truncated reports whether the model's token limit cut FinalText.
 	Truncated bool
 	Usage     Usage
-	Attempt   int // the attempt that was accepted or finished
+	Tools     []string // names of the turn's tools beside the agent's, by which calls as text are recognized
+	Attempt   int      // the attempt that was accepted or finished
 }
 
 // Usage is the cost of a turn. A zero value means unknown.

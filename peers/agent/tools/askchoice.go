@@ -75,7 +75,7 @@ func (args *askChoiceArguments) check() string {
 }
 
 func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
-	args.Question = strings.TrimSpace(attention.VisibleText(args.Question))
+	args.Question = strings.TrimSpace(VisibleText(args.Question))
 	if problem := args.check(); problem != "" {
 		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}

@@ -42,7 +42,7 @@ type postArguments struct {
 }
 
 func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result {
-	args.Text = attention.VisibleText(args.Text)
+	args.Text = VisibleText(args.Text)
 	args.Reason = text.Clip(text.OneLine(strings.TrimSpace(args.Reason)), maxReason)
 	args.Interim, args.InReplyTo, args.Visibility = false, "", ""
 	problem := args.check()

@@ -76,7 +76,7 @@ func (args *sendArguments) check() string {
 }
 
 func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
-	if answer := attention.VisibleText(args.Text); answer == "" && args.Text != "" {
+	if answer := VisibleText(args.Text); answer == "" && args.Text != "" {
 		return harness.ErrorResult(notPublic.Advice, result{Status: "refused", Reason: notPublic.Reason})
 	} else {
 		args.Text = answer
@@ -268,7 +268,8 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 func sendPart(t *attempt, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
-	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
+	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text,
+		allNames...)
 	o.Text = text
 	standing := obligations.ReplyContext(&t.View, e, o.Text)
 	if e != nil && t.HasReplied(e) {

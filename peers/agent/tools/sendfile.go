@@ -51,7 +51,7 @@ type sendFileArguments struct {
 }
 
 func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
-	args.Caption = strings.TrimSpace(attention.VisibleText(args.Caption))
+	args.Caption = strings.TrimSpace(VisibleText(args.Caption))
 	data, err := readInFolder(b.provider.Workspace, args.Path)
 	if err == nil && !bytes.Equal(b.provider.Redact.Bytes(data), data) {
 		err = errors.New("it appears to contain a secret, such as a key; remove it first")

@@ -126,6 +126,23 @@ func (b *Toolset) List() []harness.Tool {
 	return list
 }
 
+// allNames are the names of all tools, also of those that a turn does not have. A table of tools
+// cannot be read by the functions in it, so it is copied.
+var allNames []string
+
+func init() {
+	for _, table := range [][]entry{obligationTools, workTools} {
+		for _, r := range table {
+			allNames = append(allNames, r.tool.Name)
+		}
+	}
+}
+
+// VisibleText is attention.VisibleText for a model with the agent's tools, and perhaps more.
+func VisibleText(text string, more ...string) string {
+	return attention.VisibleText(text, slices.Concat(allNames, more)...)
+}
+
 func (b *Toolset) rows() []entry {
 	list := chatTools
 	if b.provider.Attention.Version == attention.Version0811 {

@@ -12,7 +12,6 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
-	"hubbub/peers/attention"
 	"hubbub/protocol/collab"
 )
 
@@ -173,7 +172,7 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 		there = nil
 	}
 	if there != nil {
-		args.Title = strings.TrimSpace(attention.VisibleText(args.Title))
+		args.Title = strings.TrimSpace(VisibleText(args.Title))
 		switch {
 		case args.Title == "":
 			return harness.ErrorResult("title is empty, or nothing in it is for people.", nil)

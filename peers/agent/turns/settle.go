@@ -75,7 +75,7 @@ var errNotPublic = errors.New("the model's answer consists of thoughts, tool cal
 // with an explanation to the model.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
-	answer := attention.VisibleText(outcome.FinalText)
+	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":

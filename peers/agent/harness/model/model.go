@@ -152,6 +152,9 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, classifyError(ctx, err)
 	}
+	for _, t := range run.tools.List() {
+		outcome.Tools = append(outcome.Tools, t.Name)
+	}
 	outcome.FinalText, outcome.Truncated = strings.TrimSpace(final.Text), final.Truncated
 	return outcome, nil
 }

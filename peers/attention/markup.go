@@ -1,0 +1,326 @@
+package attention
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
+// calls, and their results. Some models put a name and a colon before each tag.
+var hiddenTags = []string{
+	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response",
+	"tool_result", "tool_use", "toolcall",
+	"function_call", "function_calls", "function_results", "invoke",
+}
+
+// anyTag matches the name of a hidden tag.
+var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(hiddenTags, "|") + `)`
+
+// Marks of the chat templates of models. A turn begins with the name of a role, and ends.
+const (
+	roleName = `(assistant|model|chatbot|bot|user|human|system|developer|tool|ipython|observation|function|` +
+		`environment|functions\.[\w.]+)`
+	turnEnd = `<[|｜](?:im_end|eot_id|eot|eom_id|eom|end|eos|eod|eop|endoftext|end[_▁]of[_▁](?:text|turn|sentence)|endofturn|` +
+		`return|call|end_of_turn_token|end_response|(?:assistant|user|system|tool)_end)[|｜]>|<end_of_turn>|<turn\|>|` +
+		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[`
+	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|` +
+		`<\|turn>|<turn\|>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\]|\[\|(?:assistant|user|system|endofturn)\|\]|` +
+		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?:inst|available_tools|tool_results|tool_calls|system_prompt|think)\]`
+)
+
+// turnStart matches the beginning of a turn, with its role in one of the groups.
+const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
+	`<\|(?:start_header_id|header_start|start_of_role)\|>\s*` + roleName +
+	`?[^<\n]*<\|(?:end_header_id|header_end|end_of_role)\|>|` +
+	`<(?:start_of_turn>|\|turn>)` + roleName + `?\b|` +
+	`<\|im_` + roleName + `\|>[^<\n]{0,40}<\|im_middle\|>|` +
+	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
+	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
+	`<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
+
+// begins compiles an expression for the beginning of a text, in any case.
+func begins(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)\A(?:` + source + `)`) }
+
+// ends compiles an expression for the first end of a part.
+func ends(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)` + source) }
+
+var (
+	strayClose = begins(`</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
+	turnStarts = begins(`(?:` + turnStart + `)[ \t]*\n{0,2}`)
+	turnOver   = ends(`(?:` + turnEnd + `|` + turnStart + `)`)
+	markBegins = begins(anyMark)
+)
+
+// kinds is the table of what is not meant for people, and of what protects it. The first kind
+// that begins at a place decides, so a tag inside code stays and code inside a thought is removed.
+var kinds []kind
+
+func init() { // since measures of kinds refer to the table
+	kinds = []kind{
+		{first: "`", opens: begins("```"), measure: (*scanner).fence},
+		{first: "`", opens: begins("`[^`\n]+`"), does: keep},
+		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
+
+		{first: "<", opens: begins(`<` + anyTag + `\s*/>`), does: hide},
+		{first: "<", opens: begins(`<(?:[a-z]+:)?(` + strings.Join(hiddenTags, "|") + `)(?:\s[^>\n]*)?>`),
+			measure: tagged},
+		{first: "<", opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?(?:[a-z]+:)?` +
+			beginnings(hiddenTags...) + `\z`),
+			does: hide}, // cut in a tag
+		{first: "<[◁", opens: strayClose, does: hideBefore},
+		{first: "<", opens: begins(`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`), does: hide}, // an end alone
+		{first: "<", opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
+		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
+		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
+		{first: "<", opens: begins(`<\|(?:python_tag|tool_call)\|>.*\z`), does: hide},
+		{first: "<", opens: begins(`<\|channel\|>final[^<\n]*<\|message\|>`), does: hide}, // gpt-oss
+		{first: "<", opens: begins(`<\|channel\|>`), closes: ends(`<\|channel\|>final[^<\n]*<\|message\|>`),
+			does: hide},
+		{first: "<", opens: begins(`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>`), // DeepSeek, Kimi
+			closes: ends(`<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>`), does: hide},
+		{first: "<", opens: begins(`<[|｜]tool[▁_]call[▁_]begin[|｜]>`), closes: ends(`<[|｜]tool[▁_]call[▁_]end[|｜]>`),
+			does: hide},
+		{first: "<", opens: begins(`<\|start_(?:thinking|action|tool_result)\|>`), // Command
+			closes: ends(`<\|end_(?:thinking|action|tool_result)\|>`), does: hide},
+		{first: "<", opens: begins(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_(?:start|begin)\|>`),
+			closes: ends(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_end\|>`), does: hide},
+		{first: "<", opens: begins(`<\|(?:inner|tools)_prefix\|>`), closes: ends(`<\|(?:inner|tools)_suffix\|>`),
+			does: hide},
+		{first: "<", opens: begins(`<<SYS>>`), closes: ends(`<</SYS>>`), does: hide},
+		{first: "[", opens: begins(`\[(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`),
+			closes: ends(`\[/(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`), does: hide},
+		{first: "[", opens: begins(`\[THINK\]`), closes: ends(`\[/THINK\]`), does: hide},
+		{first: "◁", opens: begins(`◁think▷`), closes: ends(`◁/think▷`), does: hide},
+
+		{first: "<[]", opens: turnStarts, measure: turn},
+		{first: "<[", opens: begins(turnEnd), does: endTurn},
+		{first: "<", opens: begins(`</?s>`), measure: sentenceMark},
+		{first: "<[]", opens: begins(`<\|im_start\|>\s*` + beginnings("assistant", "user", "system") + `\z`),
+			does: hide},
+		{first: "<[]", opens: markBegins, does: hide},
+
+		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n`),
+			measure: (*scanner).copyOfPrompt},
+		{first: "cC", line: true, opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + cutCopy), does: hide},
+		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + cutCopy), does: hide},
+		{line: true, opens: begins(`[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") +
+			`|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`),
+			does: hide}, // cut in its first word
+		{first: "<[◁", opens: begins(`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|<` +
+			beginnings("start_of_turn>", "end_of_turn>") + `|\[/?` +
+			// no other text ends so
+			beginnings("THINK]", "TOOL_CALLS]", "INST]", "AVAILABLE_TOOLS]") + `|◁[a-z/]*)\z`), does: hide},
+		{line: true, opens: begins(`(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)|[a-z0-9]{16,}>\z`), does: hide},
+		{line: true, opens: begins(headerLine), measure: (*scanner).header},
+
+		{line: true, opens: begins(`[ \t>*]*(thought|action|action input|observation|final answer)[ \t]*:[ \t*]*`),
+			measure: (*scanner).label, call: true},
+		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
+			measure: (*scanner).object, call: true},
+		{first: "[", opens: begins(`\[[ \t]*` + callBegins), measure: (*scanner).callList, call: true},
+		{first: "a", opens: begins(callBegins), measure: (*scanner).call, call: true},
+	}
+}
+
+// headerNames name the lines of the header of a prompt.
+var headerNames = []string{
+	"event_id", "now", "sent", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author",
+	"author_id",
+	"directedness", "response_policy",
+	"priority", "reason", "reply_target", "fence",
+}
+
+// headerLine matches a line of the header of a prompt.
+var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
+
+var headerLines = begins(`(?:` + headerLine + `)+`)
+
+// headerOnly matches a header line that occurs in no other text.
+var headerOnly = regexp.MustCompile(`(?im)^(?:event_id|response_policy|directedness): `)
+
+// cutCopy matches the rest of a copy of the prompt that was cut.
+var cutCopy = `(?:[a-z_]+: [^\n]*(?:\n|\z))*` +
+	`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` +
+	beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`
+
+// beginnings matches words and their prefixes of at least two characters.
+func beginnings(words ...string) string {
+	var all []string
+	for _, word := range words {
+		tail := ""
+		for i := len(word) - 1; i > 1; i-- {
+			tail = "(?:" + regexp.QuoteMeta(word[i:i+1]) + tail + ")?"
+		}
+		all = append(all, word[:2]+tail)
+	}
+	return "(?:" + strings.Join(all, "|") + ")"
+}
+
+var closeTags = func() map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	for _, tag := range hiddenTags {
+		all[tag] = ends(`</(?:[a-z]+:)?` + tag + `>`)
+	}
+	return all
+}()
+
+// tagged hides what a tag encloses.
+func tagged(s *scanner, at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	tag := strings.ToLower(rest[opened[2]:opened[3]])
+	if closed := closeTags[tag].FindStringIndex(rest[opened[1]:]); closed != nil {
+		return opened[1] + closed[1], hide
+	}
+	return len(rest), hide
+}
+
+// header hides lines of the prompt's header: several, or the first of a text, if one of them occurs
+// in no other text.
+func (s *scanner) header(at int, _ []int) (int, effect) {
+	if at < s.noHeader {
+		return 0, keep
+	}
+	run := headerLines.FindString(s.text[at:])
+	if s.noHeader = at + len(run); !headerOnly.MatchString(run) || at > 0 &&
+		strings.Count(strings.TrimSpace(run), "\n") == 0 {
+		return 0, keep
+	}
+	return len(run), hide
+}
+
+// copyOfPrompt unwraps a copy of the prompt up to its last fence.
+func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
+	if s.lastFence == 0 {
+		s.lastFence = -1
+		if all := lastFence.FindAllStringIndex(s.text, -1); all != nil {
+			s.lastFence = all[len(all)-1][1]
+		}
+	}
+	if at+opened[1] >= s.lastFence {
+		return 0, keep
+	}
+	return s.lastFence - at, unwrap
+}
+
+var lastFence = regexp.MustCompile(`(?im)^[a-z0-9]{16,}>>[ \t]*$\n?`)
+
+// turn hides the mark that begins a turn, and the turn itself if it is not the assistant's.
+func turn(s *scanner, at int, opened []int) (int, effect) {
+	rest, role := s.text[at:], ""
+	for i := 2; i < len(opened); i += 2 {
+		if opened[i] >= 0 {
+			role = strings.ToLower(rest[opened[i]:opened[i+1]])
+		}
+	}
+	length := opened[1]
+	if slices.Contains(assistantRoles, role) {
+		return length, endTurn
+	}
+	over := turnOver.FindStringIndex(rest[length:])
+	if over == nil {
+		return len(rest), endTurn
+	}
+	length += over[0]
+	if next := turnStarts.FindStringSubmatchIndex(rest[length:]); next != nil {
+		n, _ := turn(s, at+length, next)
+		length += n
+	}
+	return length, endTurn
+}
+
+// assistantRoles are the roles of turns with answers. Some marks name none.
+var assistantRoles = []string{"", "assistant", "model", "chatbot", "bot", "ai", "/inst"}
+
+var (
+	strikes = ends(`</s>[ \t]*[^\s<\[]`)
+	eosRest = begins(`</s>(?:\s|\z|<|\[)`)
+)
+
+// sentenceMark hides <s> and </s> where they begin and end a text, but not as tags of HTML.
+func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
+	before, rest := s.text[:at], s.text[at:]
+	switch {
+	case strikes.MatchString(s.text):
+		return opened[1], keep
+	case rest[1] != '/' && strings.TrimSpace(before) == "":
+		return opened[1], hide
+	case rest[1] == '/' && strings.Count(before, "<s>") <= strings.Count(strings.TrimSpace(before + "x")[:3], "<s>") &&
+		eosRest.MatchString(rest):
+		return opened[1], endTurn
+	}
+	return opened[1], keep
+}
+
+var (
+	quotes     = map[string]string{"“": "”", "„": "“”", "‘": "’", "‚": "‘", "«": "»", "‹": "›", "「": "」", "『": "』"}
+	quoteOpens = regexp.MustCompile(`([“„‘‚«‹「『])[ \x{a0}]?\z`)
+	straight   = regexp.MustCompile(`(?:\A|[^\w])(["'])\z`)
+	afterQuote = begins(`["'](?:[\s.,;:!?…)\]}、。，！？/-]|\z)`)
+	articles   = regexp.MustCompile(`(?i)\b(?:the|an?|this|that|no|any|each|every|opening|closing) \z`)
+	isCalled   = begins(` (?:tag|token|block|element|marker|mark)s?\b`)
+	listed     = begins(` (?:and|or) </?` + anyTag + `> (?:tag|token|block|element|marker)s?\b`)
+	inProse    = regexp.MustCompile(`(?:[\pL\pN,;)>|\]]|\A) \z|\(\z`)
+	prose      = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
+)
+
+// mention keeps a mark that its sentence speaks of: one in quotation marks, one that is called a
+// tag or token, and a mark of a template between words. A straight quotation mark counts only
+// apart from other words: `"yes"</think>"Yes"` quotes no tag.
+func (s *scanner) mention(at int, opened []int) (int, effect) {
+	before, after := s.text[:at], s.text[at+opened[1]:]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	if q := quoteOpens.FindStringSubmatch(line); q != nil {
+		for _, closing := range quotes[q[1]] {
+			if strings.HasPrefix(strings.TrimLeft(after, " \u00a0"), string(closing)) {
+				return opened[1], keep
+			}
+		}
+	}
+	if q := straight.FindStringSubmatch(line); q != nil && strings.HasPrefix(after, q[1]) &&
+		afterQuote.MatchString(after) {
+		return opened[1], keep
+	}
+	if articles.MatchString(line) {
+		if called := isCalled.FindStringIndex(after); called != nil {
+			return opened[1] + called[1], keep
+		}
+	}
+	if regexpWordBefore.MatchString(line) && s.text[at+1] != '/' {
+		if pair := listed.FindStringIndex(after); pair != nil {
+			return opened[1] + pair[1], keep
+		}
+	}
+	if strings.TrimSpace(line) != "" && inProse.MatchString(line) && prose.MatchString(after) &&
+		markBegins.MatchString(s.text[at:]) {
+		return opened[1], keep
+	}
+	return 0, keep
+}
+
+var regexpWordBefore = regexp.MustCompile(`[\pL\pN,] \z`)
+
+var (
+	copyOpens = regexp.MustCompile(`<<([A-Za-z0-9]{16,})[ \t]*\n`)
+	copyGoes  = regexp.MustCompile(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
+)
+
+// textAfterCopy returns the text after a copy of the prompt that ends with its own last fence.
+func textAfterCopy(text string) string {
+	opens := copyOpens.FindStringSubmatchIndex(text)
+	if opens == nil {
+		return ""
+	}
+	fence, rest := text[opens[2]:opens[3]], text[opens[1]-1:]
+	for {
+		_, behind, closed := strings.Cut(rest, "\n"+fence)
+		if !closed {
+			return ""
+		}
+		goes := copyGoes.FindString(behind)
+		if !strings.HasPrefix(behind[len(goes):], fence) || goes == "" {
+			return strings.TrimLeft(behind, ">")
+		}
+		rest = behind[len(goes):]
+	}
+}

@@ -1,0 +1,216 @@
+package attention_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"hubbub/peers/attention"
+)
+
+// ownTools are the tools of a turn, beside those of every chat.
+var ownTools = []string{"weather__forecast", "deploy_status", "search", "chat.ask_choice"}
+
+func wantVisible(t *testing.T, cases map[string]string) {
+	t.Helper()
+	for text, want := range cases {
+		got := attention.VisibleText(text, ownTools...)
+		if got != want {
+			t.Errorf("%q\nbecame %q\nwant   %q", text, got, want)
+		}
+		if again := attention.VisibleText(got, ownTools...); again != got {
+			t.Errorf("%q\nbecame %q, and that %q", text, got, again)
+		}
+	}
+}
+
+// TestVisibleText_ShowsTheFirstTurnOfATemplate of every family of chat templates.
+func TestVisibleText_ShowsTheFirstTurnOfATemplate(t *testing.T) {
+	wantVisible(t, map[string]string{
+		"<|im_start|>assistant\nHello im<|im_end|>":                                                           "Hello im",
+		"Hello.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\nNow this.":            "Hello.",
+		"<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes.": "Yes.",
+		"<|im_start|>assistant<|im_sep|>Four.<|im_end|><|im_start|>user<|im_sep|>":                            "Four.",
+		"<|im_start|>Plain words.": "Plain words.",
+		"<|start_header_id|>assistant<|end_header_id|>\n\nIt rains.<|eot_id|>":                                   "It rains.",
+		"It rains.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhere?<|eot_id|>":                        "It rains.",
+		"<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\n\nA<|end_of_text|>B":                    "A",
+		"<|header_start|>assistant<|header_end|>\n\nLlama four.<|eot|><|header_start|>user<|header_end|>Q":       "Llama four.",
+		"<s>[INST] What is two and two? [/INST] Four. </s>":                                                      "Four.",
+		"<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Hello. </s><s>[INST] More [/INST]":                  "Hello.",
+		"Four. [INST] And three? [/INST] Three.":                                                                 "Four.",
+		" [/INST] Bonjour.</s>":                                                                                  "Bonjour.",
+		"Good day.</s>\nUser: go on":                                                                             "Good day.",
+		"<bos><start_of_turn>model\nFine.<end_of_turn>\n<start_of_turn>user\nAnd?":                               "Fine.",
+		"Fine.<end_of_turn><eos>":                                                                                "Fine.",
+		"<start_of_turn>user\nQ<end_of_turn>\n<start_of_turn>model\nA":                                           "A",
+		"<｜Assistant｜>Nǐ hǎo.<｜end▁of▁sentence｜><｜User｜>more":                                                    "Nǐ hǎo.",
+		"<｜begin▁of▁sentence｜><｜User｜>Q<｜Assistant｜></think>A":                                                   "A",
+		"<|assistant|>\nShort.<|end|>\n<|user|>\nLong?":                                                          "Short.",
+		"<|user|>\nQ<|end|><|assistant|>A<|endoftext|>":                                                          "A",
+		"<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_RESPONSE|>Oui.<|END_RESPONSE|><|END_OF_TURN_TOKEN|>":    "Oui.",
+		"<|START_THINKING|>inner<|END_THINKING|><|START_RESPONSE|>Oui.<|END_RESPONSE|>":                          "Oui.",
+		"Let me look.<|START_ACTION|>[{\"tool_name\":\"search\"}]<|END_ACTION|>":                                 "Let me look.",
+		"[gMASK]<sop><|assistant|>\nGLM.<|user|>":                                                                "GLM.",
+		"<|begin_of_box|>42<|end_of_box|>":                                                                       "42",
+		"<|im_assistant|>assistant<|im_middle|>Kimi.<|im_end|><|im_user|>user<|im_middle|>Q":                     "Kimi.",
+		"<|start|>assistant<|channel|>final<|message|>Done.<|return|>":                                           "Done.",
+		"Done.<|end|><|start|>user<|message|>next":                                                               "Done.",
+		"<|start_of_role|>assistant<|end_of_role|>Granite.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>": "Granite.",
+		"<|tool_call|>[{\"name\":\"search\",\"arguments\":{}}]":                                                  "",
+		"<|tool_call_start|>[search(query=\"x\")]<|tool_call_end|>Found.":                                        "Found.",
+		"[|assistant|]Annyeong.[|endofturn|]\n[|user|]Q":                                                         "Annyeong.",
+		"]~b]ai\nMini.[e~[\n]~b]user\nQ[e~[":                                                                     "Mini.",
+		"<seed:bos>assistant says<seed:eos>":                                                                     "assistant says",
+		"<TOOLCALL>[{\"name\":\"search\",\"arguments\":{}}]</TOOLCALL>Ok.":                                       "Ok.",
+	})
+}
+
+// TestVisibleText_KeepsTokensInProse: a mark that its sentence speaks of is part of the answer.
+func TestVisibleText_KeepsTokensInProse(t *testing.T) {
+	cases := map[string]string{}
+	for _, text := range []string{
+		"In ChatML, a turn ends with <|im_end|>.",
+		"Qwen uses <|im_start|> and <|im_end|>, whereas Llama 3 uses <|eot_id|>.",
+		"Llama 2 wraps prompts in [INST] and [/INST], see its paper.",
+		"The <|endoftext|> token separates documents.",
+		"Set `eos_token` to `</s>` or to \"<end_of_turn>\".",
+		"Strike it: <s>old</s> new.",
+		"Gemma writes <start_of_turn> before each role.",
+		"x <| f |> g is a pipe in F#.",
+		"a[0] | b[|c|] and <b>bold</b>",
+		"```\n<|im_start|>user\nHi<|im_end|>\n```",
+		"The tokens (<|user|>, <|assistant|>) name roles.",
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+}
+
+// TestVisibleText_HidesCallsAsText of the turn's own tools, in every notation.
+func TestVisibleText_HidesCallsAsText(t *testing.T) {
+	wantVisible(t, map[string]string{
+		"```json\n{\"name\": \"search\", \"arguments\": {\"query\": \"x\"}}\n```":                                      "",
+		"Let me see.\n```json\n{\"tool\": \"deploy_status\", \"args\": {}}\n```\nOne moment.":                          "Let me see.\nOne moment.",
+		"```\n{\"action\": \"chat_send_message\", \"action_input\": {\"text\": \"hi\"}}\n```":                          "",
+		"```json\n[{\"name\":\"search\",\"parameters\":{}},{\"name\":\"chat_react\",\"parameters\":{}}]\n```":          "",
+		"```json\n{\"name\":\"chat_send_message\",\"arguments\":{\"text\":\"cut":                                       "",
+		"```python\nchat_send_message(text=\"It is {4}) done\")\n```":                                                  "",
+		"```python\nimport json\nresult = search(query=\"x\")\nprint(result)\n```\nA":                                  "A",
+		"```python\nprint(default_api.chat_send_message(text='It''s 4'))\n```":                                         "",
+		"chat_reply(text=\"hello there\")":                                                                             "",
+		"chat_send_message(text=\"\"\"a (b\nc\"\"\")\nA":                                                               "A",
+		"I answer: functions.chat_send_message({text: \"hi\"});":                                                       "I answer:",
+		"await functions.search({ query: `x` });\nA":                                                                   "A",
+		"```typescript\nconst r = await functions.deploy_status({ env: \"prod\" });\n```":                              "",
+		"chat.send_message({\n  text: 'hi',\n})":                                                                       "",
+		"[search(query=\"x\"), deploy_status(env=\"prod\")]":                                                           "",
+		"Thought: I should look.\nAction: search\nAction Input: {\"query\": \"x\"}\nObservation: none":                 "",
+		"Thought: easy.\nFinal Answer: It is 4.":                                                                       "It is 4.",
+		"Sure.\nAction: chat.send_message\nAction Input: {\"text\": \"hi\"}":                                           "Sure.",
+		"Action:\n```json\n{\"action\": \"search\", \"action_input\": \"x\"}\n```":                                     "",
+		"Thought: a\nAction: search\nAction Input: x y\nObservation: z\n\nThought: done\nFinal Answer: Four\nand five": "Four\nand five",
+		"<chat_send_message><text>hi</text></chat_send_message>":                                                       "",
+		"Sure <search query=\"x\"/> and so on":                                                                         "Sure and so on",
+		"<use_mcp_tool><server_name>weather</server_name><tool_name>search</tool_name></use_mcp_tool>A":                "A",
+		"<function name=\"deploy_status\">{}</function>A":                                                              "A",
+		"<tool name=\"chat.react\"><signal>done</signal></tool>\nA":                                                    "A",
+		"I will {\"name\": \"weather__forecast\", \"arguments\": {\"city\": \"Oslo\"}} look.":                          "I will look.",
+		"{'name': 'search', 'arguments': {'query': 'x'}}\nA":                                                           "A",
+		"{\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"search\",\"arguments\":\"{}\"}}]}":           "",
+		"{\"search\": {\"query\": \"x\"}}":                                                                             "",
+		"{\"arguments\": {\"query\": \"x\"}, \"name\": \"search\"}":                                                    "",
+		"{\"recipient_name\": \"functions.search\", \"parameters\": {}}":                                               "",
+		"{\"name\": \"no_such_tool\", \"arguments\": {\"query\": \"x\"}}":                                              "",
+		"Sure, {\"name\": \"sear":      "Sure,",
+		"Looking. search(query=\"Oslo": "Looking.",
+	})
+}
+
+// TestVisibleText_KeepsLegitimateText that looks like a call, and is none of this turn's tools.
+func TestVisibleText_KeepsLegitimateText(t *testing.T) {
+	cases := map[string]string{}
+	for _, text := range []string{
+		`Send {"name": "deploy", "parameters": {"env": "prod"}} to /run, then wait for 202.`,
+		`POST {"function": "resize", "args": {"w": 5}} and read the answer.`,
+		"The body is:\n\n```json\n{\"name\": \"deploy\", \"parameters\": {\"env\": \"prod\"}}\n```",
+		`A record looks like {"name":"Ann","input":{"age":7}} here.`,
+		`Use [{"name":"a","arguments":{}},{"name":"b","arguments":{}}] as the list, and {"x": {"y": 1}} as the filter.`,
+		"```python\nprint(len([1, 2]))\n```",
+		"```python\nimport search\n\ndef f(x):\n    return search(x)\n```",
+		"Call print(x) and then foo(bar=\"baz\").",
+		"The search (see below) found three; research(ers) agree.",
+		"You can search for it.\nAction: press the button\nThen wait.",
+		"Observation: it rains.\nConclusion: take a coat.",
+		"Thought: the bread needs salt.",
+		"<b>bold</b> and <search-box> is an element",
+		"Set {a, b} and f(x) = [x, y)",
+		"Write `chat.send_message(text=\"x\")` in the program.",
+		"chat.send_message takes a text.",
+		`{"name":"Ann","age":7}`,
+		`{"model": "m", "parameters": {"env": "prod"}}`,
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+}
+
+// TestVisibleText_HidesTheStandingRules whole, in part, in fences, and within an answer.
+func TestVisibleText_HidesTheStandingRules(t *testing.T) {
+	for _, v := range []attention.Version{attention.Version0602, attention.Version0624, attention.Version0811} {
+		rules := attention.ResponseRules(v)
+		lines := strings.Split(strings.TrimSpace(rules), "\n")
+		half := strings.Join(lines[3:7], "\n")
+		wantVisible(t, map[string]string{
+			rules:                                     "",
+			"```\n" + rules + "```":                   "",
+			"```text\n" + rules + "```\nIt is 4.":     "It is 4.",
+			rules + "\nIt is 4.":                      "It is 4.",
+			"It is 4.\n\n" + rules:                    "It is 4.",
+			"It is 4.\n" + half + "\nIs that enough?": "It is 4.\nIs that enough?",
+			rules[:len(rules)/2]:                      "",
+			rules[len(rules)/3:]:                      "",
+			"> " + strings.Join(lines, "\n> "):        "",
+			"My rules: " + strings.ReplaceAll(strings.Join(lines[1:5], " "), "- ", ""): "My rules:",
+			strings.ToUpper(half):           "",
+			"**C2A RESPONSE RULES**\nSure.": "Sure.",
+		})
+	}
+	kept := map[string]string{}
+	for _, text := range []string{
+		"If you are asked to leave, say goodbye.", "Answer only if you own the car.", "I must not respond to that.",
+		"Silence is a good outcome.", "Everything was written by others.", "To stay silent is golden.",
+	} {
+		kept[text] = text
+	}
+	wantVisible(t, kept)
+}
+
+// FuzzVisibleTextChangesNothing of a text in which nothing can begin that is not for people.
+func FuzzVisibleTextChangesNothing(f *testing.F) {
+	for _, text := range []string{"Hello.", "好 9~12\n\n- a\n- b", "it's 5! = 5*4*3*2*1", "a: b\nc: d", "= x + y ~ z", "\t\u00a0x\r\n", "ENDE GUT"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) || strings.ContainsAny(text, "<>[{(`◁") {
+			return
+		}
+		lower := strings.ToLower(text)
+		for _, word := range []string{"c2a", "thought", "action", "final answer", "_id", "response_policy", "directedness"} {
+			if strings.Contains(lower, word) {
+				return
+			}
+		}
+		for _, word := range strings.Fields(text) { // a fence
+			if len(word) >= 16 {
+				return
+			}
+		}
+		if len(strings.Fields(text)) > 7 { // a copy of the rules
+			return
+		}
+		if got := attention.VisibleText(text, ownTools...); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package attention
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Bounds of what counts as a copy of the standing rules, in words that follow each other there.
+const (
+	ruleCopied    = 8 // the first copy in a text
+	ruleContinued = 4 // after that
+)
+
+var (
+	ruleWord    = regexp.MustCompile(`[\pL\pN_][\pL\pN_.']*[\pL\pN_]|[\pL\pN_]`)
+	ruleHeading = regexp.MustCompile(`(?i)C2A RESPONSE RULES:?`)
+	emptyFence  = regexp.MustCompile("(?m)^[ \\t>]*```[\\w-]*[ \\t]*\\n\\s*```[ \\t]*(?:\\n|\\z)")
+	lineMarks   = " \t>*-#\"“•"
+)
+
+// ruleRuns holds the runs of words of the rules of all drafts, joined by spaces.
+var ruleRuns = func() string {
+	var all strings.Builder
+	for _, v := range []Version{Version0602, Version0624, Version0811} {
+		heading, rules, _ := strings.Cut(ResponseRules(v), "\n")
+		for _, part := range []string{heading, rules} {
+			all.WriteString(" " + strings.ToLower(strings.Join(ruleWord.FindAllString(part, -1), " ")) + " \n")
+		}
+	}
+	return all.String()
+}()
+
+// ruleParts returns the places in a text that repeat at least the given number of words of the
+// rules, or the heading of the rules.
+func ruleParts(text string, least int, open bool) (parts [][2]int) {
+	at := ruleWord.FindAllStringIndex(text, -1)
+	for i := 0; i < len(at); {
+		run, n := " ", 0
+		if at[i][0] == 0 { // the text may begin, and end, inside a word
+			run = ""
+		}
+		for ; i+n < len(at); n++ {
+			next := run + strings.ToLower(text[at[i+n][0]:at[i+n][1]])
+			if at[i+n][1] < len(text) {
+				next += " "
+			}
+			if !strings.Contains(ruleRuns, next) {
+				break
+			}
+			run = next
+		}
+		heading := n == 3 && strings.TrimSpace(run) == "c2a response rules"
+		if n >= least || heading || open && n > 1 && i+n == len(at) {
+			parts = append(parts, [2]int{at[i][0], at[i+n-1][1]})
+			if !open {
+				least = ruleContinued
+			}
+			i += n
+			continue
+		}
+		i++
+	}
+	return parts
+}
+
+// withoutRules removes copies of the standing rules, whole or in part, wherever they stand.
+func withoutRules(text string) string {
+	parts := ruleParts(text, ruleCopied, false)
+	if parts == nil {
+		return text
+	}
+	var kept strings.Builder
+	from := 0
+	for _, p := range parts {
+		line := strings.LastIndexByte(text[:p[0]], '\n') + 1
+		if strings.Trim(text[max(line, from):p[0]], lineMarks) == "" {
+			p[0] = max(line, from)
+		}
+		end := p[1] + len(text[p[1]:]) - len(strings.TrimLeft(text[p[1]:], ".,;:!?\"”*) \t"))
+		if p[0] == max(line, from) && strings.HasPrefix(text[end:], "\n") {
+			end++
+		}
+		kept.WriteString(text[from:p[0]])
+		from = end
+	}
+	kept.WriteString(text[from:])
+	return emptyFence.ReplaceAllString(kept.String(), "")
+}

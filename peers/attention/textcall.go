@@ -1,0 +1,453 @@
+package attention
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// c2aTools are the tools that the drafts recommend, which every host of this project has.
+var c2aTools = []string{
+	"chat.list_events", "chat.read_thread", "chat.send_message", "chat.react", "chat.claim", "chat.defer",
+	"chat.resolve",
+}
+
+// names are the names of a turn's tools, as models write them.
+type names map[string]bool
+
+func newNames(tools []string) names {
+	all := names{}
+	for _, list := range [][]string{c2aTools, tools} {
+		for _, name := range list {
+			all[plainName(name)] = true
+		}
+	}
+	return all
+}
+
+var separators = strings.NewReplacer(".", "_", "-", "_", ":", "_", "/", "_")
+
+func plainName(name string) string {
+	return separators.Replace(strings.ToLower(strings.TrimSpace(name)))
+}
+
+// has reports whether a model that writes name means a tool of the turn. Some put the name of a
+// module before it.
+func (n names) has(name string) bool {
+	name = plainName(name)
+	for _, prefix := range []string{"", "functions_", "function_", "tools_", "tool_", "default_api_", "api_", "mcp_",
+		"self_"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && n[rest] {
+			return true
+		}
+	}
+	return false
+}
+
+// in reports whether a text has the name of a tool, perhaps cut at its end.
+func (n names) in(text string) bool {
+	text = plainName(text)
+	if strings.Contains(text, "chat_") {
+		return true
+	}
+	for name := range n {
+		if strings.Contains(text, name) {
+			return true
+		}
+	}
+	word := text[strings.LastIndexAny(text, " \"'(<\n")+1:]
+	return n.begun(word)
+}
+
+// begun reports whether a cut name may be that of a tool.
+func (n names) begun(cut string) bool {
+	cut = plainName(cut)
+	for name := range n {
+		if len(cut) > 2 && strings.HasPrefix(name, cut) {
+			return true
+		}
+	}
+	return false
+}
+
+// Members of the objects with which models call tools.
+var (
+	nameMembers = []string{"name", "function", "tool", "tool_name", "function_name", "action", "recipient_name",
+		"call"}
+	argumentMembers = []string{"arguments", "parameters", "args", "input", "action_input", "tool_input", "params",
+		"kwargs"}
+	listMembers = []string{"tool_calls", "tool_uses", "function_call", "function_calls", "calls", "tool_call",
+		"function", "actions"}
+)
+
+// A callForm is how a JSON value calls tools.
+type callForm int
+
+const (
+	noCall    callForm = iota
+	otherCall          // of a tool that the turn does not have
+	knownCall
+)
+
+// formOf returns how a JSON value calls tools. Of a list, every element must be a call.
+func (n names) formOf(value any, depth int) callForm {
+	if depth > 4 {
+		return noCall
+	}
+	switch v := value.(type) {
+	case []any:
+		form := noCall
+		for _, element := range v {
+			one := n.formOf(element, depth+1)
+			if one == noCall {
+				return noCall
+			}
+			form = max(form, one)
+		}
+		return form
+	case map[string]any:
+		return n.formOfObject(v, depth)
+	}
+	return noCall
+}
+
+func (n names) formOfObject(v map[string]any, depth int) callForm {
+	arguments := false
+	for _, member := range argumentMembers {
+		_, there := v[member]
+		arguments = arguments || there
+	}
+	for _, member := range nameMembers {
+		if name, ok := v[member].(string); ok && arguments {
+			if n.has(name) {
+				return knownCall
+			}
+			if member == "name" || member == "function" {
+				return otherCall
+			}
+		}
+	}
+	for _, member := range listMembers {
+		if inner, ok := v[member]; ok {
+			if form := n.formOf(inner, depth+1); form != noCall {
+				return form
+			}
+		}
+	}
+	if len(v) == 1 {
+		for name, arguments := range v {
+			if _, ok := arguments.(map[string]any); ok && n.has(name) {
+				return knownCall
+			}
+		}
+	}
+	return noCall
+}
+
+var (
+	looseName = regexp.MustCompile(`(?i)["']?\b(?:name|function|tool|tool_name|function_name|action|recipient_name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
+	looseArgs = regexp.MustCompile(`(?i)["']?\b(?:` + strings.Join(argumentMembers, "|") + `)["']?\s*:`)
+	behind    = begins(`[ \t]*[;,]?[ \t]*\n?`)
+)
+
+// maxUnclosed bounds how often a text is searched to its end for the end of a call.
+const maxUnclosed = 50
+
+// object hides a call in JSON, or in what a model took for JSON. An object that is none is kept
+// whole.
+func (s *scanner) object(at int, _ []int) (int, effect) {
+	if s.unclosed > maxUnclosed {
+		return 0, keep
+	}
+	rest := s.text[at:]
+	length := balanced(rest)
+	form := noCall
+	var value any
+	switch {
+	case length > 0 && json.Unmarshal([]byte(rest[:length]), &value) == nil:
+		form = s.tools.formOf(value, 0)
+	default:
+		inside := rest[:length]
+		if length == 0 {
+			s.unclosed++
+			inside = rest
+		}
+		form = s.tools.looseForm(inside, length == 0)
+	}
+	switch {
+	case form == knownCall && length == 0:
+		return len(rest), hide
+	case form == knownCall:
+		return length + len(behind.FindString(rest[length:])), hide
+	}
+	return length, keep
+}
+
+// looseForm judges a call that is no valid JSON, or that was cut.
+func (n names) looseForm(text string, cut bool) callForm {
+	at := looseName.FindStringSubmatch(text)
+	switch {
+	case at == nil:
+		return noCall
+	case at[2] == "":
+		if cut && strings.HasSuffix(text, at[0]) && n.begun(at[1]) {
+			return knownCall
+		}
+	case n.has(at[1]) && (cut || looseArgs.MatchString(text)):
+		return knownCall
+	}
+	return noCall
+}
+
+// isOnlyCalls reports whether a text consists of calls in JSON, of whatever tools.
+func isOnlyCalls(text string) bool {
+	rest := strings.TrimSpace(text)
+	if rest == "" || rest[0] != '{' && rest[0] != '[' {
+		return false
+	}
+	for rest != "" {
+		length := balanced(rest)
+		if length == 0 {
+			at := looseName.FindStringSubmatchIndex(rest)
+			return rest[0] == '{' || rest[0] == '[' && at != nil && looseArgs.MatchString(rest)
+		}
+		var value any
+		if json.Unmarshal([]byte(rest[:length]), &value) != nil || (names{}).formOf(value, 0) == noCall {
+			return false
+		}
+		rest = strings.TrimLeft(rest[length:], "; \t\n")
+	}
+	return true
+}
+
+// callBegins matches the beginning of a call as a statement or an expression of a program, up to
+// its parenthesis. Its group is the name of the function.
+const callBegins = `(?:(?:const|let|var)[ \t]+)?(?:[a-z_]\w*(?:[ \t]*:[ \t]*\w+)?[ \t]*=[ \t]*)?(?:await[ \t]+)?` +
+	`(?:(?:print|str|asyncio\.run|console\.log)\([ \t]*(?:await[ \t]+)?)?([a-z_][\w.]*)[ \t]*\(`
+
+var (
+	callArguments = begins(`\s*(?:\{|\[|["']|\w+\s*[=:]\s*\S|\z)`)
+	statement     = begins(`[ \t);]*(?:\n|\z)`)
+)
+
+// call hides a call as a program writes it. Without named or literal arguments, it is one only
+// where it stands alone in its line.
+func (s *scanner) call(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	if !s.tools.has(rest[opened[2]:opened[3]]) && !s.namespaced(at, rest[opened[2]:opened[3]]) {
+		return 0, keep
+	}
+	from := opened[1] - 1
+	length := balanced(rest[from:])
+	inner := strings.Count(rest[:from], "(") // of print and the like
+	if length == 0 {
+		if s.unclosed++; s.unclosed > maxUnclosed || !callArguments.MatchString(rest[opened[1]:]) {
+			return 0, keep
+		}
+		return len(rest), hide
+	}
+	length += from
+	alone := s.lineBlankBefore(at) && statement.MatchString(rest[length:])
+	if !alone && !callArguments.MatchString(rest[opened[1]:length]) {
+		return 0, keep
+	}
+	for ; inner > 0 && strings.HasPrefix(strings.TrimLeft(rest[length:], " \t\n"), ")"); inner-- {
+		length += strings.IndexByte(rest[length:], ')') + 1
+	}
+	return length + len(behind.FindString(rest[length:])), hide
+}
+
+// namespaced reports whether a statement calls a tool of the chat under a name that no tool has.
+func (s *scanner) namespaced(at int, name string) bool {
+	return strings.HasPrefix(plainName(name), "chat_") && s.lineBlankBefore(at)
+}
+
+func (s *scanner) lineBlankBefore(at int) bool {
+	before := s.text[:at]
+	return strings.Trim(before[strings.LastIndexByte(before, '\n')+1:], " \t[") == ""
+}
+
+// callList hides a list of calls as Llama writes it: [f(a=1), g()].
+func (s *scanner) callList(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	if !s.tools.has(rest[opened[2]:opened[3]]) {
+		return 0, keep
+	}
+	if length := balanced(rest); length > 0 {
+		return length + len(behind.FindString(rest[length:])), hide
+	}
+	return len(rest), hide
+}
+
+// balanced returns the length of a text in brackets, or 0 if they are not closed. Strings are
+// skipped; an apostrophe begins one only where a value can stand.
+func balanced(text string) int {
+	var open []byte
+	quote, last := byte(0), byte(0)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote != 0:
+			switch {
+			case c == '\\':
+				i++
+			case c == quote:
+				quote = 0
+			}
+		case c == '"', (c == '\'' || c == '`') && strings.IndexByte("([{,=:", last) >= 0:
+			if triple := strings.Repeat(string(c), 3); strings.HasPrefix(text[i:], triple) {
+				closed := strings.Index(text[i+3:], triple)
+				if closed < 0 {
+					return 0
+				}
+				i += closed + 5
+				break
+			}
+			quote = c
+		case c == '(' || c == '[' || c == '{':
+			open = append(open, c)
+		case c == ')' || c == ']' || c == '}':
+			if len(open) > 0 {
+				open = open[:len(open)-1]
+			}
+			if len(open) == 0 {
+				return i + 1
+			}
+		}
+		if c > ' ' {
+			last = c
+		}
+	}
+	return 0
+}
+
+var (
+	fenceEnds = ends("(?m:^)[ \\t]*```|```")
+	toolFence = begins("```tool_(?:c|o|\\z)")
+	callFence = begins("```[ " +
+		"\t]*(?:json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|tool\\w*|" +
+		"function\\w*|action|bash|sh|shell|yaml)?[ \t]*\n")
+	// scaffold matches a line of a program that does nothing of its own.
+	scaffold = regexp.MustCompile(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
+)
+
+// fence keeps a block of code, unless it is a call of a tool or the result of one.
+func (s *scanner) fence(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	length, body := len(rest), ""
+	if closed := fenceEnds.FindStringIndex(rest[opened[1]:]); closed != nil {
+		length = opened[1] + closed[1]
+	}
+	if toolFence.MatchString(rest) {
+		return length, hide
+	}
+	header := callFence.FindString(rest[:length])
+	if header == "" {
+		return length, keep
+	}
+	body = strings.TrimSuffix(rest[len(header):length], "```")
+	inner := newScanner(body, s.tools)
+	inner.calls = true
+	inner.run()
+	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold.ReplaceAllString(left, "")) == "" {
+		return length + len(behind.FindString(rest[length:])), hide
+	}
+	return length, keep
+}
+
+// nameInside matches the tool that an element names inside.
+var nameInside = regexp.MustCompile(`(?is)\A\s*(?:<server_name>[^<]*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
+
+var nameAttribute = regexp.MustCompile(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
+
+// element hides an XML element that calls a tool: by its own name, an attribute, or an element
+// inside.
+func (s *scanner) element(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	tag, attributes := rest[opened[2]:opened[3]], rest[opened[4]:opened[5]]
+	calls := s.tools.has(tag[strings.IndexByte(tag, ':')+1:])
+	if name := nameAttribute.FindStringSubmatch(attributes); name != nil {
+		calls = calls || s.tools.has(name[1])
+	}
+	if name := nameInside.FindStringSubmatch(rest[opened[1]:]); name != nil {
+		calls = calls || s.tools.has(name[1])
+	}
+	if !calls {
+		return 0, keep
+	}
+	end := "</" + tag + ">"
+	if strings.HasSuffix(attributes, "/") {
+		end = ""
+	}
+	closed := strings.Index(rest[opened[1]:], end)
+	if closed < 0 {
+		return len(rest), hide
+	}
+	length := opened[1] + closed + len(end)
+	return length + len(behind.FindString(rest[length:])), hide
+}
+
+var (
+	// reactText matches a text in the notation of ReAct: a thought before an action or the final
+	// answer, or an action with its input.
+	reactText = regexp.MustCompile(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*(?:final answer|action)[ \t*]*:|` +
+		`^[ \t>*]*action[ \t*]*:[^\n]*\n\s*[ \t>*]*action input[ \t*]*:`)
+	nextLabel = regexp.MustCompile(`(?im)^[ \t>*]*(?:thought|action|action input|observation|final answer)[ \t*]*:`)
+	paragraph = regexp.MustCompile(`\n[ \t]*\n`)
+	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\n|\\z)\\s*")
+)
+
+// label hides what follows a label of ReAct, up to the next label. An input, and what a tool
+// returned, end with their paragraph, too.
+func (s *scanner) label(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	label, value := strings.ToLower(rest[opened[2]:opened[3]]), rest[opened[1]:]
+	if label == "action" && !s.labelled {
+		return s.actionAlone(opened[1], value)
+	}
+	if !s.labelled {
+		return 0, keep
+	}
+	if label == "final answer" {
+		return opened[1], hideBefore
+	}
+	length := len(value)
+	if next := nextLabel.FindStringIndex(value); next != nil {
+		length = next[0]
+	}
+	if label == "action input" || label == "observation" {
+		skip := len(value) - len(strings.TrimLeft(value, " \t\n"))
+		if value = value[:length]; skip < length && strings.IndexByte("{[", value[skip]) >= 0 {
+			skip += balanced(value[skip:])
+		}
+		if end := paragraph.FindStringIndex(value[min(skip, length):]); end != nil {
+			length = min(skip, length) + end[1]
+		}
+	}
+	return opened[1] + length, hide
+}
+
+// actionAlone hides "Action:" with the name of a tool, or with a block of code that calls one.
+func (s *scanner) actionAlone(from int, value string) (int, effect) {
+	if strings.HasPrefix(strings.TrimLeft(value, " \t\n"), "```") {
+		skip := strings.Index(value, "```")
+		inner := newScanner(value[skip:], s.tools)
+		if length, does := inner.fence(0, []int{0, 3}); does == hide {
+			return from + skip + length, hide
+		}
+		return 0, keep
+	}
+	named := toolWord.FindStringSubmatchIndex(value)
+	if named == nil || !s.tools.has(value[named[2]:named[3]]) {
+		return 0, keep
+	}
+	length := named[1]
+	if length < len(value) && value[length] == '{' {
+		if n := balanced(value[length:]); n > 0 {
+			length += n
+		} else {
+			length = len(value)
+		}
+	}
+	return from + length, hide
+}
