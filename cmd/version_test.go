@@ -2,13 +2,14 @@ package cmd_test
 
 import (
 	"context"
-	"database/sql"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestUnknownSchemaVersion_IsRefused gives every program a database of an unknown version. The
@@ -52,24 +53,27 @@ func TestUnknownSchemaVersion_IsRefused(t *testing.T) {
 
 func makeFutureDatabase(t *testing.T, path string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // what was not written shows
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE activity_log (id INTEGER PRIMARY KEY, ts TEXT); PRAGMA user_version = 99"); err != nil {
+	if err := storetest.Exec(db, "CREATE TABLE activity_log (id INTEGER PRIMARY KEY, ts TEXT); PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func versionOf(t *testing.T, path string) (version int) {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // only read
-	if err := db.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version); err != nil {
+	if err := storetest.Scan(db, []any{&version}, "PRAGMA user_version"); err != nil {
 		t.Fatal(err)
 	}
 	return version

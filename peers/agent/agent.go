@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/notify"
@@ -50,7 +50,7 @@ type Agent struct {
 }
 
 // Open opens the agent's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) { return mailbox.Open(path) }
+func Open(path string) (*store.DB, error) { return mailbox.Open(path) }
 
 // Undecided reads from the database of an agent, which may be running, how many events wait for a
 // decision, and since when.
@@ -67,7 +67,7 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 
 // New returns the agent of an identity such as "agent:lead" on a database from Open. h runs its
 // turns. New does no I/O and starts nothing. A program may run several agents.
-func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
+func New(id protocol.PeerID, db *store.DB, h harness.Harness, opts *Options) *Agent {
 	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256),
 		turnStarted: notify.New(), connected: notify.New(), announceRequested: notify.New(), drafts: newDrafts()}
 	a.peer = a.newPeer()

@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -254,7 +255,7 @@ func TestABrokerThatRestartsIsWaitedFor(t *testing.T) {
 		}
 
 		w.sleep(35 * time.Second) // announced; it is there for days, on one connection
-		if _, err := w.db.Exec(`UPDATE counters SET value = value - 172800000000 WHERE name = 'broker_at'`); err != nil {
+		if err := storetest.Exec(w.db, `UPDATE counters SET value = value - 172800000000 WHERE name = 'broker_at'`); err != nil {
 			t.Fatal(err)
 		}
 		w.sleep(61 * time.Minute)

@@ -17,6 +17,7 @@ import (
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -355,7 +356,7 @@ func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
 		w.say(attached("e1", document("/1", "a.txt", "text/plain")))
 		w.sleep(5 * time.Second)
 		kept := func() (n int) {
-			if err := w.db.QueryRow(`SELECT count(*) FROM files`).Scan(&n); err != nil {
+			if err := storetest.Scan(w.db, []any{&n}, `SELECT count(*) FROM files`); err != nil {
 				t.Fatal(err)
 			}
 			return n

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
@@ -112,7 +112,7 @@ type fixture struct {
 	path   string
 	opts   agent.Options
 	agent  *agent.Agent
-	db     *sql.DB
+	db     *store.DB
 	stop   func()
 
 	replies            []protocol.ChatReply

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/attention"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -163,12 +164,12 @@ func TestRetentionKeepsWhatIsOpen(t *testing.T) {
 			t.Errorf("kept is %s", r.Text())
 		}
 		var acts int
-		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 1 {
+		if err := storetest.Scan(w.db, []any{&acts}, `SELECT count(*) FROM acts`); err != nil || acts != 1 {
 			t.Errorf("%d reactions are kept, %v", acts, err)
 		}
 		w.say(reaction("r2", "e1", "tg:77", "done", "agent:lead"))
 		w.sleep(3 * time.Hour)
-		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 0 {
+		if err := storetest.Scan(w.db, []any{&acts}, `SELECT count(*) FROM acts`); err != nil || acts != 0 {
 			t.Errorf("closed, %d reactions are kept, %v", acts, err)
 		}
 	})

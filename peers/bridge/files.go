@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ type FileServer struct {
 	Path   string // of references, such as "/telegram-files/"
 	Listen string // default 127.0.0.1 with a port that stays the same; NoFiles: none
 	URL    string // public address of the listener; default http://<Listen>
-	DB     *sql.DB
+	DB     *store.DB
 	// Fetch fetches a file by its ID from the chat system, or a range of it. It returns the file's
 	// usual name. An error of ErrNoFile is shown to the agent.
 	Fetch func(ctx context.Context, file, byteRange string) (*http.Response, string, error)

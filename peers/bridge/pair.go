@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -36,7 +35,7 @@ const (
 // NewCode creates a one-time code and stores its hash. The first user who sends it to a bridge of
 // the database before it expires is admitted, or the group where they send it. A running bridge
 // accepts the code at once.
-func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
+func NewCode(ctx context.Context, db *store.DB, valid time.Duration) (string, error) {
 	letters := make([]byte, codeLength)
 	for i := range letters {
 		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeAlphabet))))
@@ -128,7 +127,7 @@ type Admission struct {
 }
 
 // Admissions returns the users and chats admitted by a code, oldest first.
-func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
+func Admissions(ctx context.Context, db *store.DB) ([]Admission, error) {
 	return store.Read(ctx, db, func(tx *store.Tx) []Admission {
 		return store.All(tx, func(a *Admission) []any {
 			return []any{&a.Bot, &a.Kind, &a.ID, &a.By, store.Micros{Time: &a.At}}
@@ -138,7 +137,7 @@ func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 
 // Revoke removes the admission of a user or chat by code, and reports whether there was one. It
 // does not affect what the bridge's flags admit.
-func Revoke(ctx context.Context, db *sql.DB, id string) (bool, error) {
+func Revoke(ctx context.Context, db *store.DB, id string) (bool, error) {
 	return store.Read(ctx, db, func(tx *store.Tx) bool {
 		return tx.ExecCount(`DELETE FROM bridge_admitted WHERE id = ?`, id) > 0
 	})

@@ -3,7 +3,6 @@ package bridge
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"sync"
@@ -95,7 +94,7 @@ const (
 
 // A Router connects the chats of one bridge with their agents.
 type Router struct {
-	db      *sql.DB
+	db      *store.DB
 	adapter Adapter
 	opts    Options
 	log     *zerolog.Logger
@@ -112,7 +111,7 @@ type Router struct {
 }
 
 // New returns a Router on a database that has Schema and outbox.Schema. It does no I/O.
-func New(db *sql.DB, adapter Adapter, opts *Options) *Router {
+func New(db *store.DB, adapter Adapter, opts *Options) *Router {
 	r := &Router{db: db, adapter: adapter, opts: defaults.Of(opts)}
 	defaults.Set(&r.opts.Prefix, "/")
 	defaults.Positive(&r.opts.SlowAfter, 30*time.Second)

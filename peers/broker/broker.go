@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,7 +53,7 @@ const stopGrace = 3 * time.Second
 
 // A Broker is the collaboration broker.
 type Broker struct {
-	db      *sql.DB
+	db      *store.DB
 	peer    *peer.Peer
 	opts    Options
 	writer  *writer
@@ -67,7 +66,7 @@ type Broker struct {
 
 // New makes a broker on a database that was opened with Schema, and on a peer with the identity
 // collab:broker that is not running yet. It does no I/O.
-func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
+func New(db *store.DB, p *peer.Peer, opts *Options) *Broker {
 	o := opts.withDefaults()
 	b := &Broker{
 		db:   db,
@@ -75,10 +74,6 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		opts: o,
 		due:  make(chan time.Time, 1),
 	}
-	// The writer, the outbox and the publisher share one connection. That is four times faster
-	// than waiting for each other's locks in SQLite. No code may use db while it holds a
-	// transaction.
-	db.SetMaxOpenConns(1)
 	b.outbox = outbox.New(db, b.sendItem, &outbox.Options{
 		Name:           "letters",
 		MaxPending:     20_000,

@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func start(t testing.TB, b *bustest.Bus, path string, opts *broker.Options) *run
 // startOver is start, connected to the bus as link says.
 func startOver(t testing.TB, link *peer.Options, path string, opts *broker.Options) *running {
 	t.Helper()
-	db := storetest.Open(t, "broker", path, func(path string) (*sql.DB, error) { return store.Open(path, broker.Schema) })
+	db := storetest.Open(t, "broker", path, func(path string) (*store.DB, error) { return store.Open(path, broker.Schema) })
 	var o broker.Options
 	if opts != nil {
 		o = *opts

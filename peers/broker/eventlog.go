@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"fmt"
 	"time"
@@ -24,7 +23,7 @@ const (
 )
 
 // load reads the open entities of the stored state.
-func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) {
+func load(ctx context.Context, db *store.DB, now time.Time) (s *state, err error) {
 	s = newState(&tables{})
 	err = store.InTx(ctx, db, func(tx *store.Tx) {
 		s.tables.tx = tx
@@ -86,6 +85,9 @@ func readEvent(tx *store.Tx, seq int64) (collab.Event, error) {
 
 // appendEvent writes an event at the end of the log.
 func appendEvent(tx *store.Tx, e collab.Event) {
-	metadata := sql.NullString{String: string(e.Metadata), Valid: e.Metadata != nil}
+	var metadata any // NULL if there is none
+	if e.Metadata != nil {
+		metadata = string(e.Metadata)
+	}
 	tx.Exec(insertEvent, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
 }

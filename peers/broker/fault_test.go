@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -26,12 +27,12 @@ func TestWriter_RefusesRequestsOfAFailedWrite(t *testing.T) {
 	start(t, b, path, nil)
 	will := join(t, b, "cli:will")
 	will.do("conversation.create", object{"id": "c", "kind": "group"})
-	db, err := sql.Open("sqlite", path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.Exec(`CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`); err != nil {
+	if err := storetest.Exec(db, `CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`); err != nil {
 		t.Fatal(err)
 	}
 	params, err := json.Marshal(object{"id": "m1", "conversationId": "c", "text": "x"})
@@ -46,7 +47,7 @@ func TestWriter_RefusesRequestsOfAFailedWrite(t *testing.T) {
 	if got := will.do("conversation.get", object{"id": "c"}); len(got["messages"].([]any)) != 0 {
 		t.Errorf("the message is shown although it was not stored: %v", got)
 	}
-	if _, err := db.Exec(`DROP TRIGGER full`); err != nil {
+	if err := storetest.Exec(db, `DROP TRIGGER full`); err != nil {
 		t.Fatal(err)
 	}
 	if r := will.askAs("r", "message.post", json.RawMessage(params)); !r.OK {
@@ -62,13 +63,13 @@ func TestEvents_AreAppendOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broker.db")
 	start(t, b, path, nil)
 	join(t, b, "cli:will").do("conversation.create", object{"id": "c", "kind": "group"})
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)") // the broker may be writing
+	db, err := store.OpenExisting(path) // the broker may be writing
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	for _, statement := range []string{`DELETE FROM events`, `UPDATE events SET payload = '{}'`} {
-		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "append-only") {
+		if err := storetest.Exec(db, statement); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
@@ -226,13 +227,13 @@ func TestAnswerer_GivesUpOnAnAbsentRequester(t *testing.T) {
 			t.Errorf("%d answers came after they were given up", n)
 		}
 		r.stop()
-		db, err := sql.Open("sqlite", path)
+		db, err := store.OpenExisting(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
 		var n int
-		if err := db.QueryRow(`SELECT count(*) FROM answers`).Scan(&n); err != nil || n != 0 {
+		if err := storetest.Scan(db, []any{&n}, `SELECT count(*) FROM answers`); err != nil || n != 0 {
 			t.Errorf("%d answers are kept, %v", n, err)
 		}
 	})

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -27,8 +26,8 @@ type fixture struct {
 	sent  []sending
 	wants []spawnRequest
 	ids   int
-	names []string // that the bus lets every sender announce
-	db    *sql.DB  // nil for a state in memory
+	names []string  // that the bus lets every sender announce
+	db    *store.DB // nil for a state in memory
 }
 
 func peerID(s string) protocol.PeerID { return protocol.PeerID(s) }
@@ -41,10 +40,9 @@ func newFixture(t testing.TB) *fixture {
 func newStoredFixture(t testing.TB) *fixture {
 	t.Helper()
 	d := newFixture(t)
-	d.db = storetest.Open(t, "broker", filepath.Join(t.TempDir(), "broker.db"), func(path string) (*sql.DB, error) { return store.Open(path, Schema) })
+	d.db = storetest.Open(t, "broker", filepath.Join(t.TempDir(), "broker.db"), func(path string) (*store.DB, error) { return store.Open(path, Schema) })
 	t.Cleanup(func() { d.db.Close() })
-	d.db.SetMaxOpenConns(1)
-	if _, err := d.db.Exec(`PRAGMA synchronous = OFF`); err != nil {
+	if err := storetest.Exec(d.db, `PRAGMA synchronous = OFF`); err != nil {
 		t.Fatal(err)
 	}
 	d.restart()

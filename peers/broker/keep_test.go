@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol/collab"
 )
 
@@ -92,7 +93,7 @@ func TestPrune_DeletesOldEvents(t *testing.T) {
 	d.do("agent:lead", "work_item.update", m{"id": "open", "state": "review", "nextMoveOwnerId": "lead", "summary": "x"})
 	d.do("agent:lead", "flight.get", m{"id": flight})
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed"})
-	if _, err := d.db.Exec(`DELETE FROM events WHERE seq > ?`, old); err == nil {
+	if err := storetest.Exec(d.db, `DELETE FROM events WHERE seq > ?`, old); err == nil {
 		t.Error("events that are kept can be deleted")
 	}
 }

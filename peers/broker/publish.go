@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ const (
 // derived from the event. It starts where the last run stopped. A subscriber that does not answer
 // slows it down but does not stop it.
 type publisher struct {
-	db    *sql.DB
+	db    *store.DB
 	send  sendFunc
 	later func(func(*store.Tx)) // see writer.deferToCommit
 	log   *zerolog.Logger
@@ -41,7 +40,7 @@ type publisher struct {
 	settled int64 // all events up to this one are published
 }
 
-func newPublisher(db *sql.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
+func newPublisher(db *store.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
 	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
 }
 

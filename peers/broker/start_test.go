@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // BenchmarkStart loads the state of 100 endpoints and 1,000,000 messages.
@@ -17,9 +18,9 @@ func BenchmarkStart(b *testing.B) {
 	defer db.Close()
 	const endpoint = `json_object('Endpoint', json_object('logicalAgentId', 'agent-' || n, 'endpointId', 'endpoint-' || n,
 		'identity', 'agent:agent-' || n, 'agentIdentity', 'agent:agent-' || n, 'wakePolicy', 'auto', 'status', 'online'))`
-	if _, err := db.Exec(`INSERT INTO entities (kind, id, ref, open, seq, body)
+	if err := storetest.Exec(db, `INSERT INTO entities (kind, id, ref, open, seq, body)
 		WITH RECURSIVE s(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM s WHERE n < 1000100)
-		SELECT iif(n <= 100, 'party', 'message'), n, '', n <= 100, n, iif(n <= 100, ` + endpoint + `, '{}') FROM s`); err != nil {
+		SELECT iif(n <= 100, 'party', 'message'), n, '', n <= 100, n, iif(n <= 100, `+endpoint+`, '{}') FROM s`); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

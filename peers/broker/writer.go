@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,7 +28,7 @@ type job struct {
 // takes all waiting jobs, decides them one by one, stores the results in one transaction, and
 // only then sends anything.
 type writer struct {
-	db           *sql.DB
+	db           *store.DB
 	opts         *Options
 	presence     *presenceTracker
 	jobs         chan job

@@ -2,7 +2,6 @@ package chorus_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -242,7 +243,7 @@ func TestReply_OfAnOperatorLeavesNoDeadLetter(t *testing.T) {
 	gone := r.bus.Join(t, "cli:pub-1")
 	gone.Send(t, "chorus:ops.c", protocol.TypeChatReply, protocol.ChatReply{Text: "from a command that ends"})
 	gone.Leave()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db")+"?_pragma=busy_timeout(20000)")
+	db, err := store.OpenExisting(filepath.Join(r.folder, "chorus.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +253,8 @@ func TestReply_OfAnOperatorLeavesNoDeadLetter(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for state, reason := "", ""; state != string(outbox.StateDropped) || !strings.Contains(reason, "cli:pub-1 has left"); {
-		err := db.QueryRowContext(ctx, `SELECT state, error FROM outbox WHERE destination = 'cli:pub-1'`).Scan(&state, &reason)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		err := storetest.Scan(db, []any{&state, &reason}, `SELECT state, error FROM outbox WHERE destination = 'cli:pub-1'`)
+		if err != nil && !errors.Is(err, storetest.ErrNoRow) {
 			t.Fatalf("the report is %q (%s): %v", state, reason, err)
 		}
 		select {

@@ -2,7 +2,6 @@ package chorus_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"net/http"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -421,13 +422,13 @@ func TestExternalAgent_RefusedAnswerDelaysNothing(t *testing.T) {
 			break
 		}
 	}
-	db, err := sql.Open("sqlite", "file:"+r.database("ext")+"?_pragma=busy_timeout(20000)")
+	db, err := store.OpenExisting(r.database("ext"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	var state, reason string
-	if err := db.QueryRowContext(t.Context(), `SELECT state, error FROM outbox WHERE destination = 'tg:42' AND state <> 'sent'`).Scan(&state, &reason); err != nil ||
+	if err := storetest.Scan(db, []any{&state, &reason}, `SELECT state, error FROM outbox WHERE destination = 'tg:42' AND state <> 'sent'`); err != nil ||
 		state != "dead" || !strings.Contains(reason, "tg:42 refused it: the text is too long") {
 		t.Errorf("%s %q, %v", state, reason, err)
 	}
@@ -549,9 +550,9 @@ func TestExternalAgent_TroubleEndsOnTheBus(t *testing.T) {
 	r := startNew(t, nil)
 	r.add("ext", newReceiver(t).url, chorus.AgentSettings{})
 	r.stop()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db"))
+	db, err := store.OpenExisting(filepath.Join(r.folder, "chorus.db"))
 	if err == nil {
-		_, err = db.Exec(`UPDATE agent SET trouble = 'the bus refused it'`)
+		err = storetest.Exec(db, `UPDATE agent SET trouble = 'the bus refused it'`)
 	}
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"fmt"
 	"path/filepath"
@@ -27,7 +26,7 @@ const (
 // gateway and the command line use it concurrently.
 type Store struct {
 	folder string
-	db     *sql.DB
+	db     *store.DB
 	seal   *sealer
 	now    func() time.Time
 }

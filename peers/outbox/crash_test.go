@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 
 	"pgregory.net/rapid"
 )
@@ -228,11 +228,11 @@ func (tr *trial) check() error {
 	return errors.Join(tr.problems...)
 }
 
-func (tr *trial) checkOutcome(db *sql.DB, l letter) {
+func (tr *trial) checkOutcome(db *store.DB, l letter) {
 	var state, told string
 	var times int
-	err := db.QueryRow(`SELECT state, (SELECT count(*) FROM told WHERE name = ?1), (SELECT max(outcome) FROM told WHERE name = ?1)
-		FROM outbox WHERE destination = ?2 AND key = ?3`, l.name(), l.destination, l.key).Scan(&state, &times, &told)
+	err := storetest.Scan(db, []any{&state, &times, &told}, `SELECT state, (SELECT count(*) FROM told WHERE name = ?1), (SELECT max(outcome) FROM told WHERE name = ?1)
+		FROM outbox WHERE destination = ?2 AND key = ?3`, l.name(), l.destination, l.key)
 	if err != nil {
 		tr.problem("%s is lost: %w", l.name(), err)
 		return

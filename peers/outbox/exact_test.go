@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestWhenAttemptsAreMade: to the second, where the outbox polls rarely and chance has no
@@ -128,7 +129,7 @@ func TestWhatAnItemThatWasNeverSentSaysOfIt(t *testing.T) {
 			db := freshDB(t)
 			enqueue(t, outbox.New(db, nil, nil), "tg:1", "a")
 			if attempted {
-				if _, err := db.Exec("UPDATE outbox SET error = 'nobody there'"); err != nil {
+				if err := storetest.Exec(db, "UPDATE outbox SET error = 'nobody there'"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,7 +192,7 @@ func TestTheLargestItemIsTaken(t *testing.T) {
 func many(t *testing.T, n int, state outbox.State) *outbox.Outbox {
 	t.Helper()
 	db := freshDB(t)
-	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+	if err := storetest.Exec(db, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at, settled_at)
 		SELECT '', 'tg:1', 'k' || i, x'', ?, 0, 0, 0, 0 FROM n`, n, string(state)); err != nil {
 		t.Fatal(err)
@@ -248,7 +249,7 @@ func TestTheQueuesOfADatabase(t *testing.T) {
 	if got := outbox.QueueNames(tx); tx.Err() != nil || !slices.Equal(got, []string{"bus", "telegram"}) {
 		t.Errorf("%q, %v", got, tx.Err())
 	}
-	if _, err := db.Exec("ALTER TABLE outbox RENAME TO away"); err != nil {
+	if err := storetest.Exec(db, "ALTER TABLE outbox RENAME TO away"); err != nil {
 		t.Fatal(err)
 	}
 	if got := outbox.QueueNames(tx); tx.Err() != nil || len(got) != 0 {
@@ -272,7 +273,7 @@ func TestAnOutboxRunsAgain(t *testing.T) {
 		}
 		run(t, box)
 		time.Sleep(time.Second)
-		if _, err := db.Exec("UPDATE outbox SET settled_at = 1"); err != nil {
+		if err := storetest.Exec(db, "UPDATE outbox SET settled_at = 1"); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
@@ -302,7 +303,7 @@ func TestWhatRetryLeavesOfAnItem(t *testing.T) {
 		db, clock := freshDB(t), begun
 		box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return clock }})
 		enqueue(t, box, "tg:1", "a")
-		if _, err := db.Exec(`UPDATE outbox SET state = ?, attempt = 7, paced = 1, not_before = not_before * 2, settled_at = 5`, string(state)); err != nil {
+		if err := storetest.Exec(db, `UPDATE outbox SET state = ?, attempt = 7, paced = 1, not_before = not_before * 2, settled_at = 5`, string(state)); err != nil {
 			t.Fatal(err)
 		}
 		clock = now
@@ -314,7 +315,7 @@ func TestWhatRetryLeavesOfAnItem(t *testing.T) {
 			t.Errorf("%s: it is %+v", state, it)
 		}
 		var paced, settled int
-		if err := db.QueryRow(`SELECT paced, settled_at FROM outbox`).Scan(&paced, &settled); err != nil || paced != 0 || settled != 0 {
+		if err := storetest.Scan(db, []any{&paced, &settled}, `SELECT paced, settled_at FROM outbox`); err != nil || paced != 0 || settled != 0 {
 			t.Errorf("%s: paced %d, settled at %d, %v", state, paced, settled, err)
 		}
 	}
@@ -332,7 +333,7 @@ func TestForHowLongWhatEndedIsKnown(t *testing.T) {
 		enqueue(t, box, "tg:1", "a", "b")
 		enqueue(t, other, "tg:1", "c")
 		end := now.Add(-age).UnixMicro()
-		if _, err := db.Exec(`UPDATE outbox SET state = ?, settled_at = ? - (key <> 'a')`, string(state), end); err != nil {
+		if err := storetest.Exec(db, `UPDATE outbox SET state = ?, settled_at = ? - (key <> 'a')`, string(state), end); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := box.Prune(t.Context()); err != nil || n != 1 || only(t, box).Key != "a" {
@@ -363,7 +364,7 @@ func TestAQueueIsItsOwn(t *testing.T) {
 			t.Errorf("of another queue: %v", err)
 		}
 	}
-	if _, err := db.Exec(`UPDATE outbox SET not_before = not_before + 1, attempt = 3`); err != nil {
+	if err := storetest.Exec(db, `UPDATE outbox SET not_before = not_before + 1, attempt = 3`); err != nil {
 		t.Fatal(err)
 	}
 	if err := box.RetryNow(t.Context(), ""); err != nil {
@@ -406,7 +407,7 @@ func TestHurryTouchesWhatWaits(t *testing.T) {
 		`UPDATE outbox SET attempt = 3, not_before = not_before + 1000000 WHERE key <> 'due'`, `UPDATE outbox SET attempt = 3 WHERE key = 'due'`,
 		`UPDATE outbox SET paced = 1 WHERE key = 'told'`, `UPDATE outbox SET state = 'dead' WHERE key = 'dead'`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
+		if err := storetest.Exec(db, statement); err != nil {
 			t.Fatal(err)
 		}
 	}

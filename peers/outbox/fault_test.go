@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 
 	"github.com/rs/zerolog"
 )
@@ -84,7 +85,7 @@ func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
 				}, &outbox.Options{Poll: time.Hour, Log: told.log()})
 				exec := func(statement string) {
 					t.Helper()
-					if _, err := db.Exec(statement); err != nil {
+					if err := storetest.Exec(db, statement); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -129,7 +130,7 @@ func TestAFaultThatComesLaterIsToldAndPasses(t *testing.T) {
 		time.Sleep(time.Second)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process: nobody wakes this one
 		for _, statement := range []string{"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"} {
-			if _, err := db.Exec(statement); err != nil {
+			if err := storetest.Exec(db, statement); err != nil {
 				t.Fatal(err)
 			}
 			box.Wake()
@@ -152,7 +153,7 @@ func TestAnItemThatAnotherHasTakenIsNotSettled(t *testing.T) {
 		var told lines
 		settled := 0
 		box := outbox.New(db, func(context.Context, outbox.Item) error {
-			_, err := db.Exec("UPDATE outbox SET state = 'dead', settled_at = ?", time.Now().UnixMicro())
+			err := storetest.Exec(db, "UPDATE outbox SET state = 'dead', settled_at = ?", time.Now().UnixMicro())
 			return err
 		}, &outbox.Options{
 			Log: told.log(), Jitter: func() float64 { return 0 },
@@ -181,7 +182,7 @@ func TestAnItemWhoseCommitFailsIsNoNews(t *testing.T) {
 		"CREATE TABLE child (parent INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
 		"CREATE TRIGGER orphan AFTER INSERT ON outbox BEGIN INSERT INTO child VALUES (99); END",
 	} {
-		if _, err := db.Exec(statement); err != nil {
+		if err := storetest.Exec(db, statement); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 func TestOperatorsSeeRetryAndDrop(t *testing.T) {
@@ -176,7 +177,7 @@ func TestADatabaseThatComesBack(t *testing.T) {
 		}, nil)
 		exec := func(statement string) {
 			t.Helper()
-			if _, err := db.Exec(statement); err != nil {
+			if err := storetest.Exec(db, statement); err != nil {
 				t.Fatal(err)
 			}
 		}

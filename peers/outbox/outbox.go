@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"sync"
@@ -118,7 +117,7 @@ type Options struct {
 
 // An Outbox is one queue. Its methods may be called from any goroutine.
 type Outbox struct {
-	db      *sql.DB
+	db      *store.DB
 	send    SendFunc
 	opts    Options
 	wake    notify.Signal
@@ -131,7 +130,7 @@ type Outbox struct {
 
 // New makes an outbox in a database that has the table of [Schema]. It does no I/O. send may be
 // nil if only the methods for operators are used.
-func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
+func New(db *store.DB, send SendFunc, opts *Options) *Outbox {
 	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), retryNow: map[string]bool{}}
 }
 

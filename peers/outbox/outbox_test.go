@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 	"hubbub/peers/store"
 )
 
-func openDB(t *testing.T, path string) *sql.DB {
+func openDB(t *testing.T, path string) *store.DB {
 	t.Helper()
 	db, err := store.Open(path, outbox.Schema)
 	if err != nil {
@@ -26,7 +25,7 @@ func openDB(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-func freshDB(t *testing.T) *sql.DB { return openDB(t, filepath.Join(t.TempDir(), "peer.db")) }
+func freshDB(t *testing.T) *store.DB { return openDB(t, filepath.Join(t.TempDir(), "peer.db")) }
 
 // run runs an outbox until the returned function is called, which waits for its end.
 func run(t *testing.T, box *outbox.Outbox) (stop func()) {
@@ -52,7 +51,7 @@ func enqueue(t *testing.T, box *outbox.Outbox, destination string, keys ...strin
 	}
 }
 
-func count(ctx context.Context, db *sql.DB, box *outbox.Outbox, destinations string, states ...outbox.State) (int, error) {
+func count(ctx context.Context, db *store.DB, box *outbox.Outbox, destinations string, states ...outbox.State) (int, error) {
 	tx := store.On(ctx, db)
 	return box.Count(tx, destinations, states...), tx.Err()
 }

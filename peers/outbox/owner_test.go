@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestWhatIsParkedWaitsToBeMoved: no attempt is made before, not even a hurried one, and its place
@@ -125,7 +126,7 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 				return ctx.Err()
 			}, &outbox.Options{OnInterrupted: outbox.SettleUnknown, MayHaveSent: func(outbox.Item) bool { return began }, AttemptTimeout: time.Second})
 			enqueue(t, box, "tg:1", "a", "cut")
-			if _, err := db.Exec(`UPDATE outbox SET state = 'sending' WHERE key = 'cut'`); err != nil {
+			if err := storetest.Exec(db, `UPDATE outbox SET state = 'sending' WHERE key = 'cut'`); err != nil {
 				t.Fatal(err)
 			}
 			run(t, box)

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ var errStopped = errors.New("the outbox is stopping")
 type runState struct {
 	*Outbox
 	attempts context.Context // context of SendFunc; ends StopTimeout after that of Run
-	look     *sql.Stmt       // selectHeads, prepared when first needed
 	busy     map[string]bool // destinations with a running attempt
 	done     chan string     // destinations whose attempt ended
 	wg       sync.WaitGroup
@@ -41,9 +39,6 @@ func (o *Outbox) Run(ctx context.Context) error {
 	stop := time.AfterFunc(o.opts.StopTimeout, func() { cut(errStopped) })
 	r.wg.Wait()
 	stop.Stop()
-	if r.look != nil {
-		r.look.Close()
-	}
 	return err
 }
 

@@ -24,6 +24,10 @@ type head struct {
 	due         time.Time
 }
 
+func headColumns(h *head) []any {
+	return []any{&h.id, &h.destination, store.Micros{Time: &h.due}}
+}
+
 // selectHeads jumps from destination to destination in the index, so that a long queue
 // costs no more than a short one. If a backoff ends later than any can (?3), the clock
 // was set back since: the backoff counts as over. The limit is a sum because SQLite
@@ -44,30 +48,15 @@ const selectHeads = `
 
 // heads returns the pending first items of at most limit destinations, in the order in
 // which they are due.
-func (r *runState) heads(ctx context.Context, limit int) ([]head, error) {
-	if r.look == nil { // parsing the query costs more than running it
-		look, err := r.db.PrepareContext(ctx, selectHeads)
-		if err != nil {
-			return nil, fmt.Errorf("looking for due items: %w", err)
-		}
-		r.look = look
-	}
-	rows, err := r.look.QueryContext(ctx, r.opts.Name, limit, r.opts.Now().Add(r.opts.MaxBackoff).UnixMicro())
+func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
+	latest := o.opts.Now().Add(o.opts.MaxBackoff).UnixMicro()
+	found, err := store.Read(ctx, o.db, func(tx *store.Tx) []head {
+		return store.All(tx, headColumns, selectHeads, o.opts.Name, limit, latest)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for due items: %w", err)
 	}
-	defer rows.Close()
-	var found []head
-	for rows.Next() {
-		var h head
-		var due int64
-		if err := rows.Scan(&h.id, &h.destination, &due); err != nil {
-			return nil, fmt.Errorf("reading a due item: %w", err)
-		}
-		h.due = time.UnixMicro(due)
-		found = append(found, h)
-	}
-	return found, rows.Err()
+	return found, nil
 }
 
 // markSending marks items as being attempted, in one transaction, and returns

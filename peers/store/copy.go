@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
+
+	"zombiezen.com/go/sqlite"
 
 	"hubbub/protocol/datafolder"
 )
@@ -22,17 +22,17 @@ func Copy(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Stat(to); err == nil {
 		return fmt.Errorf("%s exists already; a copy never replaces a file", to)
 	}
-	pragmas := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)"}}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas.Encode())
+	c, err := connect(path)
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", path, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return copyInto(ctx, db, path, to)
+	defer func() { err = errors.Join(err, c.close()) }()
+	c.conn.SetInterrupt(ctx.Done())
+	return copyInto(ctx, c, path, to)
 }
 
 // copyInto is Copy for an open database. It replaces what an interrupted copy left.
-func copyInto(ctx context.Context, db *sql.DB, path, to string) error {
+func copyInto(ctx context.Context, c *connection, path, to string) error {
 	partial := to + ".partial"
 	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("copying %s: %w", path, err)
@@ -40,7 +40,7 @@ func copyInto(ctx context.Context, db *sql.DB, path, to string) error {
 	if err := createFile(partial); err != nil { // sets the mode before SQLite writes
 		return err
 	}
-	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", partial); err != nil {
+	if err := c.exec(ctx, "VACUUM INTO ?", []any{partial}); err != nil {
 		return fmt.Errorf("copying %s: %w", path, err)
 	}
 	if err := checkCopy(ctx, partial); err != nil {
@@ -53,19 +53,17 @@ func copyInto(ctx context.Context, db *sql.DB, path, to string) error {
 }
 
 func checkCopy(ctx context.Context, path string) (err error) {
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro&immutable=1")
+	c, err := connect(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	var result string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
-		return err
-	}
-	if result != "ok" {
-		return errors.New(result)
-	}
-	return nil
+	defer func() { err = errors.Join(err, c.close()) }()
+	return c.run(ctx, "PRAGMA quick_check(1)", nil, func(s *sqlite.Stmt) error {
+		if result := s.ColumnText(0); result != "ok" {
+			return errors.New(result)
+		}
+		return nil
+	})
 }
 
 func syncFile(path string) error {

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestCopy_IsConsistentDuringWrites copies a database while two tables grow together.
@@ -29,7 +29,7 @@ func TestCopy_IsConsistentDuringWrites(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := db.Exec("BEGIN IMMEDIATE; INSERT INTO a VALUES (?1); INSERT INTO b VALUES (?1); COMMIT", i); err != nil {
+			if err := storetest.Exec(db, "BEGIN IMMEDIATE; INSERT INTO a VALUES (?1); INSERT INTO b VALUES (?1); COMMIT", i); err != nil {
 				stopped <- err
 				return
 			}
@@ -61,13 +61,13 @@ func checkCopy(t *testing.T, path, schema string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func(db *sql.DB) {
+	defer func(db *store.DB) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	}(db)
 	var a, b int
-	if err := db.QueryRow("SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b)").Scan(&a, &b); err != nil || a != b {
+	if err := storetest.Scan(db, []any{&a, &b}, "SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b)"); err != nil || a != b {
 		t.Errorf("the copy has %d and %d rows, %v", a, b, err)
 	}
 }

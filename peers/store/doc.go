@@ -6,10 +6,13 @@
 //     database runs in WAL mode with synchronous=FULL.
 //   - A database carries its schema version. Open refuses a database of another version,
 //     and one that lacks a table or column of its version. It leaves both untouched.
-//   - Transactions take the write lock when they begin. Two of them wait for each other
-//     (up to 10 s), and neither fails halfway.
+//   - The transactions of one program run one after the other on one connection. Those
+//     that wait for each other share a commit, and so a sync of the disk: each returns
+//     after the commit, and an error of one rolls back its own writes only.
+//   - Transactions take the write lock when they begin. Those of two programs wait for
+//     each other (up to 10 s), and neither fails halfway.
 //   - No error is lost: [InTx], [Autocommit] and [Read] return the first error of the
 //     statements that they ran. It begins with the statement.
 //
-// The package has no state of its own. Close the database when done.
+// Each connection prepares a statement once. Close the database when done.
 package store

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol/datafolder"
 )
 
@@ -28,7 +29,7 @@ func newDatabase(t *testing.T, path, schema string, statements ...string) {
 		t.Fatal(err)
 	}
 	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
+		if err := storetest.Exec(db, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +56,7 @@ func TestOpen_CreatesDatabaseForOwnerOnly(t *testing.T) {
 		"user_version": "1", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "cache_size": "-500",
 	} {
 		var got string
-		if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+		if err := storetest.Scan(db, []any{&got}, "PRAGMA "+pragma); err != nil || got != want {
 			t.Errorf("%s = %s, %v; want %s", pragma, got, err, want)
 		}
 	}
@@ -113,8 +114,8 @@ func TestOpen_ErrorNamesTheFile(t *testing.T) {
 	mkdir(t, folder)
 	for path, want := range map[string]string{
 		filepath.Join(file, "peer.db"): "creating the data folder",
-		folder:                         "reading the schema version of " + folder,
-		file:                           "reading the schema version of " + file,
+		folder:                         "opening " + folder,
+		file:                           "opening " + file,
 	} {
 		if _, err := store.Open(path, schema); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", path, err, want)

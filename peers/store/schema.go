@@ -1,32 +1,34 @@
 package store
 
 import (
-	"database/sql"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+
+	"zombiezen.com/go/sqlite"
 )
 
 // checkColumns refuses a database that claims the current version but lacks a table or
 // column of it, such as one of a development build. Without this check, single
 // statements would fail at run time.
-func checkColumns(db *sql.DB, path, schema string) error {
+func checkColumns(c *connection, path, schema string) error {
 	want, err := schemaColumns(schema)
 	if err != nil {
 		return fmt.Errorf("checking %s: %w", path, err)
 	}
-	has, err := columnsOf(db)
+	has, err := columnsOf(c)
 	if err != nil {
 		return fmt.Errorf("checking %s: %w", path, err)
 	}
 	found := map[column]bool{}
-	for _, c := range has {
-		found[c] = true
+	for _, column := range has {
+		found[column] = true
 	}
-	for _, c := range want {
-		if !found[c] {
+	for _, column := range want {
+		if !found[column] {
 			return fmt.Errorf("%s claims schema version %d, but its table %s has no column %s: no release wrote it; "+
-				"move the file away, or use the program that wrote it", path, schemaVersion, c.table, c.name)
+				"move the file away, or use the program that wrote it", path, schemaVersion, column.table, column.name)
 		}
 	}
 	return nil
@@ -43,34 +45,26 @@ func schemaColumns(schema string) (list []column, err error) {
 	if cached, ok := columnCache.Load(schema); ok {
 		return cached.([]column), nil
 	}
-	db, err := sql.Open("sqlite", "file::memory:")
+	c, err := connect(":memory:")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1) // every connection has a memory database of its own
-	if _, err := db.Exec(schema); err != nil {
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.exec(context.Background(), schema, nil); err != nil {
 		return nil, err
 	}
-	if list, err = columnsOf(db); err == nil {
+	if list, err = columnsOf(c); err == nil {
 		columnCache.Store(schema, list)
 	}
 	return list, err
 }
 
-func columnsOf(db *sql.DB) (list []column, err error) {
-	rows, err := db.Query("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = " +
-		"'table'")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var c column
-		if err := rows.Scan(&c.table, &c.name); err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-	}
-	return list, rows.Err()
+func columnsOf(c *connection) (list []column, err error) {
+	err = c.run(context.Background(),
+		"SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'", nil,
+		func(s *sqlite.Stmt) error {
+			list = append(list, column{table: s.ColumnText(0), name: s.ColumnText(1)})
+			return nil
+		})
+	return list, err
 }

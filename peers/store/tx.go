@@ -2,10 +2,11 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
 
 	"hubbub/protocol/text"
 )
@@ -16,38 +17,25 @@ import (
 // one goroutine.
 type Tx struct {
 	ctx      context.Context
-	q        querier
+	db       *DB
+	c        *connection // of the transaction; nil outside
 	err      error
 	onCommit []func()
 }
 
-// A querier is a database or a transaction.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// A Beginner is a database or one connection of it.
-type Beginner interface {
-	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
-}
-
 // InTx calls do in one transaction. If tx has no error then, the transaction commits, and
 // the functions given to OnCommit run. Otherwise it rolls back, and InTx returns the
-// error unchanged.
-func InTx(ctx context.Context, db Beginner, do func(tx *Tx)) error {
-	begun, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
-	defer begun.Rollback() //nolint:errcheck // a no-op once committed
-	tx := &Tx{ctx: ctx, q: begun}
-	if do(tx); tx.err != nil {
+// error unchanged. Transactions that run at the same time may share a commit; do must not
+// wait for another one.
+func InTx(ctx context.Context, db *DB, do func(tx *Tx)) error {
+	tx := &Tx{ctx: ctx, db: db}
+	err := db.inTx(ctx, func(c *connection) error {
+		tx.c = c
+		do(tx)
 		return tx.err
-	}
-	if err := begun.Commit(); err != nil {
-		return fmt.Errorf("committing: %w", err)
+	})
+	if err != nil {
+		return err
 	}
 	for _, f := range tx.onCommit {
 		f()
@@ -57,16 +45,16 @@ func InTx(ctx context.Context, db Beginner, do func(tx *Tx)) error {
 
 // Autocommit calls do outside any transaction: each statement takes effect on its own.
 // It returns the first error.
-func Autocommit(ctx context.Context, db *sql.DB, do func(tx *Tx)) error {
-	tx := &Tx{ctx: ctx, q: db}
+func Autocommit(ctx context.Context, db *DB, do func(tx *Tx)) error {
+	tx := &Tx{ctx: ctx, db: db}
 	do(tx)
 	return tx.err
 }
 
 // Read returns what do reads, outside any transaction. After an error it returns the
 // zero value.
-func Read[T any](ctx context.Context, db *sql.DB, do func(tx *Tx) T) (T, error) {
-	tx := &Tx{ctx: ctx, q: db}
+func Read[T any](ctx context.Context, db *DB, do func(tx *Tx) T) (T, error) {
+	tx := &Tx{ctx: ctx, db: db}
 	v := do(tx)
 	if tx.err != nil {
 		var zero T
@@ -77,7 +65,7 @@ func Read[T any](ctx context.Context, db *sql.DB, do func(tx *Tx) T) (T, error) 
 
 // On returns a Tx outside any transaction, for a caller that returns its Err. Read and
 // Autocommit return the error themselves.
-func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
+func On(ctx context.Context, db *DB) *Tx { return &Tx{ctx: ctx, db: db} }
 
 // Context returns the context that tx was begun with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
@@ -105,7 +93,7 @@ func (tx *Tx) Annotate(what string, do func()) {
 // OnCommit calls f after the transaction has committed. Outside a transaction it calls f
 // immediately.
 func (tx *Tx) OnCommit(f func()) {
-	if _, ok := tx.q.(*sql.DB); ok {
+	if tx.c == nil {
 		f()
 		return
 	}
@@ -118,54 +106,74 @@ func (tx *Tx) Exec(query string, args ...any) { tx.ExecCount(query, args...) }
 // ExecCount runs a statement and returns the number of rows that it changed, 0 after an
 // error.
 func (tx *Tx) ExecCount(query string, args ...any) (n int64) {
-	if tx.err != nil {
-		return 0
-	}
-	result, err := tx.q.ExecContext(tx.ctx, query, args...)
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
-	tx.err = wrap(query, err)
+	tx.use(query, func(c *connection) error {
+		err := c.run(tx.ctx, query, args, nil)
+		if err == nil {
+			n = int64(c.conn.Changes())
+		}
+		return err
+	})
 	return n
 }
 
 // One reads the first row of a query. columns returns the destinations of its columns.
 // If there is no row, or tx has an error, One returns the zero value and false.
-func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, bool) {
-	var v, zero T
+func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (v T, found bool) {
+	read(tx, query, args, func(s *sqlite.Stmt) error {
+		found = true
+		if err := scan(s, columns(&v)); err != nil {
+			return err
+		}
+		return errEnough
+	})
 	if tx.err != nil {
+		var zero T
 		return zero, false
 	}
-	err := tx.q.QueryRowContext(tx.ctx, query, args...).Scan(columns(&v)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return zero, false
-	}
-	if tx.err = wrap(query, err); err != nil {
-		return zero, false
-	}
-	return v, true
+	return v, found
 }
 
-// All reads all rows of a query, in order. It closes the rows before it returns, so the
-// caller may run further statements.
+// All reads all rows of a query, in order.
 func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
-	if tx.err != nil {
-		return nil
-	}
-	rows, err := tx.q.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		tx.err = wrap(query, err)
-		return nil
-	}
-	for err == nil && rows.Next() {
+	read(tx, query, args, func(s *sqlite.Stmt) error {
 		var v T
-		err = rows.Scan(columns(&v)...)
+		err := scan(s, columns(&v))
 		all = append(all, v)
-	}
-	if tx.err = wrap(query, errors.Join(err, rows.Err(), rows.Close())); tx.err != nil {
+		return err
+	})
+	if tx.err != nil {
 		return nil
 	}
 	return all
+}
+
+var errEnough = errors.New("no further row is wanted")
+
+func read(tx *Tx, query string, args []any, row func(s *sqlite.Stmt) error) {
+	tx.use(query, func(c *connection) error {
+		if err := c.run(tx.ctx, query, args, row); err != errEnough {
+			return err
+		}
+		return nil
+	})
+}
+
+// use calls do with the connection of the transaction. Outside, it calls do with a
+// connection for reading, or in a transaction of its own.
+func (tx *Tx) use(query string, do func(c *connection) error) {
+	if tx.err != nil {
+		return
+	}
+	var err error
+	switch {
+	case tx.c != nil:
+		err = do(tx.c)
+	case strings.HasPrefix(strings.TrimSpace(query), "SELECT"):
+		err = tx.db.read(tx.ctx, do)
+	default:
+		err = tx.db.inTx(tx.ctx, do)
+	}
+	tx.err = wrap(query, err)
 }
 
 // Value reads the only column of the first row of a query, or the zero value if there is
@@ -177,22 +185,6 @@ func Value[T any](tx *Tx, query string, args ...any) T {
 
 // Scalar returns the destination of a row with one column.
 func Scalar[T any](v *T) []any { return []any{v} }
-
-// Micros scans a time that is stored as microseconds since 1970. 0 is the zero time.
-type Micros struct{ *time.Time }
-
-// Scan implements sql.Scanner.
-func (m Micros) Scan(value any) error {
-	n, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("a time in microseconds must be a number, not %v", value)
-	}
-	*m.Time = time.Time{}
-	if n != 0 {
-		*m.Time = time.UnixMicro(n)
-	}
-	return nil
-}
 
 // wrap prefixes an error with its statement, so that callers need not describe it.
 func wrap(query string, err error) error {

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,7 @@ import (
 	"hubbub/peers/store"
 )
 
-func open(t *testing.T) *sql.DB {
+func open(t *testing.T) *store.DB {
 	t.Helper()
 	db, err := store.Open(filepath.Join(t.TempDir(), "peer.db"), `CREATE TABLE n (i INTEGER PRIMARY KEY, word TEXT)`)
 	if err != nil {
@@ -23,7 +22,7 @@ func open(t *testing.T) *sql.DB {
 	return db
 }
 
-func count(t *testing.T, db *sql.DB) int {
+func count(t *testing.T, db *store.DB) int {
 	t.Helper()
 	n, err := store.Read(t.Context(), db, func(tx *store.Tx) int { return store.Value[int](tx, `SELECT count(*) FROM n`) })
 	if err != nil {

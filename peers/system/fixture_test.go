@@ -10,6 +10,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/system"
 	"hubbub/protocol"
 )
@@ -212,7 +213,7 @@ func (h *fixture) write(query string, args ...any) {
 		h.t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.Exec(query, args...); err != nil {
+	if err := storetest.Exec(db, query, args...); err != nil {
 		h.t.Fatal(err)
 	}
 }

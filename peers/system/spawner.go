@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -25,13 +24,13 @@ import (
 var schema string
 
 // Open opens the spawner's database.
-func Open(path string) (*sql.DB, error) {
+func Open(path string) (*store.DB, error) {
 	return store.Open(path, schema+outbox.Schema)
 }
 
 // A Spawner is agent:system.
 type Spawner struct {
-	db          *sql.DB
+	db          *store.DB
 	launcher    Launcher
 	command     string
 	folder      string // for token files
@@ -51,7 +50,7 @@ type Spawner struct {
 
 // New returns a spawner on a database from [Open]. command is the path of the agents' program.
 // The spawner writes files for agents to folder. New does no I/O.
-func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
+func New(db *store.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
 	o := opts.withDefaults()
 	s := &Spawner{
 		db: db, launcher: launcher, command: command, folder: filepath.Clean(folder), opts: o,

@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/system"
 	"hubbub/protocol"
 )
@@ -563,7 +564,7 @@ func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
 			t.Errorf("%+v, %v", items, err)
 		}
 		var open int
-		if err := db.QueryRow(`SELECT count(*) FROM requests`).Scan(&open); err != nil || open != 0 {
+		if err := storetest.Scan(db, []any{&open}, `SELECT count(*) FROM requests`); err != nil || open != 0 {
 			t.Errorf("%d requests are open, %v", open, err)
 		}
 	})

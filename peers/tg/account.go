@@ -3,7 +3,6 @@ package tg
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,7 @@ import (
 // An account is the bot and everything that all parts of its bridge need.
 type account struct {
 	token string
-	db    *sql.DB
+	db    *store.DB
 	opts  Options
 	log   *zerolog.Logger
 	api   *botapi.Client

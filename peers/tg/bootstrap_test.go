@@ -10,6 +10,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -378,7 +379,7 @@ func TestDelivery_ExpiresAfterADay(t *testing.T) {
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "anybody?")
 		h.pass(10 * time.Second)
-		if _, err := h.db.Exec(`UPDATE outbox SET expires_at = expires_at - ? WHERE state = 'pending'`, (24 * time.Hour).Microseconds()); err != nil {
+		if err := storetest.Exec(h.db, `UPDATE outbox SET expires_at = expires_at - ? WHERE state = 'pending'`, (24 * time.Hour).Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead") {
@@ -498,7 +499,7 @@ func TestClockSetBack_DelaysNoChat(t *testing.T) {
 		h.api.Album(dm, will, "two pictures", h.api.AddFile("a.jpg", "image/jpeg", nil), h.api.AddFile("b.jpg", "image/jpeg", nil))
 		h.pass(time.Second)
 		for _, back := range []string{`UPDATE outbox SET not_before = not_before + ? WHERE state = 'pending'`, `UPDATE bridge_events SET ready_at = ready_at + ?`} {
-			if _, err := h.db.Exec(back, (2 * time.Hour).Microseconds()); err != nil {
+			if err := storetest.Exec(h.db, back, (2 * time.Hour).Microseconds()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -22,7 +23,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
 		insert := func(query string, args ...any) {
 			t.Helper()
-			if _, err := b.db.Exec(query, args...); err != nil {
+			if err := storetest.Exec(b.db, query, args...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +50,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			}
 			for table, want := range map[string]int{"updates": 3, "holds": 1, "bridge_guesses": 1, "bridge_codes": 1, "replies": 1, "sends": 1} {
 				var left int
-				if err := b.db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&left); err != nil || left != want {
+				if err := storetest.Scan(b.db, []any{&left}, `SELECT count(*) FROM `+table); err != nil || left != want {
 					t.Errorf("%d: %d of %s are left, %v; want %d", i, left, table, err, want)
 				}
 			}
@@ -60,7 +61,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			t.Error(err)
 		}
 		var left int // a day later the other hold, guess and code have expired too
-		if err := b.db.QueryRow(`SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM bridge_guesses) + (SELECT count(*) FROM bridge_codes)`).Scan(&left); err != nil || left != 0 {
+		if err := storetest.Scan(b.db, []any{&left}, `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM bridge_guesses) + (SELECT count(*) FROM bridge_codes)`); err != nil || left != 0 {
 			t.Errorf("%d are left, %v", left, err)
 		}
 		b.db.Close()
@@ -90,7 +91,7 @@ func TestThrottle_WaitsAndStops(t *testing.T) {
 			t.Errorf("with nothing sent it waits %v", wait)
 		}
 		hold := func(d time.Duration) {
-			if _, err := b.db.Exec(`INSERT OR REPLACE INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(d).UnixMicro()); err != nil {
+			if err := storetest.Exec(b.db, `INSERT OR REPLACE INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(d).UnixMicro()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +125,7 @@ func TestThrottle_WaitsAndStops(t *testing.T) {
 // minute.
 func TestThrottle_ToleratesClockSetBack(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', '', '{}', 0);
+		if err := storetest.Exec(b.db, `INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', '', '{}', 0);
 			INSERT INTO sends (reply, part, bot, chat, kind, body, begun_at) VALUES (1, 0, ?1, 5, 'text', '', ?2)`, b.bot, time.Now().Add(time.Hour).UnixMicro()); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func TestThrottle_ToleratesClockSetBack(t *testing.T) {
 		if wait := b.out.throttle(t.Context(), o); wait != time.Minute {
 			t.Errorf("it waits %v", wait)
 		}
-		if _, err := b.db.Exec(`INSERT INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(30*time.Minute).UnixMicro()); err != nil {
+		if err := storetest.Exec(b.db, `INSERT INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(30*time.Minute).UnixMicro()); err != nil {
 			t.Fatal(err)
 		}
 		if wait := b.out.throttle(t.Context(), o); wait != 30*time.Minute {
@@ -217,7 +218,7 @@ func TestFindChat(t *testing.T) {
 
 func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', 'a', 'no JSON', 0), (2, ?1, 5, '', 'b', '{}', 0);
+		if err := storetest.Exec(b.db, `INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', 'a', 'no JSON', 0), (2, ?1, 5, '', 'b', '{}', 0);
 			INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (1, 0, ?1, 5, 'text', '{}'), (2, 0, ?1, 5, 'text', '{}')`, b.bot); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 			t.Errorf("begun in its attempt: %v, in another: %v", began(0), began(1))
 		}
 		b.ensureChat(autocommit(t, b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
-		if _, err := b.db.Exec(`UPDATE sends SET body = 'no JSON', message = 0 WHERE reply = 2`); err != nil {
+		if err := storetest.Exec(b.db, `UPDATE sends SET body = 'no JSON', message = 0 WHERE reply = 2`); err != nil {
 			t.Fatal(err)
 		}
 		o, err := b.out.outgoing(autocommit(t, b.db), &outbox.Item{Body: []byte(`{"reply":2,"part":0}`)})
@@ -270,7 +271,7 @@ func TestAnswerCallback_ClipsText(t *testing.T) {
 		for i, told := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
 			b.ingest.answerCallback(tx, c, &parsedUpdate{callback: fmt.Sprint(i)}, told)
 			var said string
-			if err := b.db.QueryRow(`SELECT content ->> '$.text' FROM replies WHERE key = ?`, fmt.Sprint("callback:", i)).Scan(&said); err != nil {
+			if err := storetest.Scan(b.db, []any{&said}, `SELECT content ->> '$.text' FROM replies WHERE key = ?`, fmt.Sprint("callback:", i)); err != nil {
 				t.Fatal(err)
 			}
 			if n := utf8.RuneCountInString(said); n != 200 || (said == told) != (i == 0) {
@@ -378,7 +379,7 @@ func TestIngester_RetriesFailedBatch(t *testing.T) {
 				t.Errorf("%d were taken in, %v; want %d", n, err, want)
 			}
 		}
-		if _, err := b.db.Exec(`UPDATE updates SET state = 'new' WHERE update_id = 7; CREATE TRIGGER no BEFORE UPDATE ON updates WHEN new.state <> 'new' BEGIN SELECT raise(abort, 'no'); END`); err != nil {
+		if err := storetest.Exec(b.db, `UPDATE updates SET state = 'new' WHERE update_id = 7; CREATE TRIGGER no BEFORE UPDATE ON updates WHEN new.state <> 'new' BEGIN SELECT raise(abort, 'no'); END`); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := b.ingest.applyBatch(t.Context()); n != 0 || err == nil {
@@ -388,12 +389,12 @@ func TestIngester_RetriesFailedBatch(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- b.ingest.run(ctx) }()
 		pass(time.Minute)
-		if _, err := b.db.Exec(`DROP TRIGGER no`); err != nil {
+		if err := storetest.Exec(b.db, `DROP TRIGGER no`); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * time.Minute) // longer than any pause
 		var open int
-		if err := b.db.QueryRow(`SELECT count(*) FROM updates WHERE state = 'new'`).Scan(&open); err != nil || open != 0 {
+		if err := storetest.Scan(b.db, []any{&open}, `SELECT count(*) FROM updates WHERE state = 'new'`); err != nil || open != 0 {
 			t.Errorf("%d were left, %v", open, err)
 		}
 		stop()

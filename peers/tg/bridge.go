@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +34,7 @@ type Bridge struct {
 }
 
 // New returns a Bridge for the bot of a token, on a database opened by Open. It does no I/O.
-func New(token string, db *sql.DB, opts *Options) *Bridge {
+func New(token string, db *store.DB, opts *Options) *Bridge {
 	o := opts.withDefaults()
 	a := &account{token: token, db: db, opts: o, log: o.Log, api: botapi.New(token, o.API), crash: func(string) {}}
 	return &Bridge{account: a}

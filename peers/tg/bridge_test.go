@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 
@@ -82,7 +82,7 @@ func TestHandlePollError(t *testing.T) {
 func TestForeignWebhook_IsKept(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		const ours = "https://ours.example/hook"
-		if _, err := b.db.Exec(`UPDATE bots SET webhook_url = ?`, ours); err != nil {
+		if err := storetest.Exec(b.db, `UPDATE bots SET webhook_url = ?`, ours); err != nil {
 			t.Fatal(err)
 		}
 		inTheWay := &botapi.Error{Code: 409, Description: "Conflict: can't use getUpdates method while webhook is active"}
@@ -271,7 +271,7 @@ type answers func(*http.Request) (*http.Response, error)
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // autocommit returns a Tx outside any transaction.
-func autocommit(t *testing.T, db *sql.DB) (tx *store.Tx) {
+func autocommit(t *testing.T, db *store.DB) (tx *store.Tx) {
 	t.Helper()
 	if err := store.Autocommit(t.Context(), db, func(outside *store.Tx) { tx = outside }); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -56,7 +57,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 				for i, value := range []string{"yes", "late"} {
 					reply(t, lead, 1001, protocol.ChatReply{Text: "May it?", Buttons: []protocol.Button{{Text: "Press", Value: value}}})
 					h.pass(5 * time.Second)
-					if _, err := h.db.Exec(`UPDATE sends SET message = ? WHERE reply = (SELECT max(id) FROM replies WHERE json_extract(content, '$.buttons') <> '')`, 50+i); err != nil {
+					if err := storetest.Exec(h.db, `UPDATE sends SET message = ? WHERE reply = (SELECT max(id) FROM replies WHERE json_extract(content, '$.buttons') <> '')`, 50+i); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -80,7 +81,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 				golden.WriteString("the bridge: " + call.Message.Text + "\n")
 			}
 			var reason string
-			if err := h.db.QueryRow(`SELECT reason FROM updates ORDER BY seq DESC LIMIT 1`).Scan(&reason); err != nil {
+			if err := storetest.Scan(h.db, []any{&reason}, `SELECT reason FROM updates ORDER BY seq DESC LIMIT 1`); err != nil {
 				t.Fatal(err)
 			}
 			if reason != "" {

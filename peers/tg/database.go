@@ -3,7 +3,6 @@ package tg
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ var schema string
 const Database = "tg.db"
 
 // Open opens the bridge's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) {
+func Open(path string) (*store.DB, error) {
 	return store.Open(path, schema+outbox.Schema+bridge.Schema)
 }
 
@@ -157,3 +156,5 @@ func (a *account) migrateChat(tx *store.Tx, from, to int64) {
 	// Messages may have arrived under the new ID before this was known.
 	a.router.MoveChat(tx, peerOf(to), peerOf(c.key))
 }
+
+var errNotStored = errors.New("it is not in the database")

@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,7 +40,7 @@ type BridgeState struct {
 }
 
 // WebhookOf returns the address that the bridge of a bot last gave Telegram, or "" if it polls.
-func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
+func WebhookOf(ctx context.Context, db *store.DB, bot int64) (string, error) {
 	return store.Read(ctx, db, func(tx *store.Tx) string {
 		return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
 	})

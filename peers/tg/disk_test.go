@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg"
 	"hubbub/protocol"
 
@@ -19,15 +20,14 @@ func TestFullDisk_LosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.SetMaxOpenConns(1)                        // the limit applies to one connection
-		if _, err := db.Exec("VACUUM"); err != nil { // free the unused pages
+		if err := storetest.Exec(db, "VACUUM"); err != nil { // free the unused pages
 			t.Fatal(err)
 		}
 		h.db = db
 		dm, lead, _ := h.talk()
 		limit := func(pages int) {
 			t.Helper()
-			if _, err := db.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
+			if err := storetest.Exec(db, fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,7 +2,6 @@ package tg_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
@@ -29,7 +29,7 @@ type fixture struct {
 	t    *testing.T
 	api  *tgtest.Server
 	bus  *bustest.Bus
-	db   *sql.DB
+	db   *store.DB
 	path string
 	opts tg.Options
 	log  *syncBuffer

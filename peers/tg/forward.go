@@ -3,7 +3,6 @@ package tg
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
 		`SELECT data, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {
-		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), sql.ErrNoRows))
+		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), errNotStored))
 	}
 	var d eventData
 	if err := json.Unmarshal(raw, &d); err != nil {

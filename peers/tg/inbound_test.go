@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"hubbub/peers/bridge"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -17,40 +19,31 @@ import (
 // states counts the stored updates by state.
 func (h *fixture) states() map[string]int {
 	h.t.Helper()
-	rows, err := h.db.Query(`SELECT state, count(*) FROM updates GROUP BY state`)
+	out := map[string]int{}
+	type row struct {
+		state string
+		n     int
+	}
+	for _, r := range allRows(h, func(r *row) []any { return []any{&r.state, &r.n} },
+		`SELECT state, count(*) FROM updates GROUP BY state`) {
+		out[r.state] = r.n
+	}
+	return out
+}
+
+func allRows[T any](h *fixture, columns func(*T) []any, query string) []T {
+	h.t.Helper()
+	rows, err := store.Read(h.t.Context(), h.db, func(tx *store.Tx) []T { return store.All(tx, columns, query) })
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	defer rows.Close()
-	out := map[string]int{}
-	for rows.Next() {
-		var s string
-		var n int
-		if err := rows.Scan(&s, &n); err != nil {
-			h.t.Fatal(err)
-		}
-		out[s] = n
-	}
-	return out
+	return rows
 }
 
 // skipped returns the reasons why updates were not delivered.
 func (h *fixture) skipped() []string {
 	h.t.Helper()
-	rows, err := h.db.Query(`SELECT reason FROM updates WHERE state <> 'done' ORDER BY seq`)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			h.t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	return out
+	return allRows(h, store.Scalar[string], `SELECT reason FROM updates WHERE state <> 'done' ORDER BY seq`)
 }
 
 func TestUpdates_AreIdentifiedByID(t *testing.T) {
@@ -79,7 +72,7 @@ func TestUpdates_AreIdentifiedByID(t *testing.T) {
 			t.Errorf("%d more deliveries, %d updates unconfirmed", lead.Pending(), h.api.Pending())
 		}
 		// Two days later the same number is another update.
-		if _, err := h.db.Exec(`UPDATE updates SET received_at = received_at - ?`, (49 * time.Hour).Microseconds()); err != nil {
+		if err := storetest.Exec(h.db, `UPDATE updates SET received_at = received_at - ?`, (49 * time.Hour).Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 		h.api.RestartUpdateIDs(3)
@@ -185,7 +178,7 @@ func TestPairing(t *testing.T) {
 		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "isn't valid") || !strings.Contains(got[1], "now has access") {
 			t.Errorf("the group reads %q", got)
 		}
-		if _, err := h.db.Exec(`UPDATE bridge_codes SET expires_at = 1; UPDATE bridge_guesses SET at = 1`); err != nil {
+		if err := storetest.Exec(h.db, `UPDATE bridge_codes SET expires_at = 1; UPDATE bridge_guesses SET at = 1`); err != nil {
 			t.Fatal(err)
 		}
 		h.api.Say(malloryDM, mallory, "/pair "+third) // expired

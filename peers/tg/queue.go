@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
@@ -17,11 +16,11 @@ type Queue struct {
 	*outbox.Outbox
 	Name string // telegram, agents, status, chats or commands
 	Bot  int64
-	db   *sql.DB
+	db   *store.DB
 }
 
 // Queues returns the queues of each bot in a database, in the order for display.
-func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
+func Queues(ctx context.Context, db *store.DB) (all []Queue, err error) {
 	bots, err := store.Read(ctx, db, func(tx *store.Tx) []int64 {
 		return store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
 	})

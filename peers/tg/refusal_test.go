@@ -9,6 +9,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/outbox"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 )
@@ -150,7 +151,7 @@ func TestReply_ToUnadmittedChatIsRejected(t *testing.T) {
 		h.texts(dm.ID, 1)
 		h.texts(team.ID, 1)
 		var kinds string
-		if err := h.db.QueryRow(`SELECT group_concat(kind, ' ') FROM (SELECT kind FROM chats WHERE chat <> ? ORDER BY chat)`, annDM.ID).Scan(&kinds); err != nil || kinds != "supergroup private" {
+		if err := storetest.Scan(h.db, []any{&kinds}, `SELECT group_concat(kind, ' ') FROM (SELECT kind FROM chats WHERE chat <> ? ORDER BY chat)`, annDM.ID); err != nil || kinds != "supergroup private" {
 			t.Errorf("the chats are %q, %v", kinds, err)
 		}
 	})

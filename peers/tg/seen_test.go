@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -52,7 +53,7 @@ func (r *reader) take() (turns []string) {
 }
 
 // realAgent runs agent:lead on a harness until the test ends, and returns its database.
-func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
+func (h *fixture) realAgent(dir string, model harness.Harness) *store.DB {
 	h.t.Helper()
 	db, err := agent.Open(filepath.Join(dir, "agent.db"))
 	if err != nil {
@@ -119,7 +120,7 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 				for i, value := range []string{"yes", "late"} {
 					reply(t, other, 1001, protocol.ChatReply{Text: "May it?", Buttons: []protocol.Button{{Text: "Press", Value: value}}})
 					h.pass(5 * time.Second)
-					if _, err := h.db.Exec(`UPDATE sends SET message = ? WHERE reply = (SELECT max(id) FROM replies WHERE json_extract(content, '$.buttons') <> '')`, 50+i); err != nil {
+					if err := storetest.Exec(h.db, `UPDATE sends SET message = ? WHERE reply = (SELECT max(id) FROM replies WHERE json_extract(content, '$.buttons') <> '')`, 50+i); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -130,19 +131,16 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 			if !strings.Contains(c.Case, "album a") { // an album waits for more pictures
 				h.pass(4 * time.Second) // longer than the compose window
 			}
-			rows, err := db.Query(`SELECT seq, decision ->> '$.reason', policy, mode FROM events WHERE seq > ? ORDER BY seq`, last)
+			decisions, err := store.Read(t.Context(), db, func(tx *store.Tx) []storedDecision {
+				return store.All(tx, (*storedDecision).columns,
+					`SELECT seq, decision ->> '$.reason', policy, mode FROM events WHERE seq > ? ORDER BY seq`, last)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for rows.Next() {
-				var reason, policy, mode string
-				if err := rows.Scan(&last, &reason, &policy, &mode); err != nil {
-					t.Fatal(err)
-				}
-				golden.WriteString("decided: " + reason + ", " + policy + ", " + mode + "\n")
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
+			for _, d := range decisions {
+				last = d.seq
+				golden.WriteString("decided: " + d.reason + ", " + d.policy + ", " + d.mode + "\n")
 			}
 			for _, prompt := range r.take() {
 				if found := drawn.FindStringSubmatch(prompt); found != nil {
@@ -154,3 +152,11 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 		compareGolden(t, "testdata/seen.golden", golden.Bytes())
 	})
 }
+
+// A storedDecision is an event of an agent's mailbox.
+type storedDecision struct {
+	seq                  int64
+	reason, policy, mode string
+}
+
+func (d *storedDecision) columns() []any { return []any{&d.seq, &d.reason, &d.policy, &d.mode} }

@@ -3,7 +3,6 @@ package tg
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,7 +95,7 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 	}, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
 		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
 	if !found {
-		return nil, fmt.Errorf("reading reply %d: %w", s.Reply, cmp.Or(tx.Err(), sql.ErrNoRows))
+		return nil, fmt.Errorf("reading reply %d: %w", s.Reply, cmp.Or(tx.Err(), errNotStored))
 	}
 	o.sendItem, o.item = s, item
 	if err := json.Unmarshal(content, &o.content); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/peers/bridge"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 )
@@ -96,7 +97,7 @@ func TestRevoke_ReportsFailure(t *testing.T) {
 		if revoked, err := bridge.Revoke(t.Context(), h.db, itoa(77)); revoked || err != nil {
 			t.Errorf("nobody: %v, %v", revoked, err)
 		}
-		if _, err := h.db.Exec(`DROP TABLE bridge_admitted`); err != nil {
+		if err := storetest.Exec(h.db, `DROP TABLE bridge_admitted`); err != nil {
 			t.Fatal(err)
 		}
 		if revoked, err := bridge.Revoke(t.Context(), h.db, itoa(77)); revoked || err == nil {

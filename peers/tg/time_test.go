@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
@@ -124,7 +125,7 @@ func TestStoreUpdate_ReusedID(t *testing.T) {
 			age   time.Duration
 			fresh int
 		}{{"done", 48*time.Hour - time.Second, 0}, {"skipped", 48*time.Hour + time.Second, 1}, {"new", 48*time.Hour + time.Second, 0}} {
-			if _, err := b.db.Exec(`DELETE FROM updates; INSERT INTO updates (bot, update_id, raw, received_at, state) VALUES (?, 7, '', ?, ?)`,
+			if err := storetest.Exec(b.db, `DELETE FROM updates; INSERT INTO updates (bot, update_id, raw, received_at, state) VALUES (?, 7, '', ?, ?)`,
 				b.bot, time.Now().Add(-c.age).UnixMicro(), c.state); err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package deadletter_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,12 +13,13 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
 )
 
 // addDeadItem adds a rejected item to a program's outbox, and an item that waits behind it.
-func addDeadItem(t *testing.T, db *sql.DB, queue, body string) {
+func addDeadItem(t *testing.T, db *store.DB, queue, body string) {
 	t.Helper()
 	settled := make(chan struct{}, 1)
 	box := outbox.New(db, func(_ context.Context, item outbox.Item) error {
@@ -49,7 +49,7 @@ func fixture(t *testing.T) deadletter.Folder {
 	dir := t.TempDir()
 	for _, p := range []struct {
 		file  string
-		open  func(string) (*sql.DB, error)
+		open  func(string) (*store.DB, error)
 		queue string
 		body  string
 	}{
@@ -197,7 +197,7 @@ func TestList_DoesNotMigrate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		if err := db.QueryRow(sql).Scan(&version); err != nil && sql == "PRAGMA user_version" {
+		if err := storetest.Scan(db, []any{&version}, sql); err != nil && sql == "PRAGMA user_version" {
 			t.Fatal(err)
 		}
 		return version

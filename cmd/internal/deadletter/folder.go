@@ -2,7 +2,6 @@ package deadletter
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
@@ -84,7 +83,7 @@ func (k programFiles) each(ctx context.Context, do func(*tg.Queue) error) (err e
 	return nil
 }
 
-func (k programFiles) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
+func (k programFiles) queues(ctx context.Context, db *store.DB) ([]tg.Queue, error) {
 	if k.name == bridge {
 		return tg.Queues(ctx, db)
 	}

@@ -2,7 +2,6 @@ package external
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"hubbub/peers/agent/harness/chorus"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	words "hubbub/protocol/chorus"
 	"hubbub/protocol/datafolder"
@@ -44,7 +44,7 @@ type Spec struct {
 type Agent struct {
 	*chorus.Harness
 	agent  *agent.Agent
-	db     *sql.DB
+	db     *store.DB
 	server *mcp.Implementation
 }
 

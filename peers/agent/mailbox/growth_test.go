@@ -11,6 +11,7 @@ import (
 	"hubbub/peers/agent/mailbox/intake"
 	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/attention"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -39,7 +40,7 @@ func addFragments(t *testing.T, n int) *mailbox.Mailbox {
 			SELECT 's' || i, 'e' || i, 'k' || i, 'tg:42', 'C1', '', 'text', 'and what of ' || hex(randomblob(12)) || '?', at + 1, 'own' || i FROM n WHERE turned`,
 		numbers + `INSERT INTO claims (event_id, owner, token, expires_at, via) SELECT 'e' || i, 'agent:b', i, at - 1000000000, 'broker' FROM n WHERE i % 10 = 0`,
 	} {
-		if _, err := db.ExecContext(t.Context(), statement, n, time.Now().Add(-time.Duration(n+10)*time.Second).UnixMicro()); err != nil {
+		if err := storetest.Exec(db, statement, n, time.Now().Add(-time.Duration(n+10)*time.Second).UnixMicro()); err != nil {
 			t.Fatal(err)
 		}
 	}

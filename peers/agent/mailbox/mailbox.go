@@ -3,7 +3,6 @@ package mailbox
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	_ "embed"
 	"encoding/json"
@@ -24,7 +23,7 @@ import (
 var schema string
 
 // Open opens an agent's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) { return store.Open(path, schema+outbox.Schema) }
+func Open(path string) (*store.DB, error) { return store.Open(path, schema+outbox.Schema) }
 
 // Settings are shared by all parts of an agent.
 type Settings struct {
@@ -76,7 +75,7 @@ type Hooks struct {
 // A Mailbox holds the stored events of one agent, its turns, and the messages it sends.
 type Mailbox struct {
 	id        protocol.PeerID
-	db        *sql.DB
+	db        *store.DB
 	opts      Options
 	startedAt time.Time      // returns that were due before were missed
 	Outbox    *outbox.Outbox // has the state of every message
@@ -84,7 +83,7 @@ type Mailbox struct {
 
 // New returns the mailbox of an identity on a database from Open. send makes one attempt to send
 // a queued message. New does no I/O.
-func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
+func New(db *store.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, startedAt: time.Now()}
 	m.Outbox = outbox.New(db, send, &outbox.Options{
 		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second,

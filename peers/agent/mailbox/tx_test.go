@@ -3,7 +3,6 @@ package mailbox_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -42,7 +43,7 @@ var hooks = mailbox.Hooks{
 	Settled: lifecycle.CloseEscalation, Delivered: obligations.SetID, Undelivered: obligations.CloseUndelivered, Unconfirmed: obligations.SyncWithoutID,
 }
 
-func mailboxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
+func mailboxOn(db *store.DB, log zerolog.Logger) *mailbox.Mailbox {
 	return mailbox.New(db, nil, mailbox.Options{
 		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, Hooks: hooks, MaxOpen: 10, DeferFor: time.Minute,
 		StopTurn: func(string, string) {},
@@ -89,7 +90,7 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 	defer db.Close()
 	var logged bytes.Buffer
 	box := mailboxOn(db, zerolog.New(&logged))
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at)
+	if err := storetest.Exec(db, `INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at)
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000)
 		SELECT '', 'tg:42', 'k' || i, x'', 'pending', 0, 0, 1 << 60 FROM n`); err != nil {
 		t.Fatal(err)

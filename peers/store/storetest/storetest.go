@@ -3,12 +3,15 @@
 package storetest
 
 import (
-	"database/sql"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"hubbub/peers/store"
 )
 
 var (
@@ -18,7 +21,7 @@ var (
 
 // Open calls open. If path does not exist, Open copies a new database of the kind to it
 // first.
-func Open(t testing.TB, kind, path string, open func(path string) (*sql.DB, error)) *sql.DB {
+func Open(t testing.TB, kind, path string, open func(path string) (*store.DB, error)) *store.DB {
 	t.Helper()
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := os.WriteFile(path, image(t, kind, open), 0o600); err != nil {
@@ -32,7 +35,7 @@ func Open(t testing.TB, kind, path string, open func(path string) (*sql.DB, erro
 	return db
 }
 
-func image(t testing.TB, kind string, open func(path string) (*sql.DB, error)) []byte {
+func image(t testing.TB, kind string, open func(path string) (*store.DB, error)) []byte {
 	t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
@@ -52,4 +55,24 @@ func image(t testing.TB, kind string, open func(path string) (*sql.DB, error)) [
 		images[kind] = b
 	}
 	return images[kind]
+}
+
+// Exec runs statements outside any transaction.
+func Exec(db *store.DB, statements string, args ...any) error {
+	return db.Exec(context.Background(), statements, args...)
+}
+
+// ErrNoRow is the error of Scan if a query has no row.
+var ErrNoRow = errors.New("no row")
+
+// Scan reads the first row of a query into variables.
+func Scan(db *store.DB, into []any, query string, args ...any) error {
+	found, err := store.Read(context.Background(), db, func(tx *store.Tx) bool {
+		_, found := store.One(tx, func(*struct{}) []any { return into }, query, args...)
+		return found
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s: %w", query, ErrNoRow)
+	}
+	return err
 }

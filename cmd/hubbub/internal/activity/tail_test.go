@@ -12,6 +12,7 @@ import (
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/term"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestTail_WaitsForLockedLog follows a log that another program locks at first. Stored rows
@@ -24,9 +25,8 @@ func TestTail_WaitsForLockedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.SetMaxOpenConns(1)
 	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE"} {
-		if _, err := db.ExecContext(t.Context(), sql); err != nil {
+		if err := storetest.Exec(db, sql); err != nil {
 			t.Fatal(err)
 		}
 	}

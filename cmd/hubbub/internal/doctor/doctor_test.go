@@ -14,6 +14,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg"
 )
 
@@ -40,7 +41,7 @@ func TestCheckMailboxes_FindsUndecidedEvents(t *testing.T) {
 	defer db.Close()
 	for state, count := range map[string]int{"stored": 2, "ignored": 1} {
 		for i := range count {
-			_, err := db.ExecContext(t.Context(), `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, state)
+			err := storetest.Exec(db, `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, state)
 				VALUES (?, '', '', '', ?, '', '', '', '', '', '', '', ?)`, state+string(rune('0'+i)), testTime.UnixMicro(), state)
 			if err != nil {
 				t.Fatal(err)
@@ -56,7 +57,7 @@ func TestCheckMailboxes_FindsUndecidedEvents(t *testing.T) {
 		t.Errorf("an hour later: %+v", found)
 	}
 	fail := func(turn, state string, at time.Time) {
-		_, err := db.ExecContext(t.Context(), `INSERT INTO turns (turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, ended_at, body)
+		err := storetest.Exec(db, `INSERT INTO turns (turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, ended_at, body)
 			VALUES (?, '', '[]', '', '', '', '', ?, 0, 0, ?, 'the key is refused')`, turn, state, at.UnixMicro())
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func TestCheckMailboxes_FindsUndecidedEvents(t *testing.T) {
 	if got := agentLog(data, "lead"); !strings.HasPrefix(got, "journalctl --unit hubbub-agent-lead,") {
 		t.Errorf("the log of the system's unit: %s", got)
 	}
-	if _, err := db.ExecContext(t.Context(), `UPDATE events SET state = 'ignored'`); err != nil {
+	if err := storetest.Exec(db, `UPDATE events SET state = 'ignored'`); err != nil {
 		t.Fatal(err)
 	}
 	if found := checkMailboxes(t.Context(), data, testTime.Add(time.Hour)); len(found) != 0 {

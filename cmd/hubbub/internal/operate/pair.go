@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/bridge"
+	"hubbub/peers/store"
 	"hubbub/peers/tg"
 
 	"github.com/spf13/cobra"
@@ -40,7 +40,7 @@ func NewPair() *cobra.Command {
 					return program.Usage("--revoke requires the ID of a user or a chat; see hubbub pair --list")
 				}
 				return withBridge(cmd, func(cmd *cobra.Command,
-					db *sql.DB) error {
+					db *store.DB) error {
 					return revokeAdmission(cmd, db, id)
 				})
 			case valid <= 0:
@@ -81,7 +81,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		"%s\nWithin %s, send this to the bot in the chat to admit: /pair %s%s", code, valid, code, unused)
 }
 
-func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
+func listAdmissions(cmd *cobra.Command, db *store.DB) error {
 	admitted, err := bridge.Admissions(cmd.Context(), db)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
 	})
 }
 
-func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
+func revokeAdmission(cmd *cobra.Command, db *store.DB, id int64) error {
 	found, err := bridge.Revoke(cmd.Context(), db, strconv.FormatInt(id, 10))
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 }
 
 // withBridge calls do with the database of a bridge that has run in the data folder.
-func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *sql.DB) error) error {
+func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *store.DB) error) error {
 	env := program.From(cmd)
 	path := env.DataFile(tg.Database)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

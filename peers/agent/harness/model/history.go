@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,7 +20,7 @@ CREATE INDEX history_saved ON history (saved_at);`
 // A History stores what a model remembers of the last n conversations, one document for each, in
 // an SQLite database.
 type History struct {
-	db    *sql.DB
+	db    *store.DB
 	limit int
 }
 

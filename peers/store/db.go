@@ -1,0 +1,244 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"hubbub/protocol/retry"
+)
+
+const (
+	// maxReaders limits the connections that read outside transactions.
+	maxReaders = 3
+	// busyTimeout is how long a statement waits for the lock of another program.
+	busyTimeout = 10 * time.Second
+	// maxGroup limits the transactions that share one commit.
+	maxGroup = 64
+)
+
+var errClosed = errors.New("the database is closed")
+
+// A DB is an open SQLite database. All of its writes use one connection, one after the
+// other, and what is written at the same time shares a commit. Its methods and the
+// functions of this package may be called from any goroutine.
+type DB struct {
+	path string
+
+	waiting atomic.Int32 // the goroutines that wait for mu to write
+	mu      sync.Mutex   // guards the fields below
+	writer  *connection  // nil after Close
+	group   *group       // the open transaction, or nil
+
+	slots   chan struct{} // one for each reader that exists
+	readMu  sync.Mutex    // guards the fields below
+	readers []*connection // idle
+	closed  bool
+}
+
+// A group is a database transaction that several calls of InTx share.
+type group struct {
+	size      int
+	committed chan struct{} // closed once err is set
+	err       error
+}
+
+func newDB(path string) (*DB, error) {
+	writer, err := connect(path)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{path: path, writer: writer, slots: make(chan struct{}, maxReaders)}, nil
+}
+
+// Close waits for the statements that run, and closes the database. Further calls do
+// nothing.
+func (db *DB) Close() (err error) {
+	db.waiting.Add(1)
+	db.mu.Lock()
+	db.waiting.Add(-1)
+	defer db.mu.Unlock()
+	db.commit()
+	db.readMu.Lock()
+	defer db.readMu.Unlock()
+	for _, c := range db.readers { // a reader in use is closed when it is put back
+		err = errors.Join(err, c.close())
+	}
+	db.readers, db.closed = nil, true
+	if db.writer != nil {
+		err = errors.Join(err, db.writer.close())
+	}
+	db.writer = nil
+	return err
+}
+
+// Exec runs statements outside any transaction, for programs that set up a database and
+// for tests.
+func (db *DB) Exec(ctx context.Context, statements string, args ...any) error {
+	db.waiting.Add(1)
+	db.mu.Lock()
+	db.waiting.Add(-1)
+	defer db.mu.Unlock()
+	db.commit()
+	if db.writer == nil {
+		return errClosed
+	}
+	return db.writer.exec(ctx, statements, args)
+}
+
+// inTx calls do in a transaction, and returns after its commit. If other goroutines wait
+// to write when do returns, the commit is left to the last of them: one sync of the disk
+// then serves them all. An error of do rolls back what do wrote, and no more.
+func (db *DB) inTx(ctx context.Context, do func(c *connection) error) error {
+	g, err := db.enter(ctx, do)
+	if err != nil {
+		return err
+	}
+	<-g.committed
+	return g.err
+}
+
+func (db *DB) enter(ctx context.Context, do func(c *connection) error) (*group, error) {
+	db.waiting.Add(1)
+	db.mu.Lock()
+	db.waiting.Add(-1)
+	defer db.mu.Unlock()
+	defer func() {
+		if db.group != nil && (db.waiting.Load() == 0 || db.group.size >= maxGroup) {
+			db.commit()
+		}
+	}()
+	if db.writer == nil {
+		return nil, errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := db.join(ctx); err != nil {
+		return nil, fmt.Errorf("beginning a transaction: %w", err)
+	}
+	g, done := db.group, false
+	defer func() {
+		if !done { // do panics
+			db.leave(errors.New("a transaction panicked"))
+		}
+	}()
+	err := do(db.writer)
+	if err == nil && g.size > 1 {
+		err = db.writer.exec(context.Background(), "RELEASE member", nil)
+	}
+	if done = true; err != nil {
+		db.leave(err)
+		return nil, err
+	}
+	return g, nil
+}
+
+// join adds a member to the open transaction, which it begins if there is none.
+func (db *DB) join(ctx context.Context) error {
+	if db.group != nil {
+		db.group.size++
+		return db.writer.exec(context.Background(), "SAVEPOINT member", nil)
+	}
+	if err := db.writer.begin(ctx); err != nil {
+		return err
+	}
+	db.group = &group{size: 1, committed: make(chan struct{})}
+	return nil
+}
+
+// leave rolls back what the last member of the group wrote. SQLite itself rolls back the
+// whole transaction after some errors, such as a full disk; then the group fails.
+func (db *DB) leave(cause error) {
+	c := db.writer
+	if db.group.size--; db.group.size > 0 && !c.conn.AutocommitEnabled() &&
+		c.exec(context.Background(), "ROLLBACK TO member; RELEASE member", nil) == nil {
+		return
+	}
+	if !c.conn.AutocommitEnabled() {
+		cause = errors.Join(cause, c.exec(context.Background(), "ROLLBACK", nil))
+	}
+	db.finish(fmt.Errorf("the transaction was rolled back with another: %w", cause))
+}
+
+// commit commits the open transaction, if there is one.
+func (db *DB) commit() {
+	if db.group == nil {
+		return
+	}
+	err := db.writer.exec(context.Background(), "COMMIT", nil)
+	if err != nil {
+		err = fmt.Errorf("committing: %w", err)
+		if !db.writer.conn.AutocommitEnabled() {
+			err = errors.Join(err, db.writer.exec(context.Background(), "ROLLBACK", nil))
+		}
+	}
+	db.finish(err)
+}
+
+// finish ends the group with an error or nil.
+func (db *DB) finish(err error) {
+	db.group.err = err
+	close(db.group.committed)
+	db.group = nil
+}
+
+// read calls do with a connection that no other goroutine uses meanwhile.
+func (db *DB) read(ctx context.Context, do func(c *connection) error) error {
+	select {
+	case db.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-db.slots }()
+	c, err := db.takeReader()
+	if err != nil {
+		return err
+	}
+	defer db.putReader(c)
+	return do(c)
+}
+
+func (db *DB) takeReader() (*connection, error) {
+	db.readMu.Lock()
+	defer db.readMu.Unlock()
+	if db.closed {
+		return nil, errClosed
+	}
+	if n := len(db.readers); n > 0 {
+		c := db.readers[n-1]
+		db.readers = db.readers[:n-1]
+		return c, nil
+	}
+	return connect(db.path)
+}
+
+func (db *DB) putReader(c *connection) {
+	db.readMu.Lock()
+	defer db.readMu.Unlock()
+	if db.closed {
+		c.close() //nolint:errcheck // it only read
+		return
+	}
+	db.readers = append(db.readers, c)
+}
+
+// begin begins a transaction. It waits for the locks of other programs until ctx ends or
+// busyTimeout has passed.
+func (c *connection) begin(ctx context.Context) error {
+	deadline := time.Now().Add(busyTimeout)
+	for delay := time.Millisecond; ; delay = min(2*delay, 50*time.Millisecond) {
+		err := c.exec(ctx, "BEGIN IMMEDIATE", nil)
+		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Now().After(deadline) {
+			return err
+		}
+		if !retry.Sleep(ctx, delay) {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+)
+
+func openTable(t *testing.T) *DB {
+	t.Helper()
+	db, err := Open(filepath.Join(t.TempDir(), "peer.db"), `CREATE TABLE n (i INTEGER PRIMARY KEY)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func numbers(t *testing.T, db *DB) []int {
+	t.Helper()
+	list, err := Read(t.Context(), db, func(tx *Tx) []int { return All(tx, Scalar[int], `SELECT i FROM n ORDER BY i`) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// runTogether begins all transactions while another one is open, so that they share a
+// commit. It returns their errors, and that of the open one, which inserts 100, last.
+func runTogether(t *testing.T, db *DB, members ...func(tx *Tx)) []error {
+	t.Helper()
+	errs := make([]error, len(members)+1)
+	var wg sync.WaitGroup
+	errs[len(members)] = InTx(t.Context(), db, func(tx *Tx) {
+		tx.Exec(`INSERT INTO n VALUES (100)`)
+		for i, do := range members {
+			wg.Go(func() { errs[i] = InTx(t.Context(), db, do) })
+		}
+		for int(db.waiting.Load()) < len(members) {
+			tx.Exec(`SELECT 1`)
+		}
+	})
+	wg.Wait()
+	return errs
+}
+
+func TestInTx_SharesCommitWithWaitingTransactions(t *testing.T) {
+	db := openTable(t)
+	var mu sync.Mutex
+	groups := map[*group]int{}
+	var members []func(tx *Tx)
+	for i := range 10 {
+		members = append(members, func(tx *Tx) {
+			tx.Exec(`INSERT INTO n VALUES (?)`, i)
+			mu.Lock()
+			defer mu.Unlock()
+			groups[db.group]++
+			tx.OnCommit(func() {
+				if n := len(numbers(t, db)); n != 11 {
+					t.Errorf("OnCommit ran when %d rows were committed", n)
+				}
+			})
+		})
+	}
+	for _, err := range runTogether(t, db, members...) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if len(groups) != 1 {
+		t.Errorf("the transactions had %d commits", len(groups))
+	}
+}
+
+func TestInTx_ErrorRollsBackOneMemberOfGroup(t *testing.T) {
+	db := openTable(t)
+	own := errors.New("own")
+	var members []func(tx *Tx)
+	for i := range 9 {
+		members = append(members, func(tx *Tx) {
+			tx.Exec(`INSERT INTO n VALUES (?)`, i)
+			switch i % 3 {
+			case 1:
+				tx.Fail(own)
+			case 2:
+				tx.Exec(`INSERT INTO n VALUES (?)`, i) // the same key again
+			}
+		})
+	}
+	for i, err := range runTogether(t, db, members...) {
+		if (err == nil) != (i%3 == 0) || i%3 == 1 && err != own {
+			t.Errorf("member %d: %v", i, err)
+		}
+	}
+	if got := fmt.Sprint(numbers(t, db)); got != "[0 3 6 100]" {
+		t.Error(got)
+	}
+}
+
+// TestInTx_PanicRollsBackItsMember also checks that the database can be used afterwards.
+func TestInTx_PanicRollsBackItsMember(t *testing.T) {
+	db := openTable(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was lost")
+			}
+		}()
+		InTx(t.Context(), db, func(tx *Tx) { //nolint:errcheck // panics
+			tx.Exec(`INSERT INTO n VALUES (1)`)
+			panic("broken")
+		})
+	}()
+	if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (2)`) }); err != nil {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(numbers(t, db)); got != "[2]" {
+		t.Error(got)
+	}
+}
+
+// TestInTx_FailsGroupWithoutTransaction ends the transaction as SQLite does when the disk
+// is full: every member must learn that nothing was written.
+func TestInTx_FailsGroupWithoutTransaction(t *testing.T) {
+	db := openTable(t)
+	insert := func(i int) func(tx *Tx) { return func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (?)`, i) } }
+	full := func(tx *Tx) { tx.Exec(`INSERT OR ROLLBACK INTO n VALUES (9), (9)`) }
+	errs := runTogether(t, db, insert(1), insert(2), full, insert(3))
+	stored := numbers(t, db)
+	for i, n := range []int{1, 2, 9, 3, 100} {
+		if found := slices.Contains(stored, n); (errs[i] == nil) != found {
+			t.Errorf("member %d: %v, stored: %t", i, errs[i], found)
+		}
+	}
+	if errs[2] == nil || errs[4] == nil {
+		t.Errorf("the member that failed: %v; the first of the group: %v", errs[2], errs[4])
+	}
+}
+
+func TestInTx_EndedContextLeavesGroupToCommit(t *testing.T) {
+	db := openTable(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var late error
+	var wg sync.WaitGroup
+	if err := InTx(t.Context(), db, func(tx *Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1)`)
+		wg.Go(func() { late = InTx(ended, db, func(*Tx) { t.Error("it was called") }) })
+		for db.waiting.Load() == 0 {
+			tx.Exec(`SELECT 1`)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if wg.Wait(); !errors.Is(late, context.Canceled) || len(numbers(t, db)) != 1 {
+		t.Error(late)
+	}
+}
+
+func TestClose_RefusesFurtherStatements(t *testing.T) {
+	db := openTable(t)
+	if err := errors.Join(db.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	write := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (1)`) })
+	_, read := Read(t.Context(), db, func(tx *Tx) int { return Value[int](tx, `SELECT 1`) })
+	if !errors.Is(write, errClosed) || !errors.Is(read, errClosed) {
+		t.Error(write, read)
+	}
+}
