@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // threes is a log of messages an hour apart, three to a file.
@@ -223,31 +221,6 @@ func TestWhatIsPruned(t *testing.T) {
 			t.Fatalf("message %d: %d proofs, %v", i, len(proofs), err)
 		}
 		proven(t, proofs[0].Text, key)
-	}
-}
-
-// TestAFullDiskIsPruned: what is kept of a file finds room where that was.
-func TestAFullDiskIsPruned(t *testing.T) {
-	whole, _ := threes(t, 8)
-	dir := mountTemporary(t, "2m")
-	path := filepath.Join(dir, "log", filepath.Base(whole))
-	if err := os.CopyFS(filepath.Dir(path), os.DirFS(filepath.Dir(whole))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 4<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("filling the disk: %v", err)
-	}
-	r, err := Prune(t.Context(), path, epoch.Add(24*time.Hour))
-	if err != nil || r.Segments != 2 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	for n := 1; n <= 2; n++ {
-		if _, err := os.Stat(treePath(segmentPath(path, n))); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(segmentPath(path, n)); err == nil {
-			t.Errorf("segment %d is there", n)
-		}
 	}
 }
 

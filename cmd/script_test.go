@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 }
 
 // patience bounds the waits of scripts.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // until repeats a program until its output matches: until PATTERN PROGRAM ARGS...
 func until(ts *testscript.TestScript, neg bool, args []string) {

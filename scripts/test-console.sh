@@ -16,6 +16,7 @@ skip() { echo "test-console: skipped: $*"; exit 0; }
 for tool in node npm script timeout; do
 	command -v $tool >/dev/null || skip "$tool is missing (apt-get install nodejs npm bsdutils)"
 done
+script -qfec true /dev/null </dev/null >/dev/null 2>&1 || skip "the command script of util-linux is missing"
 chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
 [ -n "$chromium" ] || skip "chromium is missing (apt-get install chromium)"
 

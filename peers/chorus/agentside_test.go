@@ -366,7 +366,7 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 // TestCallbacks_DoNotRepeatAnUnansweredPost: nobody knows whether the service
 // has the event, and what comes after it in the channel waits no longer.
 func TestCallbacks_DoNotRepeatAnUnansweredPost(t *testing.T) {
-	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 500 * time.Millisecond })
+	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 3 * time.Second })
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
 	callback := newReceiver(t)

@@ -80,7 +80,7 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 	case err := <-done:
 		done <- err
 		t.Fatalf("the gateway ended: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the gateway is not ready")
 	}
 	return r
@@ -182,7 +182,7 @@ func (r *receiver) next() call {
 	select {
 	case c := <-r.calls:
 		return c
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatal("no call came")
 		return call{}
 	}
@@ -330,7 +330,7 @@ func (c *clock) advance(d time.Duration) {
 // waitFor waits until something holds that nothing announces.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -63,7 +63,7 @@ func next(t *testing.T, started chan string) string {
 	select {
 	case name := <-started:
 		return name
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nobody becomes active")
 		return ""
 	}

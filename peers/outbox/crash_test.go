@@ -172,7 +172,7 @@ func (tr *trial) live(n int) error {
 				return fmt.Errorf("run ended by itself: %w", err)
 			}
 			return nil
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 		}
 		open, err := count(ctx, db, box, "*", outbox.StatePending, outbox.StateSending)
 		if err != nil || open == 0 {

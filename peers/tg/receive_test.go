@@ -152,7 +152,7 @@ func real(t *testing.T, api *tgtest.Server, opts tg.Options, log io.Writer) (*bu
 	t.Cleanup(stop)
 	select {
 	case <-ready:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the bridge is not ready")
 	}
 	return b, stop
@@ -175,7 +175,7 @@ func TestWebhook(t *testing.T) {
 	api.Say(api.DM(will), will, "/start")
 	var log syncBuffer
 	_, stop := real(t, api, tg.Options{AllowAll: true, WebhookURL: "http://" + at + "/hook", WebhookListen: at, WebhookSecret: "s3cret"}, &log)
-	wait, done := context.WithTimeout(ctx, 20*time.Second)
+	wait, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
 	if err := api.Await(wait, func(s *tgtest.Server) bool { return len(s.Calls("sendMessage")) > 0 }); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())

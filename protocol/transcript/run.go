@@ -33,7 +33,7 @@ type Dialer func(ctx context.Context) (Conn, error)
 var ErrSkipped = errors.New("this kind of connection cannot send binary frames")
 
 // patience is how long a frame may take to arrive.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Run runs one case. The error says where the bus departs from it.
 func (c *Case) Run(ctx context.Context, dial Dialer) error {

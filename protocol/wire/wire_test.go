@@ -278,7 +278,7 @@ func TestASideThatReadsSlowlyIsNotASlowConsumer(t *testing.T) {
 func readsSlowly(t *testing.T, start func(http.Handler) *httptest.Server) {
 	accepted := make(chan *wire.WebSocket, 1)
 	s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ws, err := wire.Accept(w, r, "", &wire.Options{WriteTimeout: 400 * time.Millisecond})
+		ws, err := wire.Accept(w, r, "", &wire.Options{WriteTimeout: 2 * time.Second})
 		if err != nil {
 			t.Errorf("accepting: %v", err)
 			return
@@ -307,7 +307,7 @@ func readsSlowly(t *testing.T, start func(http.Handler) *httptest.Server) {
 	}
 	server.Flush()
 	part := make([]byte, 16<<10)
-	for range 60 {
+	for range 100 { // for longer than the write timeout
 		if _, err := io.ReadFull(conn, part); err != nil {
 			t.Fatalf("the side that reads slowly was closed: %v", err)
 		}
@@ -500,7 +500,7 @@ func TestARefusedDialKeepsNoConnection(t *testing.T) {
 	}
 	select {
 	case <-closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the connection stays open")
 	}
 }

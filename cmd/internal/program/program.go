@@ -89,7 +89,11 @@ func run(ctx context.Context, p Program, o outside) int {
 	if stopped(err, env) {
 		return 0 // to stop is the end of a program that serves
 	}
-	return fail(o.stderr, p.Name, err, env)
+	code := fail(o.stderr, p.Name, err, env)
+	if errors.Is(err, datafolder.ErrOtherVersion) {
+		return 2 // the next start would fail, too
+	}
+	return code
 }
 
 // call does what the arguments ask for. Its Env is nil unless it called Run.
@@ -177,11 +181,7 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 		text += "; " + advice
 	}
 	fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
-	_, usage := errors.AsType[*usageError](err)
-	switch {
-	case errors.Is(err, datafolder.ErrOtherVersion): // the next start would fail, too
-		return 2
-	case !usage || retryable(err):
+	if _, usage := errors.AsType[*usageError](err); !usage || retryable(err) {
 		return 1
 	}
 	fmt.Fprintf(w, "Try %s --help.\n", command)

@@ -270,7 +270,7 @@ func TestWebhook_DeliversInOrderUntilAnswered(t *testing.T) {
 	api.Say(api.DM(will), will, "one")
 	call(t, api, "setWebhook", `{"url":"`+hook.URL+`","secret_token":"s3cret"}`)
 	api.Say(api.DM(will), will, "two")
-	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	wait, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	if err := api.Await(wait, func(s *tgtest.Server) bool { return s.Pending() == 0 }); err != nil {
 		t.Fatal(err)

@@ -233,7 +233,8 @@ func (r *Request) environment(p component) []string {
 	if p.name != "bus" {
 		drop = append(drop, program.EnvName("listen")) // it is meant for the bus
 	}
-	return proc.DropEnv(r.Env, drop...)
+	// If Go's runtime fails before main, the program ends by a signal instead of with exit 2.
+	return append(proc.DropEnv(r.Env, drop...), "GOTRACEBACK=crash")
 }
 
 // ownAddress returns the listen address of the bus, as its peers dial it.

@@ -126,7 +126,7 @@ role = ["backend-agents", "on-call"]
 		"tg":     "TELEGRAM_BOT_TOKEN=secret-token HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 		"system": "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 	} {
-		if env[name] != want {
+		if env[name] != want+" GOTRACEBACK=crash" {
 			t.Errorf("environment of %s: %s", name, env[name])
 		}
 	}

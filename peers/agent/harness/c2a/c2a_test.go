@@ -91,8 +91,8 @@ func turn(sequence int64) *harness.Turn {
 	}}
 }
 
-// fast sends deliveries again soon.
-func fast(o *c2a.Options) { o.AnswerTimeout = 60 * time.Millisecond }
+// fast sends deliveries again soon, but leaves a busy machine the time for an answer.
+func fast(o *c2a.Options) { o.AnswerTimeout = 2 * time.Second }
 
 // delivered is one chat/deliver as the program got it.
 type delivered struct {

@@ -23,8 +23,12 @@ import (
 func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request, usual http.Handler)) harness.MCPServer {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "deploy", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
-	mcp.AddTool(s, &mcp.Tool{Name: "run"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		answer, err := r.Session.Elicit(context.Background(), &mcp.ElicitParams{Message: "Deploy to production?", RequestedSchema: confirming})
+	mcp.AddTool(s, &mcp.Tool{Name: "run"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		var answer *mcp.ElicitResult
+		err := errors.New("stream not connected")
+		for err != nil && strings.Contains(err.Error(), "stream not connected") { // the client opens it beside the call
+			answer, err = r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Deploy to production?", RequestedSchema: confirming})
+		}
 		if err != nil {
 			return nil, nil, err
 		}

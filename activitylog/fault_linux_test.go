@@ -343,3 +343,28 @@ func locks(t *testing.T, path string) (n int) {
 	}
 	return n
 }
+
+// TestAFullDiskIsPruned: what is kept of a file finds room where that was.
+func TestAFullDiskIsPruned(t *testing.T) {
+	whole, _ := threes(t, 8)
+	dir := mountTemporary(t, "2m")
+	path := filepath.Join(dir, "log", filepath.Base(whole))
+	if err := os.CopyFS(filepath.Dir(path), os.DirFS(filepath.Dir(whole))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 4<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	r, err := Prune(t.Context(), path, epoch.Add(24*time.Hour))
+	if err != nil || r.Segments != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for n := 1; n <= 2; n++ {
+		if _, err := os.Stat(treePath(segmentPath(path, n))); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(segmentPath(path, n)); err == nil {
+			t.Errorf("segment %d is there", n)
+		}
+	}
+}
