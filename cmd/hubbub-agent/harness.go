@@ -65,11 +65,11 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	}
 	m := model.APIs[s.harness]
 	return m.New(&model.Options{
-		BaseURL: s.baseURL,
-		Model:   s.model,
+		BaseURL: s.endpoint.baseURL,
+		Model:   s.endpoint.model,
 		Key:     func() (string, error) { return env.Secret(m.KeyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{HideEnv: modelKeys, Redact: s.agent.Redact}),
-		Timeout: s.agent.Deadline,
+		Timeout: s.agent.Deadline, MaxTokens: s.endpoint.maxTokens,
 		History: history,
 		Log:     &log,
 	}), history, nil
@@ -79,7 +79,12 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 // permission, if it has them.
 func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	switch s.harness {
-	case "scripted", "openai", "anthropic":
+	case "scripted":
+		return nil, "", nil
+	case "openai", "anthropic":
+		if s.endpoint.maxTokens < 64 && s.endpoint.maxTokens != 0 {
+			return nil, "", program.Usage("--max-tokens %d leaves no room for an answer: give 64 or more", s.endpoint.maxTokens)
+		}
 		return nil, "", nil
 	case "a2a":
 		if err := s.reach.beside([]string{s.reach.a2aURL}).CheckURL(s.reach.a2aURL); err != nil {
@@ -114,7 +119,7 @@ func (s *settings) checkHarness(env *program.Env) error {
 		if err != nil {
 			return err
 		}
-		if key == "" && s.baseURL == "" {
+		if key == "" && s.endpoint.baseURL == "" {
 			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file "+
 				"that holds it", s.harness, m.KeyName)
 		}

@@ -35,8 +35,7 @@ type settings struct {
 	id             string
 	harness        string
 	harnessCommand string
-	model          string
-	baseURL        string
+	endpoint       endpoint
 	systemPrompt   string // file
 	policyVersion  string
 	timeZone       string
@@ -47,6 +46,13 @@ type settings struct {
 	reach          reach
 
 	words attention.Words // replaces the default ones
+}
+
+// An endpoint is where a model is, and what it may answer.
+type endpoint struct {
+	model     string
+	baseURL   string
+	maxTokens int
 }
 
 // A reach is the set of addresses that may be called besides buses and models.
@@ -78,11 +84,13 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
 	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp, c2a or a2a")
 	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
-	fs.StringVar(&s.model, "model", "",
+	fs.StringVar(&s.endpoint.model, "model", "",
 		"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)")
-	fs.StringVar(&s.baseURL, "base-url", "",
+	fs.StringVar(&s.endpoint.baseURL, "base-url", "",
 		"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default "+
 			"the provider's own)")
+	fs.IntVar(&s.endpoint.maxTokens, "max-tokens", 4096,
+		"output tokens of one answer of the harness openai or anthropic; what it cuts is shortened, or marked as cut")
 	fs.StringVar(&s.reach.a2aURL, "a2a-url", "",
 		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is "+
 			"HUBBUB_A2A_TOKEN")
@@ -256,8 +264,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--policy-version: %s", err)
 	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
 		return program.Usage("--wake-policy must be auto or manual")
-	case s.baseURL != "" && !isAddress(s.baseURL):
-		return program.Usage("--base-url %q is not an address such as https://host/v1", s.baseURL)
+	case s.endpoint.baseURL != "" && !isAddress(s.endpoint.baseURL):
+		return program.Usage("--base-url %q is not an address such as https://host/v1", s.endpoint.baseURL)
 	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns,
 		o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
@@ -325,7 +333,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 			return program.Usage("--mcp-file: %w", err)
 		}
 	}
-	o.Model = cmp.Or(s.model, s.harnessCommand)
+	o.Model = cmp.Or(s.endpoint.model, s.harnessCommand)
 	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
 	return nil
 }

@@ -9,9 +9,13 @@ import (
 // MergedTools combines the tools of several sources, each under a unique name. The zero value is
 // empty. Add all sources before using it.
 type MergedTools struct {
+	Omitted int // tools beyond the limit
 	tools   []Tool
 	sources map[string]toolSource
 }
+
+// maxMergedTools is the number of tools that every API accepts. Those that are added first stay.
+const maxMergedTools = 128
 
 // A toolSource is where a tool comes from.
 type toolSource struct {
@@ -26,6 +30,10 @@ func (j *MergedTools) Add(from Tools, name func(tool string, n int) string) {
 		j.sources = map[string]toolSource{}
 	}
 	for _, t := range from.List() {
+		if len(j.tools) >= maxMergedTools {
+			j.Omitted++
+			continue
+		}
 		there := t.Name
 		for n := 1; n == 1 || j.Has(t.Name); n++ {
 			t.Name = name(there, n)

@@ -66,10 +66,11 @@ type Result struct {
 	IsError           bool            `json:"isError,omitempty"`
 }
 
-// Content is one piece of a result. Our tools return only text.
+// Content is one piece of a result: a text, which may stand for an image.
 type Content struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type  string `json:"type"`
+	Text  string `json:"text"`
+	Image *Image `json:"-"` // for models that see
 }
 
 // StructuredResult makes a result from a value that marshals to a JSON object. Its text is the
@@ -114,6 +115,16 @@ func (r Result) Text() string {
 		text += c.Text
 	}
 	return text
+}
+
+// Images returns the images of a result.
+func (r Result) Images() (all []Image) {
+	for _, c := range r.Content {
+		if c.Image != nil {
+			all = append(all, *c.Image)
+		}
+	}
+	return all
 }
 
 // IsToolName reports whether said, the name that a program gives to a tool, means the tool called

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,6 +25,7 @@ import (
 const (
 	maxFrame       = 8 << 20
 	maxTools       = 128
+	maxImages      = 4 << 20 // bytes of the images of one result
 	maxSchema      = 64 << 10
 	maxDescription = 4 << 10
 )
@@ -161,10 +163,15 @@ func (c *conn) listTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools within %s", timeout))
 	defer cancel()
 	var tools []harness.Tool
-	for t, err := range c.session.Tools(ctx, nil) {
+	names := map[string]bool{}
+	for t, err := range c.allTools(ctx) {
 		if err != nil {
 			return causeOf(ctx, err)
 		}
+		if names[t.Name] {
+			continue
+		}
+		names[t.Name] = true
 		schema, err := json.Marshal(t.InputSchema)
 		if err != nil || len(schema) > maxSchema || len(t.Name) > 256 {
 			continue
@@ -185,6 +192,30 @@ func (c *conn) listTools(ctx context.Context) error {
 	return nil
 }
 
+// allTools lists the tools page by page. It ends at a cursor that it has been given before.
+func (c *conn) allTools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
+	return func(yield func(*mcp.Tool, error) bool) {
+		cursors := map[string]bool{"": true}
+		for params := new(mcp.ListToolsParams); ; {
+			page, err := c.session.ListTools(ctx, params)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, t := range page.Tools {
+				if t != nil && !yield(t, nil) {
+					return
+				}
+			}
+			if cursors[page.NextCursor] || len(cursors) > maxTools {
+				return
+			}
+			cursors[page.NextCursor] = true
+			params = &mcp.ListToolsParams{Cursor: page.NextCursor}
+		}
+	}
+}
+
 // List returns the most recently listed tools.
 func (c *conn) List() []harness.Tool {
 	c.pool.mu.Lock()
@@ -195,7 +226,8 @@ func (c *conn) List() []harness.Tool {
 // errCallTimeout is the cause when a call takes too long.
 var errCallTimeout = fmt.Errorf("it did not answer within %s", callTimeout)
 
-// call calls a tool once. If the server asks something meanwhile, people answer.
+// call calls a tool once. If the server asks something meanwhile, people answer. A server that no
+// longer knows the session has not run the tool, so the call is made in a new session.
 func (c *conn) call(
 	ctx context.Context,
 	people harness.Approver,
@@ -205,24 +237,61 @@ func (c *conn) call(
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	k, end := c.beginCall(ctx, name, people)
-	defer end()
-	result, err := c.session.CallTool(k.ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	var result *mcp.CallToolResult
+	err := mcp.ErrSessionMissing
+	if !c.isDropped() {
+		result, err = c.callOnce(ctx, people, name, arguments)
+	}
+	if err != nil && isLostSession(err) {
+		c.pool.mu.Lock()
+		c.pool.dropLocked(c)
+		c.pool.mu.Unlock()
+		var fresh *conn
+		if fresh, err = c.pool.connect(ctx, c.server); err == nil {
+			result, err = fresh.callOnce(ctx, people, name, arguments)
+		} else {
+			err = fmt.Errorf("its session is lost, and no new one could be opened: %w", err)
+		}
+	}
 	if err != nil {
 		c.pool.mu.Lock()
 		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
 		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+
-			redactError(&c.server, causeOf(k.ctx, err)), nil).
+			redactError(&c.server, err), nil).
 			Redacted(c.pool.opts.Redact)
 	}
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
 
+func (c *conn) callOnce(ctx context.Context, people harness.Approver, name string,
+	arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	k, end := c.beginCall(ctx, name, people)
+	defer end()
+	result, err := c.session.CallTool(k.ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		return nil, causeOf(k.ctx, err)
+	}
+	return result, nil
+}
+
+// isDropped reports whether the pool no longer keeps the connection.
+func (c *conn) isDropped() bool {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	return c.pool.conns[c.key] != c && c.pool.ctx != nil
+}
+
+// isLostSession reports whether a server refused a call because it does not know the session. Some
+// servers say so with 400, which the library reports without their words.
+func isLostSession(err error) bool {
+	return errors.Is(err, mcp.ErrSessionMissing) || strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusBadRequest))
+}
+
 // toResult converts a result for a model: without secrets, and with at most limit bytes. It
 // redacts first, since half a secret would not be recognized.
 func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
-	out, left := harness.Result{IsError: r.IsError}, most
+	out, left, images := harness.Result{IsError: r.IsError}, most, maxImages
 	for _, c := range r.Content {
 		piece, known := contentText(c)
 		if !known || left <= 0 {
@@ -232,7 +301,12 @@ func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 			piece = text.Prefix(piece, left) + "\n[cut: the result is too long to show; ask for less]"
 		}
 		left -= len(piece)
-		out.Content = append(out.Content, harness.Content{Type: "text", Text: piece})
+		content := harness.Content{Type: "text", Text: piece}
+		if i, ok := c.(*mcp.ImageContent); ok && visibleImages[i.MIMEType] && len(i.Data) <= images {
+			images -= len(i.Data)
+			content.Image = &harness.Image{MimeType: i.MIMEType, Data: i.Data}
+		}
+		out.Content = append(out.Content, content)
 	}
 	if r.StructuredContent != nil && len(out.Content) == 0 {
 		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= most {
@@ -241,6 +315,9 @@ func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 	}
 	return out
 }
+
+// visibleImages are the types of images that models are shown.
+var visibleImages = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
 // contentText returns a piece of a result as text, and whether its kind is known.
 func contentText(c mcp.Content) (content string, known bool) {

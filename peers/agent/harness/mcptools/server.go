@@ -203,6 +203,9 @@ func newMCPResult(r harness.Result) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{IsError: r.IsError, Content: []mcp.Content{}}
 	for _, c := range r.Content {
 		out.Content = append(out.Content, &mcp.TextContent{Text: c.Text})
+		if c.Image != nil {
+			out.Content = append(out.Content, &mcp.ImageContent{MIMEType: c.Image.MimeType, Data: c.Image.Data})
+		}
 	}
 	if len(r.StructuredContent) > 0 {
 		out.StructuredContent = r.StructuredContent

@@ -91,11 +91,11 @@ type reply struct {
 }
 
 // finish returns the complete answer. Calls without an ID get one. If the token limit cut the
-// answer, its calls are dropped, since their arguments may be incomplete.
+// answer, its calls must not be run, since their arguments may be incomplete.
 func (a *answer) finish() *reply {
 	a.Text = a.text.String()
 	for _, p := range a.parts {
-		if p.isCall && !a.Truncated {
+		if p.isCall {
 			p.Arguments = cmp.Or(p.pieces.String(), p.Arguments)
 			p.ID = cmp.Or(p.ID, fmt.Sprintf("call_%d", len(a.Calls)+1))
 			a.Calls = append(a.Calls, p.call)

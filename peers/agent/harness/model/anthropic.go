@@ -3,6 +3,8 @@ package model
 import (
 	"encoding/json"
 	"net/http"
+
+	"hubbub/peers/agent/harness"
 )
 
 // The API's responses: one event of a stream, or an answer in one piece.
@@ -105,18 +107,27 @@ func anthropicMessages(messages []message) (out []anthropicMessage) {
 
 func anthropicBlocks(m message) (blocks []object) {
 	for _, r := range m.Results {
+		var content any = r.Text
+		if len(r.Images) > 0 {
+			content = append([]object{{"type": "text", "text": r.Text}}, anthropicImages(r.Images)...)
+		}
 		blocks = append(blocks,
-			object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.IsError})
+			object{"type": "tool_result", "tool_use_id": r.ID, "content": content, "is_error": r.IsError})
 	}
-	for _, i := range m.Images {
-		blocks = append(blocks,
-			object{"type": "image", "source": object{"type": "base64", "media_type": i.MimeType, "data": i.Data}})
-	}
+	blocks = append(blocks, anthropicImages(m.Images)...)
 	if m.Text != "" {
 		blocks = append(blocks, object{"type": "text", "text": m.Text})
 	}
 	for _, c := range m.Calls {
 		blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.validArguments()})
+	}
+	return blocks
+}
+
+func anthropicImages(images []harness.Image) (blocks []object) {
+	for _, i := range images {
+		blocks = append(blocks,
+			object{"type": "image", "source": object{"type": "base64", "media_type": i.MimeType, "data": i.Data}})
 	}
 	return blocks
 }

@@ -16,7 +16,6 @@ import (
 
 const (
 	maxCalls    = 32       // tool calls in one answer; further calls are refused
-	maxTokens   = 4096     // output tokens of one request
 	resultBytes = 32 << 10 // of one tool result
 )
 
@@ -39,6 +38,8 @@ type execution struct {
 	history  []message // of earlier turns
 	messages []message // of this turn, beginning with the prompt
 	usage    harness.Usage
+	cuts     int    // answers that were cut
+	cutText  string // the longest text of those that was meant for people
 }
 
 // iterate sends requests and runs tools until the model calls no more tools.
@@ -52,9 +53,12 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 			return nil, err
 		}
 		sanitizeNames(reply.Calls)
-		if reply.Truncated && reply.Text == "" {
-			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it contained any text",
-				harness.ErrBudget, maxTokens)
+		if reply.Truncated {
+			final, err := r.handleCut(reply, last)
+			if final != nil || err != nil {
+				return final, err
+			}
+			continue
 		}
 		if reply.Filtered && reply.Text == "" && len(reply.Calls) == 0 {
 			return nil, &harness.UserError{
@@ -86,6 +90,28 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 	return nil, fmt.Errorf("%w: the model did not end it within %d requests", harness.ErrBudget, opts.MaxIterations)
 }
 
+// hasImages reports whether a message of this turn has images.
+func (r *execution) hasImages() bool {
+	return slices.ContainsFunc(r.messages, func(m message) bool {
+		return len(m.Images) > 0 || slices.ContainsFunc(m.Results, func(c callResult) bool { return len(c.Images) > 0 })
+	})
+}
+
+// omitImages removes the images of this turn, and says so to the model.
+func (r *execution) omitImages() {
+	for i := range r.messages {
+		m := &r.messages[i]
+		if len(m.Images) > 0 {
+			m.Images, m.Text = nil, m.Text+imagesOmitted
+		}
+		for j := range m.Results {
+			if result := &m.Results[j]; len(result.Images) > 0 {
+				result.Images, result.Text = nil, result.Text+imagesOmitted
+			}
+		}
+	}
+}
+
 // sanitizeNames gives calls names that every API accepts. Models invent names (functions.x) or
 // use a tool's name from their prompt. An invalid name in the history would make the API refuse
 // every later request of the conversation.
@@ -114,8 +140,9 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 	r.usage.Iterations++
 	for try := 1; ; try++ {
 		request := &request{
-			System: r.turn.System + r.tools.nameHint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: maxTokens,
-			Messages: slices.Concat(r.history, r.messages),
+			System: r.turn.System + r.tools.nameHint(), Tools: r.tools.List(), NoTools: noTools,
+			MaxTokens: r.h.opts.MaxTokens,
+			Messages:  slices.Concat(r.history, r.messages),
 		}
 		reply, err := r.h.complete(ctx, request, func(piece string) {
 			r.report(harness.Progress{Kind: harness.ProgressText, Message: piece})
@@ -132,11 +159,10 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 		if !errors.As(err, &failed) {
 			return nil, err
 		}
-		if len(r.messages[0].Images) > 0 &&
+		if r.hasImages() &&
 			(failed.TooLong || failed.Rejected || imagesRefused.MatchString(err.Error())) {
 			r.noteFailure("leaving out the images of this turn, which the model does not accept", err)
-			r.messages[0].Images = nil
-			r.messages[0].Text += imagesOmitted
+			r.omitImages()
 			continue
 		}
 		if (failed.TooLong || failed.Rejected) && len(r.history) > 0 {
@@ -195,7 +221,8 @@ func (r *execution) runTools(ctx context.Context, calls []call) []callResult {
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
 			r.reportTool(harness.ProgressToolResult, c, raw)
 		}
-		results = append(results, callResult{ID: c.ID, Text: resultText(result, resultBytes), IsError: result.IsError})
+		results = append(results, callResult{ID: c.ID, Text: resultText(result, resultBytes), IsError: result.IsError,
+			Images: result.Images()})
 	}
 	return results
 }

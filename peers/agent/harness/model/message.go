@@ -58,9 +58,10 @@ func (c call) validArguments() json.RawMessage {
 
 // A callResult is the answer to a call.
 type callResult struct {
-	ID      string `json:"id"`
-	Text    string `json:"text"`
-	IsError bool   `json:"isError,omitempty"`
+	ID      string          `json:"id"`
+	Text    string          `json:"text"`
+	IsError bool            `json:"isError,omitempty"`
+	Images  []harness.Image `json:"-"` // of this turn; not remembered
 }
 
 // A requestError says why a request to a model failed. Its text contains no secret.

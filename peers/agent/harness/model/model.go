@@ -192,7 +192,12 @@ func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harne
 			},
 		) // without its address
 	}
-	return newToolset(tools, more)
+	merged := newToolset(tools, more)
+	if merged.Omitted > 0 {
+		h.opts.Log.Warn().Int("tools", merged.Omitted).Str("turn", t.ID).
+			Msg("too many tools of MCP servers; the turn runs without the last of them")
+	}
+	return merged
 }
 
 // Options are the optional settings of a Harness. Nil is valid.
@@ -207,6 +212,7 @@ type Options struct {
 	MaxIterations int           // requests in one turn; default 16
 	TokenBudget   int64         // input and output tokens of one turn; default 400,000
 	Timeout       time.Duration // of one turn; default 5 m
+	MaxTokens     int           // output tokens of one answer; default 4096
 	Retries       int           // of one request; default 5
 	HistoryTurns  int           // remembered of one conversation; default 20
 	HistoryBytes  int           // of these turns as JSON; default 64 KiB
@@ -234,6 +240,7 @@ func (o *Options) withDefaults(p provider) Options {
 	defaults.Positive(&out.MaxIterations, 16)
 	defaults.Positive(&out.TokenBudget, 400_000)
 	defaults.Positive(&out.Timeout, 5*time.Minute)
+	defaults.Positive(&out.MaxTokens, 4096)
 	defaults.Positive(&out.Retries, 5)
 	defaults.Positive(&out.HistoryTurns, 20)
 	defaults.Positive(&out.HistoryBytes, 64<<10)

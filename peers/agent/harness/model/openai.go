@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"hubbub/peers/agent/harness"
 )
 
 // The API's responses: one event of a stream, or an answer in one piece.
@@ -191,12 +193,18 @@ func openaiMessages(r *request) (out []object) {
 			}
 			out = append(out, assistant)
 		case roleTool:
+			var images []harness.Image
 			for _, result := range m.Results {
 				text := result.Text
 				if result.IsError {
 					text = "error: " + text
 				}
 				out = append(out, object{"role": "tool", "tool_call_id": result.ID, "content": text})
+				images = append(images, result.Images...)
+			}
+			if len(images) > 0 { // results of tools hold only text
+				shown := message{Text: "The images in the results of these tools:", Images: images}
+				out = append(out, object{"role": "user", "content": openaiContent(shown)})
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func TestOptions_HaveDefaults(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
 			BaseURL: h.endpoint.BaseURL, Model: h.endpoint.Model, IdleTimeout: 90 * time.Second, MaxIterations: 16, TokenBudget: 400_000, Timeout: 5 * time.Minute,
-			Retries: 5, HistoryTurns: 20, HistoryBytes: 64 << 10,
+			MaxTokens: 4096, Retries: 5, HistoryTurns: 20, HistoryBytes: 64 << 10,
 		}
 		if diff := cmp.Diff(want, h.opts, cmpopts.IgnoreFields(Options{}, "Key", "Client", "Log")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -1,0 +1,120 @@
+package mcptools_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/mcptools"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// TestPool_ListsEachToolOnce: a cursor that repeats ends the list, whatever its period.
+func TestPool_ListsEachToolOnce(t *testing.T) {
+	for name, next := range map[string]func(cursor string) string{
+		"never advances": func(string) string { return "same" },
+		"in turns":       func(cursor string) string { return map[string]string{"": "a", "a": "b", "b": "a"}[cursor] },
+		"always another": func(cursor string) string { return cursor + "x" },
+		"one page":       func(string) string { return "" },
+		"two pages":      func(cursor string) string { return map[string]string{"": "2", "2": ""}[cursor] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+					Params struct{ Cursor, ProtocolVersion string }
+				}
+				if json.NewDecoder(q.Body).Decode(&m) != nil || m.ID == nil {
+					w.WriteHeader(http.StatusAccepted)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				result := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "s", "version": "1"}}
+				switch m.Method {
+				case "tools/list":
+					schema := map[string]any{"type": "object"}
+					result = map[string]any{"tools": []any{map[string]any{"name": "one", "inputSchema": schema}, map[string]any{"name": "two", "inputSchema": schema}}, "nextCursor": next(m.Params.Cursor)}
+				case "initialize":
+				default:
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+					return
+				}
+				json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}) //nolint:errcheck // the client may be gone
+			}))
+			t.Cleanup(server.Close)
+			tools, failures := toolsOf(t, runPool(t, nil), harness.MCPServer{Name: "s", URL: server.URL})
+			if got := names(tools); len(failures) > 0 || fmt.Sprint(got) != "[s__one s__two]" {
+				t.Errorf("%v, %v", got, failures)
+			}
+		})
+	}
+}
+
+// TestCall_OpensALostSessionAgain and runs in the new one, once.
+func TestCall_OpensALostSessionAgain(t *testing.T) {
+	refusals := map[string]func(http.ResponseWriter){
+		"404": nil, // as the library says it
+		"404 JSON": func(w http.ResponseWriter) {
+			http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`, 404)
+		},
+		"400 no valid":    func(w http.ResponseWriter) { http.Error(w, "Bad Request: No valid session ID provided", 400) },
+		"400 invalid":     func(w http.ResponseWriter) { http.Error(w, "invalid session", 400) },
+		"400 not started": func(w http.ResponseWriter) { http.Error(w, "Session not initialized", 400) },
+	}
+	for name, refuse := range refusals {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			var mu sync.Mutex
+			var inner http.Handler
+			begin := func() { // forgets every session
+				server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+				mcp.AddTool(server, &mcp.Tool{Name: "count"}, func(_ context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(calls.Add(1))}}}, nil, nil
+				})
+				t.Cleanup(func() {
+					for session := range server.Sessions() {
+						session.Close()
+					}
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				inner = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+			}
+			begin()
+			var seen, lost sync.Map
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if _, gone := lost.Load(q.Header.Get("Mcp-Session-Id")); gone && refuse != nil && q.Method == http.MethodPost {
+					refuse(w)
+					return
+				}
+				mu.Lock()
+				handler := inner
+				mu.Unlock()
+				handler.ServeHTTP(w, q)
+				if id := w.Header().Get("Mcp-Session-Id"); id != "" {
+					seen.Store(id, true)
+				}
+			}))
+			t.Cleanup(s.Close)
+			tools, failures := toolsOf(t, runPool(t, &mcptools.PoolOptions{}), harness.MCPServer{Name: "s", URL: s.URL})
+			if len(failures) > 0 {
+				t.Fatal(failures)
+			}
+			seen.Range(func(id, _ any) bool { lost.Store(id, true); return true })
+			begin()
+			for i := range 2 {
+				if r := tools.Call(t.Context(), "s__count", nil); r.IsError || r.Text() != fmt.Sprint(i+1) {
+					t.Errorf("call %d: %+v", i+1, r)
+				}
+			}
+		})
+	}
+}
