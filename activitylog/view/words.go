@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 )
 
@@ -269,11 +271,14 @@ func obligation(a *activitylog.AttentionRecord) string {
 	return owed + a.State
 }
 
+// redactor removes the secrets of calls that agents of others recorded.
+var redactor = sync.OnceValue(redact.New)
+
 // toolCall says which tool was called with what, and what came of it.
 func toolCall(a *activitylog.AttentionRecord) string {
 	line := "called " + a.Tool
 	if len(a.Arguments) > 0 {
-		line += " " + text.Clip(string(a.Arguments), 200)
+		line += " " + text.Clip(string(redactor().Arguments(a.Arguments)), 200)
 	}
 	switch {
 	case a.ResultSHA256 == "":

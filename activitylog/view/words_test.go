@@ -185,6 +185,10 @@ func TestARecordInWords(t *testing.T) {
 		{record{Event: "reminder", State: "set", ReminderID: "r-1", Due: "noon", Reason: "r"}, "reminder r-1 set for noon, because r", "reminder: r"},
 		{record{Event: "reminder", State: "due", ReminderID: "r-1", Due: "noon"}, "reminder r-1 due", "reminder"},
 		{record{Event: "post", Target: "tg:1", Sent: "msg_1", Directedness: "to_me", Reason: "r"}, "spoke first in tg:1, to_me: msg_1, because r", "post: r"},
+		{
+			record{Event: "tool", Tool: "login", Arguments: []byte(`{"user":"a","passwd":"hunter2"}`), ResultBytes: 6, ResultSHA256: "01"},
+			`called login {"user":"a","passwd":"[redacted:named]"}, result of 6 bytes, sha256 01`, "tool",
+		},
 		{record{Event: "escalation", With: "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
 		{
 			record{Event: "tool", Tool: "search", Arguments: []byte(`{"q":1}`), ResultBytes: 6, ResultSHA256: "0123456789abcdef"},

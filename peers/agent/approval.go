@@ -111,12 +111,13 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 // shown returns the arguments of a call as a person sees them: without secrets and insignificant
 // blanks, with every character visible, and with a note about what was cut.
 func (p *approver) shown(arguments json.RawMessage) string {
+	redacted := p.secret.Arguments(arguments)
 	var compact bytes.Buffer
-	if json.Compact(&compact, arguments) != nil {
+	if json.Compact(&compact, redacted) != nil {
 		compact.Reset()
-		compact.Write(arguments)
+		compact.Write(redacted)
 	}
-	said := text.EscapeInvisible(p.secret.String(compact.String()))
+	said := text.EscapeInvisible(compact.String())
 	shown := text.Prefix(said, maxShown)
 	if shown == said {
 		return said

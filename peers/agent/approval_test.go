@@ -21,7 +21,7 @@ func sensitive(ran *int) func(context.Context, *harness.Turn, harness.Tools) (ha
 		if !t.Approver.Sensitive("shell") || t.Approver.Sensitive("read") || !t.Approver.Sensitive("mcp:deploy.run") {
 			return harness.Outcome{}, errors.New("the patterns do not fit")
 		}
-		if err := t.Approver.Approve(ctx, "shell", json.RawMessage(`{"command":"make","token":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)); err != nil {
+		if err := t.Approver.Approve(ctx, "shell", json.RawMessage(`{"command":"make --password=hunter2","token":"ghp_0123456789abcdefghijABCDEFGHIJ012345","body":"{\"apiKey\":\"hunter2\"}"}`)); err != nil {
 			return harness.Outcome{State: harness.Finished, FinalText: err.Error()}, context.Cause(ctx)
 		}
 		*ran++
@@ -61,7 +61,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		question := w.asked()
-		if ran != 0 || !strings.Contains(question.Text, "shell") || strings.Contains(question.Text, "ghp_") {
+		if ran != 0 || !strings.Contains(question.Text, "shell") || strings.Contains(question.Text, "ghp_") || strings.Contains(question.Text, "hunter2") || !strings.Contains(question.Text, "make --password=") {
 			t.Fatalf("ran %d times; asked %q", ran, question.Text)
 		}
 		w.say(by(dm("2", question.Buttons[0].Value), "66", "human"))

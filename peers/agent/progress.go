@@ -252,10 +252,16 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 	return err
 }
 
-// activityOf returns the activity event for a chat. Results of tools are redacted, since nobody
-// meant to publish them.
+// activityOf returns the activity event for a chat. Arguments and results of tools are redacted,
+// since nobody meant to publish them.
 func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
-	p.Message, p.Content = a.opts.Redact.String(attention.VisibleText(p.Message)), a.opts.Redact.Bytes(p.Content)
+	p.Message = a.opts.Redact.String(attention.VisibleText(p.Message))
+	if p.Kind == harness.ProgressToolCall {
+		p.Content = a.opts.Redact.Arguments(p.Content)
+		p.Tool = string(a.opts.Redact.Arguments([]byte(p.Tool)))
+	} else {
+		p.Content = a.opts.Redact.Bytes(p.Content)
+	}
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress,
 		Total: p.Total}
 	switch p.Kind {

@@ -48,7 +48,7 @@ func TestEachToolCallIsARow(t *testing.T) {
 		foreign := func(kind harness.ProgressKind, tool, id string, content json.RawMessage) {
 			s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: kind, Tool: tool, CallID: id, Content: content})
 		}
-		foreign(harness.ProgressToolCall, "search", "1", json.RawMessage(`{"q":"`+secret+`"}`))
+		foreign(harness.ProgressToolCall, "search", "1", json.RawMessage(`{"q":"`+secret+`","headers":{"X-Api-Key":"hunter2"}}`))
 		foreign(harness.ProgressToolResult, "", "1", found)
 		foreign(harness.ProgressToolResult, "", "1", found)
 		said := json.RawMessage(`{"text":"three"}`)
@@ -66,7 +66,7 @@ func TestEachToolCallIsARow(t *testing.T) {
 		rows := w.toolRows()
 		for _, c := range rows {
 			got[c.Tool] = c
-			if c.EventID != "e1" || c.Agent != "agent:lead" || c.TurnID == "" || strings.Contains(string(c.Arguments), secret) {
+			if c.EventID != "e1" || c.Agent != "agent:lead" || c.TurnID == "" || strings.Contains(string(c.Arguments), secret) || strings.Contains(string(c.Arguments), "hunter2") {
 				t.Errorf("%+v", c)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 )
 
@@ -30,6 +31,7 @@ func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 			failInvalid("mayDecide names %s, who is not a person", text.Clip(who, 80))
 		}
 	}
+	p.Arguments = string(redact.New().Arguments([]byte(p.Arguments)))
 	p.Default = cmp.Or(p.Default, collab.Deny)
 	mustBeOneOf("default", p.Default, collab.Allow, collab.Deny)
 	if old := t.decisions.get(p.ID); old != nil {

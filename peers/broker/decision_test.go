@@ -11,9 +11,10 @@ import (
 
 func TestDecision_IsMadeOnceByItsDeciders(t *testing.T) {
 	d := newFixture(t)
-	asked := m{"id": "dec_1", "tool": "shell", "arguments": `{"command":"ls"}`, "digest": "abc", "eventId": "tg:1:2:3", "chat": "tg:-5",
+	asked := m{"id": "dec_1", "tool": "shell", "arguments": `{"command":"ls","password":"hunter2"}`, "digest": "abc", "eventId": "tg:1:2:3", "chat": "tg:-5",
 		"mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))}
-	if first := d.do("agent:a", "decision.ask", asked); first.at("decision", "state") != "pending" || first.at("decision", "default") != "deny" {
+	if first := d.do("agent:a", "decision.ask", asked); first.at("decision", "state") != "pending" || first.at("decision", "default") != "deny" ||
+		first.at("decision", "arguments") != `{"command":"ls","password":"[redacted:named]"}` {
 		t.Fatalf("asked: %v", first)
 	}
 	d.mustRefuse(collab.CodeConflict, "agent:b", "decision.ask", asked)

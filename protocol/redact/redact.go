@@ -1,16 +1,3 @@
-// Package redact finds secrets by their shape, in texts that are to be kept or given to
-// a model, and puts their names in their places.
-//
-// Guarantees:
-//
-//   - It changes nothing else: what holds no secret is returned as it is, not copied.
-//     JSON stays JSON, since what it removes is one word of a string.
-//   - Its time is linear in the text, whatever that holds, and it takes about a
-//     nanosecond a byte where there is no secret.
-//   - It knows shapes, not secrets: a password that is a word passes.
-//
-// The rules are those of gitleaks whose secrets begin with letters of their own
-// (gitleaks.txt; scripts/secret-rules writes it), and a few of ours (table own).
 package redact
 
 import (
@@ -29,8 +16,9 @@ import (
 
 // A Redactor removes secrets and counts them. A nil one removes nothing.
 type Redactor struct {
-	rules *rules
-	found []atomic.Uint64 // by rule
+	rules      *rules
+	found      []atomic.Uint64 // by rule
+	namedFound atomic.Uint64   // by Arguments, by their names
 }
 
 // New makes a redactor. The first one of a program reads the rules, in some milliseconds.
@@ -71,6 +59,9 @@ func (r *Redactor) Found() map[string]uint64 {
 		return nil
 	}
 	counts := map[string]uint64{}
+	if n := r.namedFound.Load(); n > 0 {
+		counts["named"] = n
+	}
 	for i := range r.found {
 		if n := r.found[i].Load(); n > 0 {
 			counts[r.rules.list[i].id] = n

@@ -28,13 +28,12 @@ type ToolCall struct {
 // RecordCall records a tool call about an event, which may be nil. Calls are recorded the same
 // way for all harnesses.
 func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
-	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID),
-		Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
+	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID,
+		// some programs put a command line into the name
+		Tool:      text.Prefix(string(k.Redact.Arguments([]byte(u.Tool))), maxID),
+		Arguments: k.Redact.Arguments(u.Arguments), ResultBytes: len(u.Result), Failed: u.Failed}
 	if e != nil {
 		c.EventID = e.EventID
-	}
-	if k.Redact != nil {
-		c.Arguments = k.Redact.Bytes(c.Arguments)
 	}
 	if !json.Valid(c.Arguments) || len(c.Arguments) > maxArguments {
 		c.ArgumentsBytes = len(c.Arguments)

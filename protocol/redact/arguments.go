@@ -1,0 +1,156 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+const (
+	namedMark = "[redacted:named]" // for a value that its name says is secret
+	deepMark  = "[redacted:depth]" // for a value that is nested too deep to be searched
+	maxDepth  = 32
+)
+
+// Arguments returns the arguments of a tool call without secrets: those that Bytes finds, and the
+// values of all members whose names say that they are secret, such as "password", "apiKey" or
+// "Authorization". It finds them in any case and nesting: in JSON within strings, in lists of
+// headers, in command lines, and in URLs. Text that is not JSON, such as JSON that was cut, is
+// searched, too. JSON stays JSON, and doing it twice changes nothing. Null, empty values, and
+// counts of tokens stay.
+func (r *Redactor) Arguments(raw []byte) []byte {
+	if r == nil {
+		return raw
+	}
+	if !json.Valid(raw) {
+		return r.Bytes([]byte(r.named(string(raw))))
+	}
+	var out, before bytes.Buffer
+	c := copier{r: r, out: &out, encoder: json.NewEncoder(&out)}
+	c.encoder.SetEscapeHTML(false)
+	c.value(raw, "")
+	if _ = json.Compact(&before, raw); bytes.Equal(out.Bytes(), before.Bytes()) { // it is valid
+		return r.Bytes(raw)
+	}
+	return r.Bytes(out.Bytes())
+}
+
+// A copier copies valid JSON without secrets.
+type copier struct {
+	r       *Redactor
+	out     *bytes.Buffer
+	encoder *json.Encoder // to out
+	depth   int
+}
+
+// value copies a value. name is that of its member, or of the flag or header before it in a list.
+func (c *copier) value(raw json.RawMessage, name string) {
+	raw = bytes.TrimSpace(raw)
+	c.depth++
+	defer func() { c.depth-- }()
+	switch first := raw[0]; {
+	case first == '"':
+		var s string
+		_ = json.Unmarshal(raw, &s) // it is valid
+		c.write(c.text(s, name))
+	case first == 'n': // null
+		c.out.Write(raw)
+	case isSecret(name, first != '{' && first != '['):
+		c.r.namedFound.Add(1)
+		c.write(namedMark)
+	case first != '{' && first != '[':
+		c.out.Write(raw)
+	case c.depth > maxDepth:
+		c.write(deepMark)
+	case first == '{':
+		c.object(raw)
+	default:
+		c.list(raw)
+	}
+}
+
+// text returns a string without secrets.
+func (c *copier) text(s, name string) string {
+	inner := strings.TrimSpace(s)
+	switch {
+	case s == "" || strings.HasPrefix(s, "[redacted:") && strings.HasSuffix(s, "]"):
+		return s
+	case isSecret(name, isNumber(s)):
+		c.r.namedFound.Add(1)
+		return namedMark
+	case inner != "" && strings.IndexByte(`{["`, inner[0]) >= 0 && json.Valid([]byte(inner)):
+		return string(c.r.Arguments([]byte(s)))
+	}
+	return c.r.named(s)
+}
+
+// nameMembers and valueMembers are the members of an entry of a list of headers or variables.
+var (
+	nameMembers = map[string]bool{"name": true, "key": true, "header": true, "field": true, "k": true, "param": true,
+		"parameter": true, "variable": true, "var": true, "env": true, "option": true, "flag": true, "label": true,
+		"property": true, "attribute": true, "id": true, "type": true}
+	valueMembers = map[string]bool{"value": true, "values": true, "val": true, "v": true, "content": true,
+		"data": true, "text": true, "default": true}
+)
+
+// object copies an object. The value of an entry may stand before its name, so its members are
+// copied once all are known.
+func (c *copier) object(raw json.RawMessage) {
+	type member struct {
+		name  string
+		value json.RawMessage
+	}
+	var members []member
+	entry := ""
+	d := json.NewDecoder(bytes.NewReader(raw))
+	for _, _ = d.Token(); d.More(); {
+		token, _ := d.Token() // it is valid
+		m := member{}
+		m.name, _ = token.(string)
+		_ = d.Decode(&m.value)
+		var s string
+		if nameMembers[strings.ToLower(m.name)] && json.Unmarshal(m.value, &s) == nil && isSecret(s, false) {
+			entry = s
+		}
+		members = append(members, m)
+	}
+	c.out.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			c.out.WriteByte(',')
+		}
+		c.write(c.text(m.name, ""))
+		c.out.WriteByte(':')
+		if name := m.name; entry != "" && valueMembers[strings.ToLower(name)] {
+			c.value(m.value, entry)
+		} else {
+			c.value(m.value, name)
+		}
+	}
+	c.out.WriteByte('}')
+}
+
+// list copies a list. A flag or the name of a header names the element after it.
+func (c *copier) list(raw json.RawMessage) {
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // it is valid
+	c.out.WriteByte('[')
+	before := ""
+	for i, element := range elements {
+		if i > 0 {
+			c.out.WriteByte(',')
+		}
+		c.value(element, before)
+		before = ""
+		var s string
+		if json.Unmarshal(element, &s) == nil && !strings.ContainsAny(s, " =\t\n") {
+			before = s
+		}
+	}
+	c.out.WriteByte(']')
+}
+
+func (c *copier) write(s string) {
+	_ = c.encoder.Encode(s) // strings can always be encoded
+	c.out.Truncate(c.out.Len() - 1)
+}
