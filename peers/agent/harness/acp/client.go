@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -29,6 +30,8 @@ type collector struct {
 	mu        sync.Mutex
 	pieces    []string // texts between tool calls; the last one grows
 	size      int
+	message   string // id of the message that the last piece belongs to, if the program names it
+	paused    bool   // something else followed the last piece, so that another message begins
 	callCount int
 	denied    bool                           // a permission was refused
 	calls     map[acpsdk.ToolCallId]callInfo // the program's first description of each call
@@ -43,7 +46,7 @@ func (c *collector) writeOutcome(o *harness.Outcome) {
 	for i := len(c.pieces) - 1; i >= 0 && o.FinalText == ""; i-- {
 		o.FinalText = strings.TrimSpace(c.pieces[i])
 	}
-	o.Truncated = c.stop == acpsdk.StopReasonMaxTokens
+	o.Truncated = c.stop == acpsdk.StopReasonMaxTokens || c.stop == acpsdk.StopReasonMaxTurnRequests
 	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.callCount}
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
@@ -65,11 +68,25 @@ func (c *collector) wasDenied() bool {
 	return c.denied
 }
 
-func (c *collector) addText(piece string) {
+// hasText reports whether the program has written anything.
+func (c *collector) hasText() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.TrimSpace(strings.Join(c.pieces, "")) != ""
+}
+
+// addText adds a piece of the text of a message. A break separates it from an earlier message.
+func (c *collector) addText(piece, message string) {
 	c.mu.Lock()
 	if len(c.pieces) == 0 {
 		c.pieces = []string{""}
 	}
+	before := c.pieces[len(c.pieces)-1]
+	if (c.paused || message != c.message) && before != "" && !strings.HasSuffix(before, "\n") &&
+		!strings.HasPrefix(piece, "\n") && piece != "" {
+		piece = "\n\n" + piece
+	}
+	c.paused, c.message = false, message
 	if c.size += len(piece); c.size <= maxText {
 		c.pieces[len(c.pieces)-1] += piece
 	}
@@ -80,9 +97,14 @@ func (c *collector) addText(piece string) {
 func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	switch {
 	case u.AgentMessageChunk != nil:
-		if u.AgentMessageChunk.Content.Text != nil {
-			c.addText(u.AgentMessageChunk.Content.Text.Text)
-		}
+		c.addText(textOf(&u.AgentMessageChunk.Content), deref(u.AgentMessageChunk.MessageId))
+		return
+	case u.AgentThoughtChunk != nil, u.ToolCallUpdate != nil, u.Plan != nil:
+		c.mu.Lock()
+		c.paused = true
+		c.mu.Unlock()
+	}
+	switch {
 	case u.ToolCall != nil:
 		c.mu.Lock()
 		if c.callCount++; c.callCount <= maxCalls {
@@ -120,6 +142,30 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 			},
 		)
 	}
+}
+
+// textOf returns content as text for people. What only a program could show is named.
+func textOf(content *acpsdk.ContentBlock) string {
+	switch {
+	case content.Text != nil:
+		return content.Text.Text
+	case content.ResourceLink != nil:
+		link := content.ResourceLink
+		name := cmp.Or(deref(link.Title), link.Name, link.Uri)
+		if strings.HasPrefix(link.Uri, "http://") || strings.HasPrefix(link.Uri, "https://") {
+			return "\n[" + name + "](" + link.Uri + ")\n"
+		}
+		return "\n(file: " + name + ", `" + strings.TrimPrefix(link.Uri, "file://") + "`)\n"
+	case content.Resource != nil && content.Resource.Resource.TextResourceContents != nil:
+		return content.Resource.Resource.TextResourceContents.Text
+	case content.Resource != nil && content.Resource.Resource.BlobResourceContents != nil:
+		return "\n(file: `" + strings.TrimPrefix(content.Resource.Resource.BlobResourceContents.Uri, "file://") + "`)\n"
+	case content.Image != nil:
+		return "\n(an image, " + content.Image.MimeType + ", that cannot be shown here)\n"
+	case content.Audio != nil:
+		return "\n(a recording, " + content.Audio.MimeType + ", that cannot be played here)\n"
+	}
+	return ""
 }
 
 // reportTool reports the input or output of a tool, or null if it is large.

@@ -339,7 +339,12 @@ func (p *agentProcess) runPrompt(
 	}
 	c.stop, c.usage = r.StopReason, r.Usage
 	switch {
-	case r.StopReason == acpsdk.StopReasonMaxTurnRequests:
+	case r.StopReason == acpsdk.StopReasonRefusal && !c.hasText():
+		return &harness.UserError{
+			Message: "My model declined to answer this. Rephrasing may help.",
+			Err:     errors.New("the program's model refused the turn"),
+		}
+	case r.StopReason == acpsdk.StopReasonMaxTurnRequests && !c.hasText():
 		return fmt.Errorf("%w: the program reached its limit of requests", harness.ErrBudget)
 	case r.StopReason == acpsdk.StopReasonCancelled && c.wasDenied():
 		return errDenied
