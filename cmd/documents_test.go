@@ -92,8 +92,8 @@ var handlings = map[string]handling{
 
 	// Commands that show something.
 	"hubbub tail --data play --follow":         {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
-	"hubbub trace ID":                          {says: `attention_decision agent:“Will” .* decided: to_me, must_respond`, on: wholeSystem},
-	"hubbub trace MESSAGE":                     {says: `^msg_\S+  tg_message  tg:“Will” → agent:“Will”$`, on: wholeSystem},
+	"hubbub trace ID":                          {says: `attention_decision agent:tg-\S+ .* decided: to_me, must_respond`, on: wholeSystem},
+	"hubbub trace MESSAGE":                     {says: `^msg_\S+  tg_message  tg:“Will” → agent:tg-\S+$`, on: wholeSystem},
 	"hubbub trace --data play MESSAGE":         {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
 	"hubbub trace":                             {named: true},
 	"hubbub chat":                              {named: true},

@@ -71,26 +71,15 @@ func (t *Titles) All() map[protocol.PeerID]string {
 	return maps.Clone(t.known)
 }
 
-// Called returns how a person knows an identity or a topic: its role with the title of its
-// chat, such as agent:“Launch crew”, or itself.
+// Called returns how a person knows an identity or a topic: a chat by its role and title, such as
+// tg:“Launch crew”, and anything else by itself. An agent keeps its identity, which holds its name.
 func (t *Titles) Called(id string) string {
+	role, _, _ := strings.Cut(id, ":")
 	title := t.Title(id)
-	if title == "" {
+	if title == "" || role == "agent" {
 		return id
 	}
-	role, _, _ := strings.Cut(id, ":")
 	return role + ":“" + title + "”"
-}
-
-// Named returns how a person knows whom the broker calls by a name: an agent by the title of the
-// chat after which it is named, a person by that of their own chat.
-func (t *Titles) Named(name string) string {
-	for _, id := range []string{"agent:" + name, "tg:" + name, "mx:" + name} {
-		if t.Title(id) != "" {
-			return t.Called(id)
-		}
-	}
-	return t.Called(name)
 }
 
 // Both returns an identity with the title of its chat in parentheses, if it has one.

@@ -25,9 +25,9 @@ func TestChatsAndTheirAgentsAreCalledByTitle(t *testing.T) {
 	said("tg:-8", "  ")
 	for id, want := range map[string]string{
 		"tg:-1001234":        "tg:“Launch crew”",
-		"agent:tg--1001234":  "agent:“Launch crew”",
+		"agent:tg--1001234":  "agent:tg--1001234",
 		"tg:42":              "tg:“Will”",
-		"agent:tg-42":        "agent:“Will”",
+		"agent:tg-42":        "agent:tg-42",
 		"agent:lead":         "agent:lead",
 		"tg:-7":              "tg:“x' → agent:system '”",
 		"tg:-8":              "tg:-8",

@@ -221,7 +221,7 @@ func (r *request) chat() error {
 		ch = &chat{Topic: text.Clip(id, 300), State: "not seen recently"}
 	}
 	var recent []chatLine
-	for _, e := range lastOf(ch.Events, listedEvents, nil) {
+	for _, e := range ch.Events[max(len(ch.Events)-listedEvents, 0):] {
 		line := chatLine{chatEvent: e}
 		eventID := e.RelayedID
 		if !e.Reply {

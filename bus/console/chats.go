@@ -266,8 +266,10 @@ func (f *readModel) applyDeliveryStatus(e *activitylog.Entry, m *protocol.Messag
 	if content.Status != protocol.StatusFailed && content.Status != protocol.StatusUnknown {
 		return
 	}
-	chat.Failed++
 	s := f.statuses.touch(string(content.MessageID))
+	if s.At.IsZero() { // the bridge repeats a status until it is received
+		chat.Failed++
+	}
 	*s = deliveryStatus{DeliveryStatus: content, At: at, Chat: string(m.From), Agent: e.Topic}
 	if ev != nil {
 		s.Text = ev.Text

@@ -30,7 +30,10 @@ var templateFiles embed.FS
 // names of chats.
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
-	names := template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}
+	names := template.FuncMap{
+		"called": plain(func(id string) string { return nameOf(titles, id) }),
+		"named":  plain(func(name string) string { return personOrAgent(titles, name) }),
+	}
 	shared := template.Must(template.New("layout").Funcs(functions).Funcs(names).
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	for _, name := range []string{
@@ -208,6 +211,7 @@ func (r *request) notFound() error {
 }
 
 var functions = template.FuncMap{
+	"minute":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"clock":      func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
 	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"ago":        ago,
@@ -226,7 +230,8 @@ var functions = template.FuncMap{
 	"plus":       func(a, b int) int { return a + b },
 	"known":      func(t time.Time) bool { return !t.IsZero() },
 	"identity":   plain(identityLink),
-	"words":      activitylog.DescribeReason,
+	"reason":     reasonWords,
+	"plainly":    plain(wordsFor),
 	"boundName":  boundName,
 	"boundValue": boundValue,
 	"millis":     millis,
@@ -234,6 +239,20 @@ var functions = template.FuncMap{
 	"events":     view.EventNames,
 	"statuses":   func() []string { return view.Statuses },
 	"detail":     func(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) },
+}
+
+// nameOf returns the name of an agent, the title of a chat, or else the identity.
+func nameOf(titles *view.Titles, id string) string {
+	if name, ok := strings.CutPrefix(id, "agent:"); ok && id != "agent:system" {
+		return name
+	}
+	return cmp.Or(titles.Title(id), id)
+}
+
+// personOrAgent returns the name of whom the broker calls by a name: people are called by the
+// number of their own chat.
+func personOrAgent(titles *view.Titles, name string) string {
+	return cmp.Or(titles.Title("tg:"+name), titles.Title("mx:"+name), nameOf(titles, name))
 }
 
 // plain adapts a function of strings for templates, which call it with values of any type.

@@ -212,7 +212,7 @@ func (s *fixture) agreesWithTheLog(t *testing.T, known string, avoided int64) {
 	}()
 	s.becomes(t, "/console/agents", "the numbers of the log", func(body string) bool {
 		for agent := range want {
-			row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="[^"]*">` + agent + `</a>.*?</tr>`).FindString(body)
+			row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="` + agent + `">[^<]*</a>.*?</tr>`).FindString(body)
 			last[agent] = nil
 			for _, n := range regexp.MustCompile(`<td class="num[^"]*">(\d*)`).FindAllStringSubmatch(row, -1) {
 				last[agent] = append(last[agent], n[1])
@@ -360,12 +360,12 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 		"chat":{"id":"-7","title":"Ops Room","kind":"channel"},"author":{"id":"agent:lead","kind":"agent","displayName":"lead"}}`))
 	other.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, json.RawMessage(`{"agent":"x","event":"attention_decision","eventId":"told1","directedness":"ambient","policy":"must_not_respond","injection":"tool_mailbox","reason":"told_nobody"}`))
 	s.Sync(t)
-	s.shows(t, "/console/chat?id=tg:room", "told_nobody")
+	s.shows(t, "/console/chat?id=tg:room", `title="told_nobody">an agent shared it for information`)
 	body := s.ask(t, http.MethodGet, "/console/chat?id=tg:room", "").body
 	if n := strings.Count(body, `class="words">the tide is high`); n != 1 {
 		t.Errorf("the reply stands %d times in its chat:\n%s", n, body)
 	}
-	if !strings.Contains(body, "0 in · 1 out") {
+	if !strings.Contains(body, "0 from people · 1 from agents") {
 		t.Errorf("it counts as one message: %s", body)
 	}
 }
@@ -390,7 +390,44 @@ func TestPages_CountGoneClients(t *testing.T) {
 		}
 		s.shows(t, "/console/"+more, "cli:pub-1")
 	}
-	if body := s.page(t, "/console/peer?id=tg:1"); !strings.Contains(body, "tg:“&lt;script&gt;") {
+	if body := s.page(t, "/console/peer?id=tg:1"); !strings.Contains(body, ">&lt;script&gt;") {
 		t.Errorf("the bridge's page shows nothing of its chats:\n%s", body)
+	}
+}
+
+// TestPages_ShowWordsBeforeCodes looks for codes and identities outside of tooltips and addresses.
+func TestPages_ShowWordsBeforeCodes(t *testing.T) {
+	s := newFixture(t, nil)
+	message := s.scene(t)
+	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	attribute := regexp.MustCompile(`(?s)<(?:form|datalist|select|pre|code)\b.*?</(?:form|datalist|select|pre|code)>|<[^>]*>`)
+	code := regexp.MustCompile(`\b(?:must_(?:not_)?respond|may_respond|tool_mailbox|to_(?:me|my_role|other)|addressed_to_other|no_subscriber|told_nobody|tg_message|agent_event)\b|agent:“`)
+	for _, page := range []string{"", "agents", "agent?id=agent:lead", "agent?id=agent:other", "chat?id=tg:42", "peer?id=agent:other", "health", "work"} {
+		text := attribute.ReplaceAllString(s.page(t, "/console/"+page), " ")
+		if found := code.FindString(text); found != "" {
+			t.Errorf("%q shows the code %q", page, found)
+		}
+	}
+}
+
+// TestChat_HasTheNewestAtItsEnd also finds the decisions of agents behind a summary that opens.
+func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
+	s := newFixture(t, nil)
+	bridge := s.Join(t, "tg:room", "tg:room")
+	s.Join(t, "agent:lead", "agent:lead")
+	for i := range 5 {
+		bridge.Send(t, "agent:lead", protocol.TypeTGMessage, protocol.ChatMessage{Text: fmt.Sprintf("line %d", i), SourceID: fmt.Sprintf("s%d", i)})
+	}
+	body := s.shows(t, "/console/chat?id=tg:room", "line 4")
+	at := -1
+	for i := range 5 {
+		next := strings.Index(body, fmt.Sprintf("line %d<", i))
+		if next <= at {
+			t.Errorf("line %d stands at %d, the one before at %d", i, next, at)
+		}
+		at = next
+	}
+	if !regexp.MustCompile(`(?s)<details class="judge" id="why-s4"><summary>why .*lead</span> has not decided`).MatchString(body) {
+		t.Errorf("the decision of the agent is not behind a why:\n%s", body)
 	}
 }

@@ -52,13 +52,18 @@ type edgeLine struct {
 	Speed   string
 }
 
-// Types returns the most frequent message types of the pair.
-func (e edgeLine) Types() string {
+// Types returns the most frequent message types of the pair, in words.
+func (e edgeLine) Types() string { return e.listTypes(wordsFor) }
+
+// TypeCodes returns the most frequent message types of the pair.
+func (e edgeLine) TypeCodes() string { return e.listTypes(func(code string) string { return code }) }
+
+func (e edgeLine) listTypes(name func(code string) string) string {
 	types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int {
 		return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b))
 	})
 	for i, t := range types {
-		types[i] = fmt.Sprintf("%s × %d", t, e.types[t])
+		types[i] = fmt.Sprintf("%s × %d", name(t), e.types[t])
 	}
 	return strings.Join(firstN(4, types), ", ")
 }
@@ -135,9 +140,8 @@ func (r *request) topology() error {
 	f := r.lockModel()
 	in.Peers = f.peerLines(connected, r.Counters.Bounds, r.Now)
 	edges := f.edgeLines(r.Now)
-	t.draw(in.Peers, edges, r.Now)
-	odd := in.find(f)
-	t.Alerts, t.MoreAlerts = firstN(shownAlerts, odd), max(len(odd)-shownAlerts, 0)
+	alerts := in.find(f)
+	t.Alerts, t.MoreAlerts = firstN(shownAlerts, alerts), max(len(alerts)-shownAlerts, 0)
 	peers := in.Peers
 	if r.Query == "" && r.FormValue("passed") == "" {
 		passed := map[string]bool{}
@@ -150,6 +154,7 @@ func (r *request) topology() error {
 		peers = slices.DeleteFunc(slices.Clone(peers), peerLine.GoneClient)
 		edges = slices.DeleteFunc(edges, func(e edgeLine) bool { return passed[e.From] || passed[e.To] })
 	}
+	t.draw(peers, edges, r.Now)
 	t.Pairs = firstN(pageEdges, edges)
 	t.Peers, t.Pages = r.listPeers(peers)
 	r.Title, r.Page = "Topology", t

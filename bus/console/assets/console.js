@@ -89,6 +89,10 @@
     Object.keys(open).forEach(function (id) { var d = $(id); if (d && d.tagName === "DETAILS") d.open = open[id]; });
   });
 
+  // A conversation is read from its end.
+  var talk = $("talk-list");
+  if (talk && talk.lastElementChild && !location.hash) talk.lastElementChild.scrollIntoView({ block: "end" });
+
   document.addEventListener("click", function (e) {
     var b = e.target.closest ? e.target.closest("button") : null;
     if (!b) return;
@@ -126,6 +130,8 @@
   }
   function make(el, data) {
     var keys = el.dataset.lines.split(",");
+    if (!keys.some(function (k) { return data[k].filter(function (v) { return v != null; }).length > 1; })) return null;
+    el.textContent = "";
     var clock = function (t) { return t == null ? "–" : new Date(t * 1000).toISOString().slice(11, 19); };
     var series = [{ label: "UTC", value: function (u, t) { return clock(t); } }].concat(keys.map(function (k) {
       return { label: names[k][0], stroke: colour(names[k][1]), width: 2, points: { show: false }, spanGaps: true, value: function (u, v) { return v == null ? "–" : v.toFixed(v < 10 ? 2 : 0); } };
@@ -144,11 +150,11 @@
     var box = $("charts");
     if (!box || !last || typeof uPlot === "undefined") return;
     if (again) { charts.forEach(function (c) { c.plot.destroy(); }); charts = []; }
-    if (!charts.length) {
-      box.querySelectorAll(".chart").forEach(function (el) { charts.push(make(el, last)); });
-    } else {
-      charts.forEach(function (c) { c.plot.setData(columns(c.keys, last)); });
-    }
+    charts.forEach(function (c) { c.plot.setData(columns(c.keys, last)); });
+    box.querySelectorAll(".chart").forEach(function (el) {
+      var c = charts.some(function (c) { return c.el === el; }) ? null : make(el, last);
+      if (c) charts.push(c);
+    });
   }
   function fetchCharts() {
     var box = $("charts");

@@ -197,7 +197,10 @@ async function accessible(browser, size) {
       check(`phone: ${name} cuts nothing that one presses${cut.length ? ": " + cut : ""}`, cut.length === 0);
       if (shots) await page.screenshot({ path: `${shots}/phone-${name}.png` });
     }
-    else check(`desktop: the head of ${name} is one line`, await page.locator(".top").evaluate(e => e.offsetHeight < 70));
+    else for (const width of [1360, 1500, 1280]) {
+      await page.setViewportSize({ ...desktop.viewport, width });
+      check(`desktop: the head of ${name} is one line of ${width} px`, await page.locator(".top").evaluate(e => e.offsetHeight < 70));
+    }
     await page.evaluate(axe);
     for (const colorScheme of schemes) {
       await page.emulateMedia({ colorScheme, reducedMotion: "reduce" }); // a row that fades in has many colours

@@ -284,7 +284,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 // displayName returns the name by which a person knows an identity or a topic.
 func (t *topScreen) displayName(id string) string {
 	role, _, _ := strings.Cut(id, ":")
-	if title := t.titles[id]; title != "" {
+	if title := t.titles[id]; title != "" && role != "agent" {
 		return term.Printable(role) + ":“" + title + "”"
 	}
 	return term.Printable(id)

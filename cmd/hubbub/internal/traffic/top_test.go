@@ -28,7 +28,7 @@ func TestTop_FitsTerminal(t *testing.T) {
 				t.Errorf("%d columns: too wide: %s", columns, line)
 			}
 		}
-		for _, want := range []string{"99% within 1.5 ms", "agent:“Launch crew” → tg:“Launch crew”", "tg:9", "and 2 commands that came and went", "cli:top", "log"} {
+		for _, want := range []string{"99% within 1.5 ms", "agent:tg--1001 → tg:“Launch crew”", "tg:9", "and 2 commands that came and went", "cli:top", "log"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("%d columns: no %q:\n%s", columns, want, shown)
 			}
