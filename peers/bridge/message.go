@@ -106,8 +106,8 @@ func checkFile(content *protocol.ChatReply, units func(string) int) error {
 	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
 		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
 	case units(content.Text) > protocol.MaxCaption:
-		return fmt.Errorf("the text with a file may have at most %d characters; send the rest as a message",
-			protocol.MaxCaption)
+		return fmt.Errorf("the text with a file has %d characters; at most %d are allowed; send the rest as a message",
+			units(content.Text), protocol.MaxCaption)
 	case len(content.Buttons) > 0 || content.Edits != "":
 		return errors.New("a reply with a file cannot have buttons or edit a message")
 	}
@@ -140,7 +140,8 @@ func (n *Notice) Text() (key, words string) {
 // key.
 func UndeliveredText(e *Event, cause error) (key, words string) {
 	return "given-up:" + string(e.Agent) + ":" + Today(), fmt.Sprintf(
-		"A message from this chat could not be delivered to @%s (%s). Please send it again.", e.Agent.Name(),
+		"A message from this chat could not be delivered to @%s (%s). Please send it again, in parts if it is long.",
+		e.Agent.Name(),
 		text.Clip(cause.Error(), maxReason))
 }
 

@@ -150,7 +150,7 @@ func TestTypingIndicator_IsBounded(t *testing.T) {
 		types := &reply{agent: "agent:lead", content: protocol.ChatReply{Typing: true}}
 		direct := func(key int64) *chat { return &chat{key: key, telegram: key, kind: "private", present: true} }
 		left, halted := direct(1), direct(2)
-		left.present, halted.stopped = false, true
+		left.present, halted.stopped = false, 1
 		shown.set(t.Context(), left, types)
 		shown.set(t.Context(), halted, types)
 		if len(shown.busy) != 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -92,12 +93,73 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).
 			Msg("message not edited; sending the new text as a message")
 		stored := store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-			tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
+			tx.Exec(`UPDATE replies SET content = json_set(json_remove(content, '$.edits'), '$.replaced', ?)
+				WHERE id = ?`, o.content.Edits, o.Reply)
 		})
 		return nil, cmp.Or(stored, errors.New(refused.Error()))
 	}
 	return nil, o.retryUnanswered(err)
 }
+
+// isAboutButtons reports whether Telegram refused a message because of its buttons.
+func isAboutButtons(refused *botapi.Error) bool {
+	return slices.ContainsFunc([]string{"button", "BUTTON", "markup", "MARKUP", "keyboard"}, refused.Says)
+}
+
+// withChoices returns a text that names the buttons which could not be shown.
+func withChoices(t markdown.Text, buttons []protocol.Button) markdown.Text {
+	var names []string
+	for _, b := range buttons {
+		names = append(names, b.Text)
+	}
+	hint := "\n\nReply to this message with one of: " + strings.Join(names, ", ")
+	if t.Rich = nil; markdown.Units(t.Text)+markdown.Units(hint) <= markdown.MaxUnits {
+		t.Text += hint
+	}
+	return t
+}
+
+// maxOpenQuestions bounds how many questions /stop closes.
+const maxOpenQuestions = 50
+
+// closeQuestions removes the buttons of the open questions of a chat that is stopped, and says so
+// below each question.
+func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
+	open := store.All(tx, func(q *buttonReply) []any { return []any{&q.reply, &q.agent, &q.key, &q.raw} },
+		`SELECT r.id, r.agent, r.key, r.content FROM replies r WHERE r.bot = ? AND r.chat = ?
+			AND json_array_length(r.content, '$.buttons') > 0
+			AND EXISTS (SELECT 1 FROM sends s WHERE s.reply = r.id AND s.kind = 'text' AND s.message > 0)
+			AND NOT EXISTS (SELECT 1 FROM replies e WHERE e.bot = r.bot AND e.chat = r.chat AND e.agent = r.agent
+				AND e.id > r.id AND `+replaces+`) ORDER BY r.id DESC LIMIT ?`, in.bot, c.key, maxOpenQuestions)
+	for _, q := range open {
+		if err := json.Unmarshal([]byte(q.raw), &q.content); err != nil {
+			tx.Fail(err)
+			return
+		}
+		const note = "This chat was stopped, so nobody waits for an answer."
+		closed := reply{chat: c.key, agent: q.agent, key: "stopped:" + q.key,
+			content: protocol.ChatReply{Text: q.content.Text + "\n\n" + note, Edits: q.key}}
+		if len(splitParts(&closed)) > 1 { // the buttons are under the last part of the question
+			closed.content.Text = note
+		}
+		in.enqueueReply(tx, &closed)
+	}
+}
+
+// isOwn reports whether a reply comes from the bridge itself, also in place of an agent's question.
+func (o *outgoing) isOwn() bool { return o.agent == "" || o.busID == "" }
+
+// closesQuestion reports whether a reply replaces a question with buttons that /stop left open.
+func (out *outbound) closesQuestion(tx *store.Tx, o *outgoing) bool {
+	return o.content.Edits != "" && store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM replies r
+		WHERE r.bot = ?1 AND r.chat = ?2 AND r.agent = ?3 AND r.key = ?4 AND json_array_length(r.content, '$.buttons') > 0
+			AND NOT EXISTS (SELECT 1 FROM replies e WHERE e.bot = ?1 AND e.chat = ?2 AND e.agent = ?3
+				AND e.key = 'stopped:' || ?4))`, out.bot, o.chat.key, o.agent, o.content.Edits)
+}
+
+// replaces is the condition that the reply e replaces the question r, also as a message of its own
+// because Telegram refused the edit.
+const replaces = `r.key IN (e.content ->> '$.edits', e.content ->> '$.replaced')`
 
 // A buttonReply is a sent reply with buttons.
 type buttonReply struct {
@@ -162,8 +224,9 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 	answer := "This button doesn't belong to this bot, or its message is too old."
 	q, found := in.findPressed(tx, c, u)
 	if skip = errNoButton; found {
-		replacement := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
-			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
+		replacement := store.Value[string](tx, `SELECT e.content ->> '$.text' FROM replies r JOIN replies e
+			ON e.bot = r.bot AND e.chat = r.chat AND e.agent = r.agent AND e.id > r.id AND `+replaces+`
+			WHERE r.id = ? ORDER BY e.key = 'stopped:' || r.key DESC, e.id DESC LIMIT 1`, q.reply)
 		answer, skip = checkPress(&q, "tg:"+id(u.user), replacement, func(who string) string {
 			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`,
 				in.bot, who); name != "" {
@@ -172,12 +235,41 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 			return who
 		})
 	}
-	if skip != "" {
+	switch {
+	case skip == "" && c.isStopped():
+		answer = "This chat is stopped, so the button does nothing. Send /start to continue."
+	case skip == "":
+		answer = in.earlierPress(tx, u, &q)
+	default:
 		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).
 			Msg("press rejected: " + skip)
 	}
 	in.answerCallback(tx, c, u, answer)
 	return skip
+}
+
+// earlierPress says who has pressed a button of a question that is still open, or returns "". The
+// agent, which decides what counts, may be about to show the outcome.
+func (in *ingester) earlierPress(tx *store.Tx, u *parsedUpdate, q *buttonReply) string {
+	presses := in.sourceID(u.chat.ID, u.message) + ":button:"
+	raw := store.Value[string](tx, `SELECT data FROM events WHERE source_id > ?1 AND source_id < ?1 || ':' ORDER BY id LIMIT 1`,
+		presses)
+	var before eventData
+	if raw == "" || json.Unmarshal([]byte(raw), &before) != nil || before.Content.Author == nil {
+		return ""
+	}
+	pressed, who := before.Content.Text, before.Content.Author
+	for _, b := range q.content.Buttons {
+		if b.Value == pressed {
+			pressed = b.Text
+			break
+		}
+	}
+	if who.ID == u.author.ID {
+		return fmt.Sprintf("You have pressed “%s” already. The result is shown here in a moment.", pressed)
+	}
+	return fmt.Sprintf("%s pressed “%s” before you. The result is shown here in a moment.",
+		cmp.Or(who.DisplayName, who.Username, who.ID), pressed)
 }
 
 // answerCallback answers a press, with a text unless it is empty.

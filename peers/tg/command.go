@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/protocol"
 	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
@@ -84,6 +85,7 @@ const businessConnected = "a business account was connected"
 // runCommand runs a command from an admitted chat.
 func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	text := "This chat already has access."
+	in.noteFiles(tx, c, u)
 	if verb, _ := bridge.ParseCommand("/", u.command); verb != "" {
 		if text = in.enqueueCommand(tx, c, u, verb, u.arguments); text == "" {
 			return
@@ -121,8 +123,35 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	in.notice(tx, c, u.thread, fmt.Sprintf("command:%d:%d", u.chat.ID, u.message), text)
 }
 
+// noteFiles says in the chat that the files of a command are not kept.
+func (in *ingester) noteFiles(tx *store.Tx, c *chat, u *parsedUpdate) {
+	if len(u.files.own) > 0 {
+		in.notice(tx, c, u.thread, fmt.Sprintf("files:%d:%d", u.chat.ID, u.message), fmt.Sprintf(
+			"%s takes only text, so the %s was not passed on with it. To show it to an agent, send it as a message.",
+			u.command, strings.ReplaceAll(u.files.own[0].Kind, "_", " ")))
+	}
+}
+
+// isForAgents reports whether a message in a group is addressed to the bot or to one of its agents.
+func (in *ingester) isForAgents(tx *store.Tx, c *chat, u *parsedUpdate) bool {
+	if u.data.Content.Event != protocol.EventMessage {
+		return false
+	}
+	return u.data.ReplyToBot || slices.Contains(u.data.Names, strings.ToLower(in.me.Username)) ||
+		slices.ContainsFunc(in.chatStatus(tx, c).Agents, func(a bridge.Assignment) bool {
+			return slices.Contains(u.data.Names, a.Agent.Name())
+		})
+}
+
+// noteStopped says that a stopped chat does not answer: once a day, and once after each stop.
+func (in *ingester) noteStopped(tx *store.Tx, c *chat, u *parsedUpdate) {
+	if c.isDirect() || in.isForAgents(tx, c, u) {
+		in.notice(tx, c, u.thread, fmt.Sprintf("stopped:%d:%s", c.stopped, bridge.Today()), bridge.StoppedText("/"))
+	}
+}
+
 func (in *ingester) startChat(tx *store.Tx, c *chat) string {
-	was := c.stopped
+	was := c.isStopped()
 	if was {
 		in.setStopped(tx, c, false)
 	}
@@ -132,14 +161,18 @@ func (in *ingester) startChat(tx *store.Tx, c *chat) string {
 // stopChat tells the agents to stop. Until /start, the chat's messages then do not reach the
 // agents, and the agents' replies are not shown.
 func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
-	if c.stopped {
+	if c.isStopped() {
 		return bridge.StopText("/", true)
 	}
-	if in.chatStatus(tx, c).State == bridge.Assigned {
+	if at := in.chatStatus(tx, c); at.State == bridge.Assigned {
 		u.data.Content.Text, u.data.Content.Priority = "stop", "urgent"
+		for _, a := range at.Agents { // in a group, a word for nobody stops nobody
+			u.data.Names = bridge.AppendUnique(u.data.Names, a.Agent.Name())
+		}
 		in.storeEvent(tx, c, u)
 	}
 	in.setStopped(tx, c, true)
+	in.closeQuestions(tx, c)
 	return bridge.StopText("/", false)
 }
 
@@ -152,7 +185,7 @@ func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
 		System:  "Telegram",
 		Waiting: in.countReplies(tx, c, outbox.StatePending, outbox.StateSending),
 		Lost:    in.countReplies(tx, c, outbox.StateDead, outbox.StateUnknown),
-		Stopped: c.stopped,
+		Stopped: c.isStopped(),
 	})
 }
 

@@ -75,13 +75,15 @@ type chat struct {
 	title    string
 	forum    bool
 	present  bool
-	stopped  bool
+	stopped  int64 // when a user stopped it, in microseconds; 0 while it runs
 }
 
 func (c *chat) isDirect() bool { return c.kind == string(models.ChatTypePrivate) }
 
+func (c *chat) isStopped() bool { return c.stopped != 0 }
+
 // isMuted reports whether nothing may be sent to the chat.
-func (c *chat) isMuted() bool { return !c.present || c.stopped }
+func (c *chat) isMuted() bool { return !c.present || c.isStopped() }
 
 // chatOf returns the chat that a topic names.
 func chatOf(topic protocol.Topic) (int64, error) {
@@ -130,8 +132,10 @@ func (a *account) setPresent(tx *store.Tx, c *chat, present bool) {
 
 // setStopped records that a user stopped or restarted a chat.
 func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
-	c.stopped = stopped
-	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, a.bot, c.key)
+	if c.stopped = 0; stopped {
+		c.stopped = nowMicros()
+	}
+	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, c.stopped, a.bot, c.key)
 	a.updateRouter(tx, c)
 }
 

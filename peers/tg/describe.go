@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/bridge"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -32,7 +33,7 @@ func attachments(m *models.Message) (out []bridge.StoredFile) {
 		add("animation", a.FileID, a.FileName, a.MimeType, int64(a.FileSize))
 	}
 	if a := m.Audio; a != nil {
-		add("audio", a.FileID, a.FileName, a.MimeType, int64(a.FileSize))
+		add("audio", a.FileID, audioName(a), a.MimeType, int64(a.FileSize))
 	}
 	if v := m.Video; v != nil {
 		add("video", v.FileID, v.FileName, v.MimeType, int64(v.FileSize))
@@ -60,8 +61,7 @@ func describe(m *models.Message) string {
 	case m.Venue != nil:
 		return fmt.Sprintf("[place: %s, %s]", m.Venue.Title, m.Venue.Address)
 	case m.Location != nil:
-		return "[location: " + strconv.FormatFloat(m.Location.Latitude, 'f', -1, 64) + ", " +
-			strconv.FormatFloat(m.Location.Longitude, 'f', -1, 64) + "]"
+		return describeLocation(m)
 	case m.Contact != nil:
 		return fmt.Sprintf("[contact: %s %s]", fullName(m.Contact.FirstName, m.Contact.LastName), m.Contact.PhoneNumber)
 	case m.Poll != nil:
@@ -94,23 +94,46 @@ func describe(m *models.Message) string {
 	case m.Invoice != nil:
 		return fmt.Sprintf("[invoice: %s, %s, %s]", m.Invoice.Title, m.Invoice.Description,
 			amount(m.Invoice.TotalAmount, m.Invoice.Currency))
-	case m.SuccessfulPayment != nil:
-		return "[payment of " + amount(m.SuccessfulPayment.TotalAmount, m.SuccessfulPayment.Currency) + "]"
 	case m.Gift != nil:
 		return fmt.Sprintf("[gift worth %d stars: %s]", m.Gift.Gift.StarCount,
 			cmp.Or(m.Gift.Text, m.Gift.Gift.Sticker.Emoji))
 	case m.WebAppData != nil:
 		return fmt.Sprintf("[%s: %s]", m.WebAppData.ButtonText, m.WebAppData.Data)
-	case m.NewChatTitle != "":
-		return "[new title of the chat: " + m.NewChatTitle + "]"
 	default:
-		return ""
+		return describeService(m)
 	}
 }
 
-// amount formats a price that is given in the smallest units of its currency.
-func amount(units int, currency string) string {
-	return fmt.Sprintf("%d in the smallest units of %s", units, currency)
+// describeLocation returns words for a location: a live one says for how long it is shared, and one
+// that moves where it is now.
+func describeLocation(m *models.Message) string {
+	l := m.Location
+	at := strconv.FormatFloat(l.Latitude, 'f', -1, 64) + ", " + strconv.FormatFloat(l.Longitude, 'f', -1, 64)
+	switch {
+	case m.EditDate != 0 && l.LivePeriod == 0:
+		return "[live location, no longer shared, last at: " + at + "]"
+	case m.EditDate != 0:
+		return "[live location, now at: " + at + "]"
+	case l.LivePeriod == 0x7fffffff:
+		return "[live location: " + at + "]"
+	case l.LivePeriod > 0:
+		return "[live location, shared for " + inTime(l.LivePeriod) + ": " + at + "]"
+	default:
+		return "[location: " + at + "]"
+	}
+}
+
+// audioName returns the name of an audio file, which names its performer and title if they are known.
+func audioName(a *models.Audio) string {
+	song := text.OneLine(a.Performer + prefixed(" - ", a.Title))
+	switch song = strings.TrimPrefix(song, "- "); {
+	case song == "" || strings.Contains(strings.ToLower(a.FileName), strings.ToLower(song)):
+		return a.FileName
+	case a.FileName == "":
+		return song
+	default:
+		return song + " (" + a.FileName + ")"
+	}
 }
 
 // fileWords names the kinds of a message's files, or returns "".

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/protocol"
+
 	"github.com/go-telegram/bot/models"
 )
 
@@ -164,6 +166,77 @@ func TestCommand_WithWordsIsQuestion(t *testing.T) {
 		h.pass(10 * time.Minute)
 		if got := h.api.Texts(group.ID); len(got) != 6 || lead.Pending() != 0 {
 			t.Errorf("%d events, answers %q", lead.Pending(), got)
+		}
+	})
+}
+
+// TestStopped_GroupAnswersMentionOnce checks what a stopped group says: one sentence, once after each
+// stop, and only to messages for its agents.
+func TestStopped_GroupAnswersMentionOnce(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann := h.api.User("Ann")
+		group, lead := h.api.Group(-5, "House"), h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(group, ann, "hello all")
+		h.texts(group.ID, 0)
+		h.assign(group.ID, "agent:lead")
+		next(t, lead)
+		reply(t, lead, group.ID, protocol.ChatReply{Text: "Hello."})
+		h.texts(group.ID, 1)
+		said := h.api.Messages(group.ID)[0]
+		sentence := "This chat is stopped, so the agents don't see your message. Send /start to continue."
+		for round, speak := range []func(){
+			func() { h.api.Say(group, ann, "@hubbub_bot are you there?") },
+			func() { h.api.Say(group, ann, "@lead are you there?") },
+			func() { h.api.Reply(said, ann, "and now?") },
+			func() { h.api.Say(group, ann, "/help me choose a laptop") },
+			func() {
+				h.api.Post(models.Message{Chat: group, From: &ann, Caption: "@Hubbub_Bot what is it?", Photo: []models.PhotoSize{{FileID: "p"}}})
+			},
+		} {
+			h.api.Say(group, ann, "/stop")
+			h.pass(time.Minute)
+			next(t, lead)
+			before := len(h.api.Texts(group.ID))
+			h.api.Say(group, ann, "lunch?")
+			h.pass(time.Minute)
+			for range 3 {
+				speak()
+				h.pass(time.Minute)
+			}
+			if got := h.api.Texts(group.ID)[before:]; !slices.Equal(got, []string{sentence}) {
+				t.Errorf("round %d: said %q", round, got)
+			}
+			h.api.Say(group, ann, "/start over, please")
+			h.pass(time.Minute)
+		}
+		if got := h.api.Texts(group.ID); got[len(got)-1] != "This chat is running again. The agents see your messages." {
+			t.Errorf("said at the end %q", got)
+		}
+	})
+}
+
+// TestCommand_SaysThatFileIsNotKept sends commands of the broker with files.
+func TestCommand_SaysThatFileIsNotKept(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		will, dm := h.dm("Will")
+		h.start()
+		photo := []models.PhotoSize{{FileID: "p", Width: 9, Height: 9}}
+		for i, m := range []models.Message{
+			{Caption: "/work fix this", Photo: photo},
+			{Caption: "/work @lead translate it", Document: &models.Document{FileID: "d", FileName: "a.pdf"}},
+			{Caption: "/ask @mia is this yours?", Voice: &models.Voice{FileID: "v"}},
+			{Caption: "/done wi-abc", VideoNote: &models.VideoNote{FileID: "n"}},
+			{Caption: "/help", Photo: photo},
+		} {
+			m.Chat, m.From = dm, &will
+			h.api.Post(m)
+			h.pass(time.Minute)
+			want := strings.Fields(m.Caption)[0] + " takes only text, so the " +
+				[]string{"photo", "document", "voice", "video note", "photo"}[i] + " was not passed on with it."
+			if got := strings.Join(h.api.Texts(dm.ID), "\n"); !strings.Contains(got, want) {
+				t.Errorf("%q: said %q", m.Caption, got)
+			}
 		}
 	})
 }

@@ -415,7 +415,7 @@ func TestForumTopics(t *testing.T) {
 		inGeneral := h.api.Say(forum, will, "in general")
 		h.pass(time.Second)
 		h.assign(forum.ID, "agent:lead")
-		if made := next(t, lead); made.Event != protocol.EventStatus || made.Text != "[forum topic created]" {
+		if made := next(t, lead); made.Event != protocol.EventStatus || made.Text != "[new topic: Garden]" {
 			t.Errorf("the topic began with %+v", made)
 		}
 		d := lead.NextOf(t, protocol.TypeTGMessage)

@@ -139,7 +139,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return in.reject(tx, u)
 	}
 	c := in.ensureChat(tx, &u.chat)
-	if u.isQuestion() && !(c.stopped && u.command == "/start") { // nobody sees questions in a stopped chat
+	if u.isQuestion() && !(c.isStopped() && u.command == "/start") { // nobody sees questions in a stopped chat
 		u.command = ""
 	}
 	if u.author.Username != "" { // usernames distinguish people from agents and roles
@@ -165,10 +165,8 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return "the command " + u.command
 	case u.skip != "":
 		return u.skip
-	case c.stopped:
-		if c.isDirect() { // told once a day
-			in.notice(tx, c, 0, "stopped:"+bridge.Today(), bridge.StoppedText("/"))
-		}
+	case c.isStopped():
+		in.noteStopped(tx, c, u)
 		return "the chat is stopped"
 	}
 	if u.data.Content.Signal == protocol.SignalStop {

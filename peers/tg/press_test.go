@@ -190,3 +190,112 @@ func TestPress_InRevokedChat(t *testing.T) {
 		}
 	})
 }
+
+// TestPress_BeforeEditIsAnsweredInWords checks that a press between another one and the edit that
+// shows the outcome is answered with the earlier press, and still reaches the agent.
+func TestPress_BeforeEditIsAnsweredInWords(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		group, will, _, lead := h.asked()
+		q := asking
+		q.IdempotencyKey, q.MayPress = "open", nil
+		q.Buttons = []protocol.Button{{Text: "Soup", Value: "soup"}, {Text: "Salad", Value: "salad"}, {Text: "Both", Value: "both"}}
+		reply(t, lead, group.ID, q)
+		h.pass(10 * time.Second)
+		first, open := h.api.Messages(group.ID)[0], h.api.Messages(group.ID)[1]
+		mia, ann := h.api.User("Mia"), h.api.User("Ann")
+		h.api.Press(open, mia, "soup")
+		h.pass(2 * time.Second)
+		h.api.Press(open, mia, "salad")
+		h.api.Press(open, ann, "both")
+		h.api.Press(first, will, "dec_1:deny")
+		h.pass(2 * time.Second)
+		h.api.Press(first, will, "dec_1:allow:once")
+		h.pass(10 * time.Second)
+		const soon = " The result is shown here in a moment."
+		h.expect("told", h.toldPressers(), "", "You have pressed “Soup” already."+soon, "Mia pressed “Soup” before you."+soon, "",
+			"You have pressed “Deny” already."+soon)
+		var heard []string
+		for lead.Pending() > 0 {
+			if d := lead.Next(t); d.Message.Type == protocol.TypeTGMessage {
+				var m protocol.ChatMessage
+				_ = d.Decode(&m)
+				heard = append(heard, m.Text)
+			}
+		}
+		h.expect("heard", heard, "soup", "salad", "both", "dec_1:deny", "dec_1:allow:once")
+	})
+}
+
+// TestPress_AfterRefusedEditIsToldOutcome checks that a press is told the outcome although Telegram
+// refused the edit, and the outcome is a message of its own.
+func TestPress_AfterRefusedEditIsToldOutcome(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		group, will, _, lead := h.asked()
+		m := h.api.Messages(group.ID)[0]
+		h.api.Fail(tgtest.Fault{Method: "editMessageText", Status: 400, Description: "Bad Request: message can't be edited", Times: 1})
+		reply(t, lead, group.ID, decided)
+		h.pass(10 * time.Second)
+		if got := h.shows(group.ID); len(got) != 2 || got[1] != decided.Text {
+			t.Fatalf("shown %q", got)
+		}
+		h.api.Press(m, will, "dec_1:deny")
+		h.pass(10 * time.Second)
+		h.expect("told", h.toldPressers(), "Decision: allowed by tg:1001.")
+	})
+}
+
+// TestButtons_RefusedBecomeText checks that a question whose buttons Telegram refuses is shown with
+// their texts.
+func TestButtons_RefusedBecomeText(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		dm, lead, _ := h.talk()
+		for i, refusal := range []string{"BUTTON_DATA_INVALID", "BUTTON_TYPE_INVALID", "REPLY_MARKUP_INVALID",
+			"can't parse inline keyboard button: text is too long", "inline keyboard is not allowed here"} {
+			h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: " + refusal, Times: 1})
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: fmt.Sprint("Which *one*? ", i), IdempotencyKey: fmt.Sprint("q", i),
+				Buttons: []protocol.Button{{Text: "Soup", Value: "1"}, {Text: "Salad", Value: "2"}}})
+			h.texts(dm.ID, i+1)
+			if got := h.shows(dm.ID)[i]; got != fmt.Sprintf("Which one? %d\n\nReply to this message with one of: Soup, Salad", i) {
+				t.Errorf("%s: shown %q", refusal, got)
+			}
+		}
+		if letters := h.deadLetters(); len(letters) != 0 {
+			t.Errorf("dead letters %+v", letters)
+		}
+	})
+}
+
+// TestStop_ClosesQuestions checks that /stop removes the buttons of open questions and says so there,
+// that a press says so, too, and that what an agent adds later changes nothing.
+func TestStop_ClosesQuestions(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		group, will, ann, lead := h.asked()
+		q := asking
+		q.Text, q.IdempotencyKey, q.MayPress = strings.Repeat("word ", 900)+"?", "long", nil
+		reply(t, lead, group.ID, q)
+		q.Text, q.IdempotencyKey = "Soup?", "soup"
+		reply(t, lead, group.ID, q)
+		h.pass(10 * time.Second)
+		reply(t, lead, group.ID, protocol.ChatReply{Text: "Soup it is.", IdempotencyKey: "chosen", Edits: "soup"})
+		h.pass(10 * time.Second)
+		shown := h.api.Messages(group.ID)
+		h.api.Say(group, ann, "/stop")
+		h.pass(time.Minute)
+		if m := next(t, lead); m.Text != "stop" || !slices.Equal(m.Mentions, []string{"agent:lead"}) {
+			t.Errorf("heard %q for %q", m.Text, m.Mentions)
+		}
+		const note = "This chat was stopped, so nobody waits for an answer."
+		got := h.shows(group.ID)
+		if len(got) != 5 || got[0] != "lead asks to run shell\nMay it?\n\n"+note || got[2] != note || got[3] != "Soup it is." {
+			t.Errorf("shown %q", got)
+		}
+		reply(t, lead, group.ID, decided)
+		reply(t, lead, group.ID, protocol.ChatReply{Text: "too late", IdempotencyKey: "late"})
+		h.api.Press(shown[0], will, "dec_1:deny")
+		h.pass(10 * time.Second)
+		h.expect("told", h.toldPressers(), note)
+		if got := h.shows(group.ID); len(got) != 5 || !strings.HasSuffix(got[0], note) {
+			t.Errorf("shown at the end %q", got)
+		}
+	})
+}

@@ -31,7 +31,7 @@ CREATE TABLE chats (
   title       TEXT    NOT NULL DEFAULT '',
   forum       INTEGER NOT NULL DEFAULT 0,
   present     INTEGER NOT NULL DEFAULT 1,  -- the bot may write there
-  stopped     INTEGER NOT NULL DEFAULT 0,  -- a user sent /stop
+  stopped     INTEGER NOT NULL DEFAULT 0,  -- when a user sent /stop; 0 while the chat runs
   PRIMARY KEY (bot, chat)
 ) STRICT;
 

@@ -110,21 +110,22 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 // checkMayShow returns why a reply must not be shown, or nil. The reason is the state of the
 // chat, or a claim of another agent.
 func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
-	var admitted, partlyShown bool
+	var admitted, partlyShown, closesQuestion bool
 	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
 		admitted = out.admitsTopic(tx, o.chat.key)
 		partlyShown = o.Part > 0 && out.isPartlyShown(tx, o)
+		closesQuestion = o.chat.isStopped() && out.closesQuestion(tx, o)
 	})
 	v := o.content.Visibility
 	switch {
 	case !o.chat.present:
 		return outbox.Permanent(errors.New("the bot is no longer in this chat"))
-	case o.agent == "":
+	case o.isOwn():
 		return nil
 	case !o.chat.isDirect() && (v == "dm" || v == "ephemeral"):
 		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; "+
 			"send it to the person's direct chat", v))
-	case o.chat.stopped:
+	case o.chat.isStopped() && !closesQuestion:
 		return outbox.Permanent(errors.New("the user stopped this chat; /start resumes it"))
 	case err != nil:
 		return err
@@ -248,6 +249,13 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 			o.chat.telegram = refused.MigrateTo
 			params["chat_id"] = refused.MigrateTo
 			delete(params, "reply_parameters")
+		case params["reply_markup"] != nil && isAboutButtons(refused):
+			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).
+				Msg("buttons refused by Telegram; sending their texts")
+			delete(params, "reply_markup")
+			delete(params, "rich_message")
+			t = withChoices(t, o.content.Buttons)
+			out.setText(params, &how, t)
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
 			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).
 				Msg("formatting refused by Telegram; sending plain text")

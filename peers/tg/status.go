@@ -28,6 +28,9 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 
 // report queues a delivery_status for the author of a reply, once per name.
 func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
+	if o.isOwn() {
+		return
+	}
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
 	out.router.Report(tx, &bridge.Report{
 		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name),

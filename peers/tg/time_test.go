@@ -148,7 +148,7 @@ func TestReasons_AreClipped(t *testing.T) {
 	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := autocommit(t, b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
-		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", sendItem: sendItem{Reply: 1}}
+		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", busID: "msg_1", sendItem: sendItem{Reply: 1}}
 		for _, again := range []bool{false, true} { // only the first attempt is reported
 			if again {
 				o.item.Attempt, o.Reply = 2, 2
