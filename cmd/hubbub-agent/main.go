@@ -146,6 +146,12 @@ func (s *settings) add(fs *pflag.FlagSet) {
 		"words that need no answer, such as thanks, in place of those that it knows (repeatable)")
 	fs.StringArrayVar(&s.words.Leave, "leave-words", nil,
 		"words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
+	fs.StringArrayVar(&s.words.Yes, "yes-words", nil,
+		"words that allow what --approve asks about, in place of those that it knows in twelve languages (repeatable)")
+	fs.StringArrayVar(&s.words.No, "no-words", nil,
+		"words that deny it, in place of those that it knows (repeatable)")
+	fs.StringArrayVar(&s.words.Unclear, "unclear-words", nil,
+		"words, such as not yet, with which no answer is a clear one, in place of those that it knows (repeatable)")
 	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
 	b := attention.DefaultBudget
 	o.Budget = &b
@@ -297,6 +303,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		&s.words.Stop:  &words.Stop,
 		&s.words.Acks:  &words.Acks,
 		&s.words.Leave: &words.Leave,
+
+		&s.words.Yes: &words.Yes, &s.words.No: &words.No, &s.words.Unclear: &words.Unclear,
 	} {
 		if len(*given) > 0 {
 			*at = *given

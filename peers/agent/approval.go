@@ -29,15 +29,18 @@ const (
 
 // approvals lets people decide for the turns of one agent.
 type approvals struct {
-	agent  *Agent
-	secret *redact.Redactor
+	agent   *Agent
+	secret  *redact.Redactor
+	reading decisions.Reading
 
 	mu      sync.Mutex // guards changed
 	changed chan struct{}
 }
 
 func newApprovals(a *Agent) *approvals {
-	return &approvals{agent: a, secret: redact.New(), changed: make(chan struct{})}
+	return &approvals{agent: a, secret: redact.New(), changed: make(chan struct{}), reading: decisions.Reading{
+		Answers: attention.NewAnswerReader(a.opts.Words), Pause: a.opts.ComposeWindow,
+	}}
 }
 
 // notifyAll makes all waiting turns check their decisions.
@@ -92,7 +95,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	p.agent.opts.failpoint("decision asked")
 	for {
 		again := p.next()
-		decided, err := p.current(stored, id)
+		decided, recheck, err := p.current(stored, id)
 		if err != nil {
 			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not read; trying again")
 		} else if decided.State != collab.ApprovalPending {
@@ -102,8 +105,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		case <-again:
 		case <-ctx.Done():
 			return p.withdraw(stored, id, context.Cause(ctx))
-		case <-time.After(max(min(decisionPoll, time.Until(collab.ParseTime(decided.ExpiresAt))),
-			100*time.Millisecond)):
+		case <-time.After(max(min(recheck, time.Until(collab.ParseTime(decided.ExpiresAt))), 100*time.Millisecond)):
 		}
 	}
 }
@@ -148,19 +150,24 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 	return []string{}
 }
 
-// current returns the current decision, from the broker or, without one, from the mailbox.
-func (p *approver) current(ctx context.Context, id string) (collab.Approval, error) {
+// current returns the current decision, from the broker or, without one, from the mailbox, and
+// after how long to check it again.
+func (p *approver) current(ctx context.Context, id string) (newest collab.Approval, recheck time.Duration, err error) {
 	v := p.agent.mailbox.View(ctx)
 	d := decisions.Find(v, id)
 	if d == nil {
-		return collab.Approval{}, errors.Join(errors.New("the decision is no longer stored"), v.Err())
+		return newest, decisionPoll, errors.Join(errors.New("the decision is no longer stored"), v.Err())
 	}
 	if d.State != collab.ApprovalPending && !d.Reusable() {
-		return d.Approval, nil
+		return d.Approval, decisionPoll, nil
 	}
-	newest, err := p.ask(ctx, d)
-	if err != nil {
-		return d.Approval, err
+	recheck = decisionPoll
+	if said := &d.ChatVerdict; said.Verdict != "" && !said.Counts(time.Now()) {
+		recheck = min(recheck, time.Until(said.NotBefore))
+		said.Verdict = ""
+	}
+	if newest, err = p.ask(ctx, d); err != nil {
+		return d.Approval, recheck, err
 	}
 	err = p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		// decided without the broker, which still has the decision as pending
@@ -176,7 +183,7 @@ func (p *approver) current(ctx context.Context, id string) (collab.Approval, err
 		}
 	})
 	p.agent.opts.failpoint("decided")
-	return newest, err
+	return newest, recheck, err
 }
 
 // ask reports a verdict from the chat to the broker and returns the result.
@@ -216,10 +223,10 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 	return nil
 }
 
-// withdraw cancels a decision that nobody waits for any more. An agent that was stopped asks
-// again after its restart.
+// withdraw cancels a decision that nobody waits for any more. A turn that runs again, because the
+// agent was stopped or the message changed, waits for the same decision if it makes the same call.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
-	if !errors.Is(cause, turns.ErrStopping) {
+	if !errors.Is(cause, turns.ErrStopping) && !errors.Is(cause, turns.ErrWithdrawn) {
 		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 			decisions.Cancel(tx, p.turn.ID,
 				turns.ReasonTurnEnded)

@@ -121,7 +121,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	unshown := false
 	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		if unshown = decisions.AwaitsMessage(&tx.View, e); !unshown &&
-			!decisions.HandleReply(tx, e, a.opts.AllowWords, a.opts.DenyWords) &&
+			!decisions.HandleReply(tx, e, a.approvals.reading) &&
 			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
 			obligations.HandleReaction(tx, e)
 			obligations.HandleAskCommand(tx, e)

@@ -36,9 +36,7 @@ type Options struct {
 	Escalation attention.EscalationPolicy
 	DeferFor   time.Duration // before a deferred event is redelivered, doubling; default 15m
 
-	Approve    []string // patterns of the tools that need a person's approval: "shell", "mcp:SERVER.TOOL"
-	AllowWords []string // replies that allow a call; default yes, allow, approve
-	DenyWords  []string // replies that deny a call; default no, deny
+	Approve []string // patterns of the tools that need a person's approval: "shell", "mcp:SERVER.TOOL"
 
 	SystemPrompt string // the operator's text; response rules are added
 	Workspace    string // folder for harnesses that use one
@@ -86,12 +84,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
 	defaults.Positive(&d.Escalation.Timeout, attention.DefaultLevelTimeout)
 	defaults.Positive(&d.DeferFor, 15*time.Minute)
-	if len(d.AllowWords) == 0 {
-		d.AllowWords = []string{"yes", "allow", "approve"}
-	}
-	if len(d.DenyWords) == 0 {
-		d.DenyWords = []string{"no", "deny"}
-	}
+	defaults.Set(&d.Words, new(attention.DefaultWords()))
 	defaults.Positive(&d.Parallel, 8)
 	defaults.Positive(&d.MaxOpen, 1000)
 	defaults.Positive(&d.MaxAttempts, 3)

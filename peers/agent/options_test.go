@@ -15,11 +15,11 @@ import (
 func TestWhatHoldsWithoutOptions(t *testing.T) {
 	want := Options{
 		Version: attention.Version0602, Budget: &attention.DefaultBudget, Returns: &attention.DefaultReturnIntervals, ComposeWindow: 2 * time.Second, ComposeCap: 30 * time.Second,
-		Deadline: 5 * time.Minute, Escalation: attention.EscalationPolicy{Timeout: 10 * time.Minute}, DeferFor: 15 * time.Minute, AllowWords: []string{"yes", "allow", "approve"}, DenyWords: []string{"no", "deny"}, Parallel: 8, MaxOpen: 1000, MaxAttempts: 3, Retention: 30 * 24 * time.Hour,
+		Deadline: 5 * time.Minute, Escalation: attention.EscalationPolicy{Timeout: 10 * time.Minute}, DeferFor: 15 * time.Minute, Parallel: 8, MaxOpen: 1000, MaxAttempts: 3, Retention: 30 * 24 * time.Hour,
 		ClaimTTL: 5 * time.Minute, StopGrace: time.Second, FirstRetry: 2 * time.Second, HarnessType: "scripted", WakePolicy: "auto",
 	}
 	got := (*Options)(nil).withDefaults()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "Fence", "OnReady", "Log"), cmpopts.IgnoreUnexported(Options{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "Words", "Zone", "Fence", "OnReady", "Log"), cmpopts.IgnoreUnexported(Options{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got.OnReady() // nobody has asked to be told

@@ -43,7 +43,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 			t.Errorf("the key is %q", shown.Event.IdempotencyKey)
 		}
 		if diff := cmp.Diff(harness.Event{
-			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: shown.Event.IdempotencyKey, Revision: shown.Event.Revision,
+			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: shown.Event.IdempotencyKey, Revision: shown.Event.Revision, Now: shown.Event.Now,
 			ChatEvent: harness.ChatEvent{
 				CreatedAt: "2026-06-01T12:00:00Z", Source: harness.Source{Platform: "telegram"}, Conversation: harness.Conversation{ID: "42", Kind: "dm"},
 				Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will", Username: "will"},

@@ -230,6 +230,12 @@ func (v *situation) stops() bool {
 	return v.event.Attachments == 0 && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
 }
 
+// Stops reports whether the text of an event is a stop word of the configuration.
+func (c Config) Stops(e *Event) bool {
+	v := newSituation(e, &Self{}, &Facts{}, &c)
+	return v.stops()
+}
+
 func (v *situation) asksToLeave() bool {
 	return v.mentions.me && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
 }

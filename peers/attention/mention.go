@@ -24,6 +24,12 @@ func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 	return m
 }
 
+// Addressees reports whether an event mentions an agent, and whether it mentions anybody else.
+func Addressees(e *Event, self *Self) (me, others bool) {
+	m := resolveMentions(e, self, &defaultWords, e.Text)
+	return m.me, m.others || m.role
+}
+
 func (m *mentions) add(name string, self *Self, w *Words) {
 	family, rest, qualified := strings.Cut(strings.TrimPrefix(name, "@"), ":")
 	if !qualified {

@@ -14,6 +14,9 @@ type Words struct {
 	Answers []string `json:"answers,omitempty"` // acknowledgements that can answer a question of the agent
 	Leave   []string `json:"leave,omitempty"`   // "go away": with a mention, asks the agent to leave
 	Groups  []string `json:"groups,omitempty"`  // "all": a mention of every agent in a conversation
+	Yes     []string `json:"yes,omitempty"`     // allows what a person is asked about
+	No      []string `json:"no,omitempty"`      // denies it
+	Unclear []string `json:"unclear,omitempty"` // "not yet": with it, no answer is a clear one
 }
 
 var defaultWords = DefaultWords()
@@ -64,6 +67,7 @@ func DefaultWords() Words {
 			"जाओ", "चले जाओ", "ket", "git", "geh weg", "geh",
 		},
 		Groups: []string{"all", "everyone", "here", "channel", "agents"},
+		Yes:    yesWords, No: noWords, Unclear: unclearWords,
 	}
 }
 

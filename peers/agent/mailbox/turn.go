@@ -269,7 +269,8 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	}
 	t := list[0]
 	carrier, live := tx.Entry(t.EventID), reloadHeld(tx, events)
-	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" ||
+	if tx.AwaitsDecision(t.ID) || carrier == nil || !carrier.Mergeable() || carrier.Settled() ||
+		carrier.Decision.Reason == "claim_granted" ||
 		len(live) == 0 {
 		return false
 	}
@@ -279,6 +280,13 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
 	addFragments(tx, t, append([]*Entry{carrier}, live...))
 	return true
+}
+
+// AwaitsDecision reports whether a turn waits for a person's decision. Nothing that is said
+// meanwhile restarts it.
+func (v *View) AwaitsDecision(turnID string) bool {
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions WHERE turn_id = ? AND state = 'pending')`,
+		turnID)
 }
 
 // addFragments adds events to a turn. The last one becomes the event of the turn; the others are

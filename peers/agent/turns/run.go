@@ -18,8 +18,8 @@ import (
 // errDeadline is the cancellation cause of turns that take too long.
 var errDeadline = errors.New("the deadline has passed")
 
-// errWithdrawn is the cancellation cause of turns that restart.
-var errWithdrawn = errors.New("the message was edited, deleted or continued before a response")
+// ErrWithdrawn is the cancellation cause of turns that restart.
+var ErrWithdrawn = errors.New("the message was edited, deleted or continued before a response")
 
 // An execution is a turn that the harness has.
 type execution struct {
@@ -144,15 +144,15 @@ func (r *iteration) stopWithdrawn() {
 		if r.Err() != nil {
 			return
 		}
-		running, tell := r.executions.stop(t.ID, errWithdrawn)
+		running, tell := r.executions.stop(t.ID, ErrWithdrawn)
 		switch {
 		case !running: // its goroutine may have just requeued it
 			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, func(tx *mailbox.Tx, t *mailbox.Turn) {
-				r.harness.Cancel(t.ID, errWithdrawn.Error())
+				r.harness.Cancel(t.ID, ErrWithdrawn.Error())
 				requeue(tx, t)
 			})
 		case tell:
-			r.harness.Cancel(t.ID, errWithdrawn.Error())
+			r.harness.Cancel(t.ID, ErrWithdrawn.Error())
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (r *iteration) startTurns() {
 // afterwards.
 func (r *iteration) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
-		if !t.Outbound && t.Rank != mailbox.RankUrgent {
+		if !t.Outbound && !tx.AwaitsDecision(t.ID) && t.Rank != mailbox.RankUrgent {
 			r.Notify()
 			tx.MoveTurn(t, mailbox.TurnWithdrawn, "preempted by an urgent event", mailbox.Cost{})
 		}

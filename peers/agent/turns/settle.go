@@ -35,11 +35,11 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 	accepted := failure == nil && outcome.State == harness.Accepted
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
-		if !errors.Is(failure, ErrStopping) {
+		if !errors.Is(failure, ErrStopping) && (t == nil || t.State != mailbox.TurnWithdrawn) {
 			decisions.Cancel(tx, id, ReasonTurnEnded)
 		}
 		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program accepted it
-			r.harness.Cancel(id, errWithdrawn.Error())
+			r.harness.Cancel(id, ErrWithdrawn.Error())
 		}
 		switch {
 		case t == nil:

@@ -3,7 +3,6 @@ package decisions
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +27,14 @@ type Verdict struct {
 	Verdict collab.Verdict       `json:"verdict,omitempty"`
 	Scope   collab.ApprovalScope `json:"scope,omitempty"`
 	By      string               `json:"by,omitempty"`
+	// a word counts from then on, unless its author writes more before
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	SourceID  string    `json:"sourceId,omitempty"`  // of that word
+	Explained bool      `json:"explained,omitempty"` // the chat was told why a word did not count
 }
+
+// Counts reports whether a verdict was given and is not about to be continued.
+func (v *Verdict) Counts(now time.Time) bool { return v.Verdict != "" && !now.Before(v.NotBefore) }
 
 // A Decision is a decision about a tool call that a turn asked people for.
 type Decision struct {
@@ -231,109 +237,4 @@ func notifyBroker(tx *mailbox.Tx, m collab.Method[collab.ApprovalDecideParams, c
 	if tx.Options().Broker.Known() {
 		tx.Enqueue(protocol.TopicBroker, mailbox.DecisionPrefix+key, m.Message(tx.Self(), p))
 	}
-}
-
-// HandleReply handles a chat event that decides something or answers one of the agent's
-// questions, in place of intake.Store. It reports whether e was such an event. yes and no are the
-// words that decide.
-func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, yes, no []string) bool {
-	c := &e.Content
-	if c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
-		return false
-	}
-	pending := list(&tx.View, `chat = ? AND state = 'pending' ORDER BY id`, e.Chat)
-	d, said := parseVerdict(&tx.View, e, pending, yes, no)
-	switch {
-	case said.Verdict == "":
-		return false
-	case !mailbox.RecordReceipt(tx, e):
-		return true
-	case c.ReplyTo != nil && isOtherAgent(&tx.View, c.ReplyTo.Author):
-		return true // that agent handles it
-	case d == nil:
-		tx.ReplyToCommand(e, "This chat has no such decision.")
-		return true
-	}
-	said.By = e.PersonIdentity()
-	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
-		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
-		tx.ReplyToCommand(e, err.Error())
-		return true
-	}
-	if d.ChatVerdict.Verdict == "" && d.State == collab.ApprovalPending {
-		d.ChatVerdict = said
-		save(tx, d)
-	}
-	return true
-}
-
-// parseVerdict returns the verdict in an event, and the decision that it is for. A button names
-// its decision; a reply or reaction refers to the message that shows it. A bare word counts in a
-// direct chat, or in a chat without replies, if exactly one decision is pending and no agent has
-// written since.
-func parseVerdict(v *mailbox.View, e *mailbox.Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
-	c := &e.Content
-	if id, what, ok := strings.Cut(c.Text, ":"); ok && IsValue(id) && c.Event == protocol.EventMessage {
-		verdict, scope, _ := strings.Cut(what, ":")
-		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
-		d = Find(v, id)
-		if c.ReplyTo != nil && !slices.Contains([]string{"", mailbox.DecisionPrefix + id},
-			v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
-			return nil, said // a button under another message, or in another chat
-		}
-		return d, said
-	}
-	word := strings.ToLower(strings.Trim(c.Text, " \n\t.!?,;"))
-	switch {
-	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalAgree),
-		c.Event == protocol.EventMessage && slices.Contains(yes, word):
-		said.Verdict = collab.Allow
-	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalDeclined),
-		c.Event == protocol.EventMessage && slices.Contains(no, word):
-		said.Verdict = collab.Deny
-	default:
-		return nil, Verdict{}
-	}
-	if c.ReplyTo != nil {
-		if id, ok := strings.CutPrefix(v.SentKey(e.Chat, c.ReplyTo.SourceID), mailbox.DecisionPrefix); ok &&
-			c.ReplyTo.SourceID != "" {
-			return Find(v, id), said
-		}
-		return nil, Verdict{} // about something else, perhaps in another chat
-	}
-	direct := c.Chat.Kind == string(attention.ConversationDM)
-	if !direct { // several people may decide; use only the decisions that this person may make
-		pending = slices.DeleteFunc(pending, func(d Decision) bool {
-			return mailbox.SupportsReplies(e.Chat) ||
-				!d.MayBeDecidedBy(e.PersonIdentity())
-		})
-	}
-	if c.Event == protocol.EventMessage && len(pending) == 1 && isLastMessage(v, &pending[0]) {
-		return &pending[0], said
-	}
-	return nil, Verdict{}
-}
-
-// isLastMessage reports whether a decision's question is the last message of an agent in its
-// chat.
-func isLastMessage(v *mailbox.View, d *Decision) bool {
-	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
-		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, mailbox.DecisionPrefix+d.ID)
-}
-
-// isOtherAgent reports whether author is an agent other than this one.
-func isOtherAgent(v *mailbox.View, author string) bool {
-	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.Self())
-}
-
-// AwaitsMessage reports whether a reaction may be about the message of a pending decision
-// whose id in the chat is not known yet.
-func AwaitsMessage(v *mailbox.View, e *mailbox.Entry) bool {
-	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
-		return false
-	}
-	known := store.Value[bool](v.Tx,
-		`SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
-	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
-		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
 }

@@ -1,0 +1,240 @@
+package decisions
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// A Reading says how words of people are read.
+type Reading struct {
+	Answers *attention.AnswerReader
+	Pause   time.Duration // for which a word that allows waits for more of its author
+}
+
+// A reply is a chat event while decisions are pending in its chat.
+type reply struct {
+	*mailbox.Entry
+	pending  []Decision // that its author may make
+	answer   attention.Answer
+	about    *Decision // the decision whose question it answers; nil if it answers no message
+	stranger bool      // it answers another message
+	others   bool      // it mentions somebody else
+	named    bool      // it mentions this agent
+}
+
+// HandleReply handles a chat event that decides something, in place of intake.Store. It reports
+// whether e was such an event. If its author may decide and it decides nothing, the chat is told
+// how to decide.
+func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
+	c := &e.Content
+	if c.Author.Kind != string(attention.AuthorHuman) {
+		return false
+	}
+	pending := list(&tx.View, `chat = ? AND state = 'pending' ORDER BY id`, e.Chat)
+	voidContinued(tx, e, pending, how)
+	if c.Forwarded != "" {
+		return false
+	}
+	if d, said, pressed := pressedButton(&tx.View, e); pressed {
+		return !mailbox.RecordReceipt(tx, e) || c.ReplyTo != nil && isOtherAgent(&tx.View, c.ReplyTo.Author) ||
+			decide(tx, e, d, said)
+	}
+	if c.Event != protocol.EventMessage && c.Event != protocol.EventReaction || len(c.Attachments) > 0 {
+		return false
+	}
+	r := readReply(&tx.View, e, pending, how)
+	if r.stranger || r.others || r.about == nil && len(r.pending) == 0 {
+		return false
+	}
+	verdict := map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
+		attention.AnswerNo: collab.Deny}[r.answer]
+	d := r.subject(&tx.View)
+	if d == nil || verdict == "" {
+		return r.explain(tx, d)
+	}
+	if !mailbox.RecordReceipt(tx, e) {
+		return true
+	}
+	said := Verdict{Verdict: verdict, SourceID: e.SourceID}
+	if verdict == collab.Allow && c.Event == protocol.EventMessage {
+		said.NotBefore = e.ReceivedAt.Add(how.Pause)
+	}
+	return decide(tx, e, d, said)
+}
+
+// pressedButton returns the decision and the verdict of a button. The decision is nil if the
+// button stood under another message, or in another chat.
+func pressedButton(v *mailbox.View, e *mailbox.Entry) (d *Decision, said Verdict, pressed bool) {
+	c := &e.Content
+	id, what, ok := strings.Cut(c.Text, ":")
+	if !ok || !IsValue(id) || c.Event != protocol.EventMessage {
+		return nil, said, false
+	}
+	verdict, scope, _ := strings.Cut(what, ":")
+	said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
+	d = Find(v, id)
+	if c.ReplyTo != nil && !slices.Contains([]string{"", mailbox.DecisionPrefix + id},
+		v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
+		return nil, said, true
+	}
+	return d, said, true
+}
+
+// decide stores a verdict. The turn that waits applies it.
+func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
+	if d == nil {
+		tx.ReplyToCommand(e, "This chat has no such decision.")
+		return true
+	}
+	said.By = e.PersonIdentity()
+	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
+		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
+		tx.ReplyToCommand(e, err.Error())
+		return true
+	}
+	if !d.ChatVerdict.Counts(time.Now()) && d.State == collab.ApprovalPending {
+		d.ChatVerdict = said
+		save(tx, d)
+	}
+	return true
+}
+
+// readReply reads what an event says about the pending decisions.
+func readReply(v *mailbox.View, e *mailbox.Entry, pending []Decision, how Reading) *reply {
+	c := &e.Content
+	r := &reply{Entry: e}
+	for _, d := range pending {
+		if d.MayBeDecidedBy(e.PersonIdentity()) {
+			r.pending = append(r.pending, d)
+		}
+	}
+	switch {
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalAgree):
+		r.answer = attention.AnswerYes
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalDeclined):
+		r.answer = attention.AnswerNo
+	case c.Event == protocol.EventReaction && c.Text == "": // it was removed
+		r.stranger = true
+	default:
+		r.answer = how.Answers.Read(c.Text)
+	}
+	event := e.Event()
+	r.named, r.others = attention.Addressees(&event, &v.Options().Self)
+	if c.ReplyTo != nil || c.Event == protocol.EventReaction {
+		r.stranger = true // about something else, perhaps in another chat
+		if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
+			id, ok := strings.CutPrefix(v.SentKey(e.Chat, c.ReplyTo.SourceID), mailbox.DecisionPrefix)
+			if r.about = Find(v, id); ok && r.about != nil {
+				r.stranger = false
+			}
+		}
+	}
+	return r
+}
+
+// subject returns the decision that the event answers, or nil. A message that answers no other one
+// counts in a direct chat, in a chat without replies, or with a mention of the agent, if exactly
+// one decision is pending and no agent has written since.
+func (r *reply) subject(v *mailbox.View) *Decision {
+	switch {
+	case r.about != nil:
+		return r.about
+	case len(r.pending) != 1 || !r.forAgent() || !isLastMessage(v, &r.pending[0]):
+		return nil
+	}
+	return &r.pending[0]
+}
+
+// forAgent reports whether a message that answers no other one is for this agent.
+func (r *reply) forAgent() bool {
+	return r.Content.Chat.Kind == string(attention.ConversationDM) || !mailbox.SupportsReplies(r.Chat) || r.named
+}
+
+// explain tells the chat how to decide, after an event that may have tried to and did not. It
+// reports whether nothing of the event is left for the agent.
+func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
+	tried := r.answer != attention.AnswerOther
+	nothingLeft = tried && r.Content.Event == protocol.EventMessage && (d != nil || r.forAgent())
+	event := r.Entry.Event()
+	if !tried && (d == nil && !r.forAgent() || r.Content.Event == protocol.EventReaction ||
+		tx.Options().Attention.Stops(&event)) {
+		return false
+	}
+	about := d
+	if about == nil && len(r.pending) > 0 {
+		about = &r.pending[len(r.pending)-1]
+	}
+	switch {
+	case about == nil || about.State != collab.ApprovalPending || !about.MayBeDecidedBy(r.PersonIdentity()):
+		return false
+	case d == nil && !r.forAgent() && about.ChatVerdict.Explained: // once where others are spoken to
+		return false
+	case nothingLeft && !mailbox.RecordReceipt(tx, r.Entry):
+		return true
+	}
+	about.ChatVerdict.Explained = true
+	save(tx, about)
+	said := "That decides nothing yet. To decide whether " + text.Clip(text.EscapeInvisible(
+		strings.TrimPrefix(about.Tool, elicitPrefix)), 80) + " may run, "
+	switch {
+	case d == nil && len(r.pending) > 1:
+		said += "answer yes or no in a reply to the question that you mean, or use 👍 or 👎 there."
+	case d == nil:
+		said += "answer yes or no in a reply to the question itself, or use 👍 or 👎 there."
+	default:
+		said += "answer just yes or no, or 👍 or 👎."
+	}
+	if !nothingLeft {
+		said += " I read what you wrote after that."
+	}
+	tx.ReplyToCommand(r.Entry, said)
+	return nothingLeft
+}
+
+// voidContinued takes back a word that allows, if its author goes on, edits it or deletes it before
+// it counts.
+func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Reading) {
+	for i := range pending {
+		d := &pending[i]
+		said := &d.ChatVerdict
+		if said.Verdict == "" || said.Counts(e.ReceivedAt) || said.By != e.PersonIdentity() ||
+			e.Content.Event == protocol.EventReaction || e.Content.Event == protocol.EventMessage &&
+			(e.SourceID == said.SourceID || how.Answers.Read(e.Content.Text) == attention.AnswerYes) {
+			continue
+		}
+		*said = Verdict{Explained: said.Explained}
+		save(tx, d)
+	}
+}
+
+// isLastMessage reports whether a decision's question is the last message of an agent in its
+// chat.
+func isLastMessage(v *mailbox.View, d *Decision) bool {
+	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
+		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, mailbox.DecisionPrefix+d.ID)
+}
+
+// isOtherAgent reports whether author is an agent other than this one.
+func isOtherAgent(v *mailbox.View, author string) bool {
+	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.Self())
+}
+
+// AwaitsMessage reports whether a reaction may be about the message of a pending decision
+// whose id in the chat is not known yet.
+func AwaitsMessage(v *mailbox.View, e *mailbox.Entry) bool {
+	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
+		return false
+	}
+	known := store.Value[bool](v.Tx,
+		`SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
+	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
+		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
+}

@@ -1,0 +1,145 @@
+package attention
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// An Answer is what a text says in answer to a question that takes yes or no.
+type Answer string
+
+// The answers. Only AnswerYes and AnswerNo decide anything.
+const (
+	AnswerYes     Answer = "yes"
+	AnswerNo      Answer = "no"
+	AnswerUnclear Answer = "unclear" // it tries to answer: maybe, yes?, not yet
+	AnswerOther   Answer = "other"   // it says something else, possibly besides an answer
+)
+
+// Emoji that answer alone, and those that change no answer in words. Skin tones do not matter.
+const (
+	yesEmoji      = "👍👌✅☑✔🆗🙆💯"
+	noEmoji       = "👎❌✖🚫⛔🙅🛑"
+	unclearEmoji  = "🤷🤔🙄😬😐✋"
+	neutralEmoji  = "🙂😊😀😃😄🙏🎉🚀❤💪"
+	emojiVariants = "\ufe0f\u200d♂♀🏻🏼🏽🏾🏿"
+)
+
+// maxAnswer limits an answer in bytes.
+const maxAnswer = 200
+
+// An AnswerReader reads answers by a set of words.
+type AnswerReader struct {
+	phrases map[string]Answer // by their words; "" is a courtesy
+	longest int               // phrase, in words
+}
+
+// NewAnswerReader returns the reader for Words.Yes, Words.No and Words.Unclear. Of a phrase in
+// several lists the more careful meaning counts.
+func NewAnswerReader(w *Words) *AnswerReader {
+	r := &AnswerReader{phrases: map[string]Answer{}}
+	for _, list := range []struct {
+		phrases []string
+		answer  Answer
+	}{{answerFillers, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
+		for _, phrase := range list.phrases {
+			words := tokens(phrase)
+			r.phrases[strings.Join(words, " ")] = list.answer
+			r.longest = max(r.longest, len(words))
+		}
+	}
+	return r
+}
+
+// Read reads a clear yes or no. Every word and every sign of the text must be known: a condition,
+// a question, a quotation, a correction or a struck word makes it no clear answer. The caller
+// checks whom the text answers; labels are ignored.
+func (r *AnswerReader) Read(text string) Answer {
+	if len(text) > maxAnswer {
+		return AnswerOther
+	}
+	text = innerTick.ReplaceAllString(text, "$1'$2")
+	text, found, clear := takeEmoji(strings.NewReplacer(":-)", " ", ":)", " ").Replace(withoutLabels(text)))
+	if strings.Contains(text, "..") {
+		clear = false // hesitation
+	}
+	for words := tokens(text); len(words) > 0; {
+		n, answer := r.leading(words)
+		if n == 0 {
+			return AnswerOther
+		}
+		if answer != "" {
+			found = append(found, answer)
+		}
+		words = words[n:]
+	}
+	switch {
+	case len(found) == 0:
+		return AnswerOther
+	case !clear || slices.ContainsFunc(found, func(a Answer) bool { return a != found[0] }):
+		return AnswerUnclear
+	}
+	return found[0]
+}
+
+// leading returns the length of the longest known phrase at the beginning of words, and its
+// meaning.
+func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
+	for n = min(r.longest, len(words)); n > 0; n-- {
+		if answer, known := r.phrases[strings.Join(words[:n], " ")]; known {
+			return n, answer
+		}
+	}
+	return 0, ""
+}
+
+// innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
+var innerTick = regexp.MustCompile("(\\pL)[`´](\\pL)")
+
+// takeEmoji removes the known emoji from a text and returns what they answer. clear reports
+// whether the text has no other sign besides letters and ordinary punctuation.
+func takeEmoji(text string) (rest string, found []Answer, clear bool) {
+	var b strings.Builder
+	clear = true
+	for _, r := range text {
+		switch {
+		case strings.ContainsRune(emojiVariants, r), strings.ContainsRune(neutralEmoji, r):
+			b.WriteByte(' ')
+			continue
+		case strings.ContainsRune(yesEmoji, r):
+			found = append(found, AnswerYes)
+		case strings.ContainsRune(noEmoji, r):
+			found = append(found, AnswerNo)
+		case strings.ContainsRune(unclearEmoji, r):
+			found = append(found, AnswerUnclear)
+		case isPlainLetter(r), strings.ContainsRune(answerPunctuation, r):
+			b.WriteRune(r)
+			continue
+		default:
+			clear = false
+		}
+		b.WriteByte(' ')
+	}
+	return b.String(), found, clear
+}
+
+// answerPunctuation may stand in an answer without changing it. U+200C joins words in Persian.
+const answerPunctuation = ".,!;-–—،؛۔।。！¡'’‘ʻʼ\u200c"
+
+// spellingMarks are the combining accents of spelling. Others, such as those that strike a word
+// through, change what it says.
+const spellingMarks = "\u0300\u0301\u0302\u0303\u0306\u0307\u0308\u030a\u0327"
+
+// isPlainLetter reports whether a rune belongs to a word or stands between words.
+func isPlainLetter(r rune) bool {
+	switch {
+	case r >= 0x300 && r <= 0x36f:
+		return strings.ContainsRune(spellingMarks, r)
+	case unicode.In(r, unicode.Me):
+		return false
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == ' ' || r == '\n' || r == '\t' ||
+		r == '\u00a0'
+}
