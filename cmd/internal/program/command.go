@@ -19,7 +19,7 @@ const NewFolder = "new-folder"
 
 // Sections are the tables in the file of `hubbub up`. A command that gets that file
 // ignores them, except for the address of the bus.
-var Sections = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
+var Sections = []string{"bus", "system", "tg", "matrix", "broker", "chorus", "agent"}
 
 type envKey struct{}
 

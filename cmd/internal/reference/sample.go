@@ -19,7 +19,7 @@ import (
 // sample explains them.
 func Describe(ctx context.Context) (list []program.Description, err error) {
 	for _, name := range []string{
-		"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-chorus",
+		"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-matrix", "hubbub-chorus",
 	} {
 		path, err := program.Find(name)
 		if err != nil {

@@ -19,13 +19,18 @@ import (
 var Grants = []grant.Credential{
 	{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
-		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
+		Publish: []string{"system:*", "tg:*", "mx:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
 		Limits:  serviceBounds,
 	},
 	{
 		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
+		Limits:  serviceBounds,
+	},
+	{
+		Name: "hubbub-matrix", Identities: []string{"mx:*"}, Subscribe: []string{"mx:*", "bus:presence"},
+		Publish: []string{"system:*", "agent:*", "collab:*", "mx:*", "cli:*"},
 		Limits:  serviceBounds,
 	},
 	{
@@ -37,7 +42,7 @@ var Grants = []grant.Credential{
 		Name: "hubbub-chorus", Identities: []string{
 			"chorus:*", "agent:*",
 		}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
-		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
+		Publish: []string{"system:*", "agent:*", "tg:*", "mx:*", "chorus:*", "collab:*", "cli:*"},
 		Limits:  serviceBounds,
 	},
 	{

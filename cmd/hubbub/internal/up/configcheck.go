@@ -119,6 +119,9 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		if lacking && p.name == "tg" { // check the rest of its table anyway
 			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
 		}
+		if lacking && p.name == "matrix" {
+			env = append(env, "MATRIX_ACCESS_TOKEN=unset")
+		}
 		list = append(list, r.checkProgram(ctx, p.name, "", args, env)...)
 	}
 	if r.agentCommand() == "" {

@@ -26,6 +26,7 @@ var components = []component{
 	{name: "system", stage: 1},
 	{name: "broker", stage: 1},
 	{name: "tg", stage: 1, secrets: []string{"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET"}},
+	{name: "matrix", stage: 1, secrets: []string{"MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD"}},
 	{name: "chorus", stage: 1},
 }
 
@@ -78,6 +79,9 @@ func NewPlan(r Request) (*Plan, error) {
 		p.Bus, p.listenAddress = r.bus, own
 	}
 	for _, part := range components {
+		if part.name == "matrix" && !r.has(part.name) {
+			continue // unlike Telegram, few expect it
+		}
 		if reason := r.skipReason(part); reason != "" {
 			p.skipped = append(p.skipped, skipped{part.name, reason, r.has(part.name)})
 			continue
@@ -140,10 +144,20 @@ func (r *Request) skipReason(p component) string {
 		return "TELEGRAM_BOT_TOKEN is not set (get a token from @BotFather)"
 	case p.name == "tg" && token == "":
 		return "not configured: set TELEGRAM_BOT_TOKEN, and set who may use the bot in [tg] or HUBBUB_ALLOW_USER"
+	case p.name == "matrix" && !configured:
+		return "not configured"
+	case p.name == "matrix" && !r.hasSecret(p):
+		return "neither MATRIX_ACCESS_TOKEN nor MATRIX_PASSWORD is set"
 	case p.name == "chorus" && !configured:
 		return "not configured: add [chorus] to the file of --config"
 	}
 	return ""
+}
+
+// hasSecret reports whether a secret of a program is set.
+func (r *Request) hasSecret(p component) bool {
+	return slices.ContainsFunc(withFileVariants(p.secrets),
+		func(name string) bool { return LookupEnv(r.Env, name) != "" })
 }
 
 // LookupEnv returns the value of a variable in env, or "".
@@ -232,6 +246,14 @@ func (r *Request) environment(p component) []string {
 	}
 	if p.name != "bus" {
 		drop = append(drop, program.EnvName("listen")) // it is meant for the bus
+	}
+	// Two bridges have these flags: users are told apart by their form, and a port is Telegram's.
+	users := program.EnvName("allow-user")
+	if strings.HasPrefix(LookupEnv(r.Env, users), "@") != (p.name == "matrix") {
+		drop = append(drop, users)
+	}
+	if p.name == "matrix" {
+		drop = append(drop, program.EnvName("files-listen"), program.EnvName("files-url"))
 	}
 	// If Go's runtime fails before main, the program ends by a signal instead of with exit 2.
 	return append(proc.DropEnv(r.Env, drop...), "GOTRACEBACK=crash")

@@ -74,6 +74,17 @@ func TestNewPlan_StartsConfiguredPrograms(t *testing.T) {
 			running: []string{"bus", "system", "broker", "tg", "chorus"},
 			idle:    map[string]string{},
 		},
+		"a bridge for Matrix": {
+			file:    "[matrix]\nhomeserver = \"https://hs.example.org\"\n",
+			env:     []string{"MATRIX_PASSWORD_FILE=/p"},
+			running: []string{"bus", "system", "broker", "matrix"},
+			idle:    map[string]string{"tg": "TELEGRAM_BOT_TOKEN", "chorus": "[chorus]"},
+		},
+		"a bridge for Matrix without a token": {
+			file:    "[matrix]\n",
+			running: []string{"bus", "system", "broker"},
+			idle:    map[string]string{"tg": "TELEGRAM_BOT_TOKEN", "chorus": "[chorus]", "matrix": "MATRIX_ACCESS_TOKEN"},
+		},
 		"a bridge without its token": {
 			file:    "[tg]\nallow-user = [1]\n",
 			running: []string{"bus", "system", "broker"},

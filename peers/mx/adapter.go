@@ -1,0 +1,167 @@
+package mx
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/bridge"
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// An adapter implements [bridge.Adapter] for the bot's rooms.
+type adapter struct {
+	*outbound
+}
+
+// FindChat implements [bridge.Adapter].
+func (a *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
+	c, refusal := a.find(tx, topic)
+	if refusal != "" {
+		return "", refusal
+	}
+	if !a.admitsChat(tx, c) {
+		refusal = fmt.Sprintf("room %s is not admitted", c.key)
+	}
+	return c.peer(), refusal
+}
+
+// Message implements [bridge.Adapter]. It builds the chat_message of an event from what is known
+// now about agents and people.
+func (a *adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
+	failed := store.Autocommit(ctx, a.db, func(tx *store.Tx) { m, err = a.message(tx, e) })
+	return m, cmp.Or(err, failed)
+}
+
+func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
+	var bus string
+	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus} },
+		`SELECT data, bus_id FROM events WHERE id = ?`, e.ID)
+	if !found {
+		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), errNoEvent))
+	}
+	var d eventData
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
+	}
+	c, _ := a.load(tx, e.Chat.Name())
+	content := d.Content
+	content.Mentions = bridge.ResolveMentions(d.Names, e.Agents, localpart(string(a.bot)),
+		func(name string) bool { return a.Person(tx, name) != "" })
+	if d.ReplyTo != "" {
+		content.ReplyTo = a.answered(tx, c, d.ReplyTo)
+		if content.Event == protocol.EventReaction && content.ReplyTo.Author == "" && a.isSending(tx, c) {
+			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
+		}
+	}
+	if tx.Err() != nil {
+		return protocol.Message{}, tx.Err()
+	}
+	return bridge.NewMessage(protocol.TypeChatMessage, e, bus, &content)
+}
+
+// reactionPause is how long a reaction waits for a message that is being sent.
+const reactionPause = 200 * time.Millisecond
+
+var errBeingSent = errors.New("the message that this may be about is still being sent")
+
+var errNoEvent = errors.New("it is no longer stored")
+
+// answered returns what is known about a message that is answered.
+func (a *adapter) answered(tx *store.Tx, c *chat, event string) *protocol.ReplyTo {
+	r := &protocol.ReplyTo{SourceID: sourceID(event)}
+	type sent struct{ agent, text string }
+	if own, found := store.One(tx, func(s *sent) []any { return []any{&s.agent, &s.text} },
+		`SELECT r.agent, coalesce(s.body ->> '$.text', '') FROM sends s JOIN replies r ON r.id = s.reply
+		WHERE s.event = ?`, event); found {
+		r.Author, r.Text = own.agent, text.Clip(own.text, bridge.MaxQuote)
+		r.Name = protocol.PeerID(own.agent).Name()
+		return r
+	}
+	type said struct {
+		sender string
+		data   []byte
+	}
+	of, found := store.One(tx, func(s *said) []any { return []any{&s.sender, &s.data} },
+		`SELECT sender, data FROM events WHERE event = ? ORDER BY id DESC LIMIT 1`, event)
+	var d eventData
+	if found && json.Unmarshal(of.data, &d) == nil {
+		r.Author, r.Name = "user:"+of.sender, a.nameOf(tx, c.room, of.sender)
+		r.Text, r.Attachments = text.Clip(d.Content.Text, bridge.MaxQuote), d.Content.Attachments
+	}
+	return r
+}
+
+// isSending reports whether a send to the chat began within the last minute and has not ended.
+func (a *adapter) isSending(tx *store.Tx, c *chat) bool {
+	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends s JOIN replies r ON r.id = s.reply
+		WHERE r.chat = ? AND s.begun_at > ? AND s.event = '' AND s.kind <> 'signal')`, c.key,
+		nowMicros()-time.Minute.Microseconds())
+}
+
+// Notify implements [bridge.Adapter].
+func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
+	thread := ""
+	if n.Kind == bridge.NoticeSlow || n.Kind == bridge.NoticeStartFailed {
+		thread = store.Value[string](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
+	}
+	key, words := n.Text()
+	a.notify(tx, n.Chat, thread, key, words)
+}
+
+// OnSettled implements [bridge.Adapter]. It notifies the people in a chat about a message that an
+// agent never received.
+func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+	if outcome == outbox.StateDead {
+		key, words := bridge.UndeliveredText(e, cause)
+		a.notify(tx, e.Chat, "", key, words)
+	}
+}
+
+// notify queues a notice to a chat, if the chat can be written to.
+func (a *adapter) notify(tx *store.Tx, of protocol.PeerID, thread, key, words string) {
+	if c, known := a.load(tx, of.Name()); known && !c.isMuted() && words != "" {
+		a.notice(tx, c, thread, key, words)
+	}
+}
+
+// relayToOtherAgents delivers what an agent said, and people have seen, to the other agents of the
+// chat as an event. In a direct chat with several agents the event counts as said in a channel: it
+// is for none of them unless it names one.
+func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, event string) {
+	others := bridge.OthersThan(out.router.Agents(tx, o.chat.peer()), protocol.PeerID(o.agent))
+	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, sourceID(event))
+	if len(others) == 0 || o.agent == "" || o.content.Text == "" || relayed && o.content.Edits == "" {
+		return
+	}
+	thread := threadFor(tx, &o.content)
+	in := out.describe(tx, o.chat, thread)
+	if in.Kind == "dm" {
+		in.Kind = "channel"
+	}
+	d := eventData{Content: bridge.RelayedMessage(protocol.PeerID(o.agent), &o.content, in)}
+	own := strings.ToLower(localpart(string(out.bot)))
+	silent := func(at int) bool { return isSilent(o.content.Text, at) }
+	for _, name := range bridge.MentionedNames(o.content.Text, silent) {
+		if name != own { // no person wrote it, so the bot's name does not mean the first agent
+			d.Names = append(d.Names, name)
+		}
+	}
+	if len(d.Names) == 0 { // a name takes precedence over the answered message
+		d.ReplyTo = eventOf(o.content.ReplyTo)
+	}
+	number := store.Value[int64](tx, `INSERT INTO events
+		(chat, event, sender, thread, source_id, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		o.chat.key, event, string(out.bot), thread, sourceID(event), mustJSON(d), string(protocol.NewMessageID()),
+		nowMicros())
+	if tx.Err() == nil {
+		out.router.DeliverTo(tx, &bridge.Event{ID: number, Chat: o.chat.peer(), Source: sourceID(event)}, others)
+	}
+}

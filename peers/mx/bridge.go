@@ -1,0 +1,171 @@
+package mx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"hubbub/peers/bridge"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
+	"hubbub/protocol/retry"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	"maunium.net/go/mautrix"
+	"maunium.net/go/mautrix/id"
+)
+
+// A Bridge connects one bot to the bus.
+type Bridge struct {
+	*account
+	peer     *peer.Peer
+	out      *outbound
+	ingest   *ingester
+	typeists *typeists
+}
+
+// New returns a Bridge for a bot of a homeserver, on a database opened by Open. It does no I/O.
+// The homeserver is an address such as https://matrix.example.org.
+func New(homeserver string, db *store.DB, opts *Options) (*Bridge, error) {
+	o := opts.withDefaults()
+	api, err := mautrix.NewClient(homeserver, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("the address of the homeserver: %w", err)
+	}
+	api.Client = &http.Client{Transport: o.Transport}
+	api.Log = zerolog.Nop() // its lines have the texts of people
+	api.IgnoreRateLimit = true
+	api.StateStore = nil
+	b := &Bridge{account: &account{db: db, opts: o, log: o.Log, api: api, crash: o.Crash}}
+	b.setBot("", "")
+	return b, nil
+}
+
+// setBot sets the bot that the bridge serves.
+func (b *account) setBot(user, device string) {
+	b.bot, b.api.UserID, b.api.DeviceID = id.UserID(user), id.UserID(user), id.DeviceID(device)
+}
+
+// build makes the parts of the bridge.
+func (b *Bridge) build() {
+	b.pairing = &bridge.Pairing{Log: b.log}
+	b.files = &bridge.FileServer{
+		Path: "/matrix-files/", Listen: b.opts.FilesListen, URL: b.opts.FilesURL, DB: b.db, Fetch: b.fetchFile,
+		Log: b.log,
+	}
+	b.out = newOutbound(b.account)
+	var people []protocol.PeerID
+	for _, user := range b.opts.AllowUsers[:min(len(b.opts.AllowUsers), 50)] {
+		people = append(people, peerOf(user))
+	}
+	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
+		People: people, Commands: b.out, Prefix: prefix, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+	})
+	b.typeists = &typeists{out: b.out, wake: notify.New(), here: map[typeist]time.Time{}}
+	b.ingest = &ingester{outbound: b.out, arrived: notify.New(), typeists: b.typeists}
+}
+
+// Run serves the bot until ctx ends; then it returns nil. It returns an error if the homeserver
+// does not accept the token (ErrToken), or if the bus refuses the bridge for good:
+// peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
+func (b *Bridge) Run(ctx context.Context) error {
+	ctx, b.fatal = context.WithCancelCause(ctx)
+	defer b.fatal(nil)
+	b.build()
+	err := b.run(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrToken):
+		return cause
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
+	}
+	return err
+}
+
+func (b *Bridge) run(ctx context.Context) error {
+	if err := b.identify(ctx); err != nil {
+		return err
+	}
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	serveFiles, err := b.files.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return b.peer.RunWith(ctx, func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, loop := range []func(context.Context) error{
+			b.reportReady, b.syncLoop, b.ingest.run, b.router.Run, b.out.matrix.Run, b.out.typing.run, b.typeists.run,
+			b.pruneLoop, serveFiles,
+		} {
+			g.Go(func() error { return loop(ctx) })
+		}
+		return g.Wait()
+	})
+}
+
+// connect sets up the one connection that serves all rooms of the bot.
+func (b *Bridge) connect(ctx context.Context) error {
+	opts := defaults.Of(b.opts.Peer)
+	theirs := opts.OnConnect
+	opts.OnConnect = func(ctx context.Context) {
+		if theirs != nil {
+			theirs(ctx)
+		}
+		b.router.OnConnected(ctx)
+	}
+	b.peer = peer.New(peerOf(string(b.bot)), &opts)
+	b.typeists.peer = b.peer
+	b.router.Attach(b.peer)
+	b.peer.Handle(protocol.TypeChatReply, b.out.takeReply)
+	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
+	b.peer.HandlePresence(b.out.typing.onPresence)
+	// Agents publish events for each other; a chat does not need them.
+	ignore := func(context.Context, *peer.Delivery) error { return nil }
+	b.peer.Handle(protocol.TypeAgentEvent, ignore)
+	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
+	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+		return peer.Reject(fmt.Sprintf("a room of Matrix does not accept %s", d.Message.Type))
+	})
+	return b.peer.Subscribe(ctx, "mx:*")
+}
+
+func (b *Bridge) reportReady(ctx context.Context) error {
+	if b.peer.Ready(ctx) == nil { // after an error, Run's own error says why
+		b.opts.OnReady()
+	}
+	return nil
+}
+
+// pruneLoop deletes old records once a day. Events are kept.
+func (b *Bridge) pruneLoop(ctx context.Context) error {
+	for {
+		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
+		}
+		if !retry.Sleep(ctx, 24*time.Hour) {
+			return nil
+		}
+	}
+}
+
+func (b *Bridge) prune(ctx context.Context) error {
+	now := time.Now()
+	old := now.Add(-keepRecords).UnixMicro()
+	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
+		tx.Exec(`DELETE FROM inbox WHERE received_at < ? AND state <> 'new'`, now.Add(-keepInbox).UnixMicro())
+		tx.Exec(`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, old)
+		tx.Exec(`DELETE FROM replies WHERE received_at < ?`, old)
+	})
+	if err != nil {
+		return err
+	}
+	return b.router.Prune(ctx, now.Add(-keepRecords))
+}

@@ -1,0 +1,74 @@
+package mx
+
+import (
+	"net/http"
+	"time"
+
+	"hubbub/peers/bridge"
+	"hubbub/peers/peer"
+	"hubbub/protocol/defaults"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Bridge. A token or a user with a password is needed;
+// without others it speaks to the local bus and admits nobody.
+type Options struct {
+	Peer *peer.Options // for the connection to the bus
+
+	Token     string            // access token of the bot
+	User      string            // the bot, such as @hubbub:example.org, if there is no token
+	Password  string            // of User
+	Transport http.RoundTripper // default: http.DefaultTransport
+
+	AllowUsers []string // users who may invite the bot and write to it
+	AllowRooms []string // rooms that are admitted, with all their members
+	AllowAll   bool     // admit everybody
+
+	Glyphs bridge.Glyphs // emoji of signals, in place of the defaults
+
+	FilesListen string // see bridge.FileServer.Listen
+	FilesURL    string // see bridge.FileServer.URL
+
+	SyncTimeout   time.Duration // of one long poll; default 30s
+	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
+	MaxPending    int           // replies waiting for Matrix; default 10,000
+
+	OnReady func()          // called once, when connected and subscribed
+	Crash   func(at string) // set by crash tests
+	Log     *zerolog.Logger
+}
+
+// Limits that are not settings.
+const (
+	maxAge        = 24 * time.Hour // of a reply that waits for Matrix
+	requestTime   = 30 * time.Second
+	keepInbox     = 30 * 24 * time.Hour
+	keepRecords   = 90 * 24 * time.Hour
+	maxSync       = 64 << 20 // bytes of one sync
+	maxEvent      = 64 << 10 // bytes of one event, as Matrix limits it
+	maxBackfill   = 1000     // events of one room, read after a gap
+	maxText       = 16 << 10 // bytes of the text of one message
+	maxMembers    = 20       // of a room whose read receipts reach agents
+	maxNotices    = 3        // answers a day to one chat that is not admitted
+	typingTime    = 30 * time.Second
+	typingRefresh = 20 * time.Second
+	maxTyping     = 5 * time.Minute
+)
+
+func (o *Options) withDefaults() Options {
+	d := defaults.Of(o)
+	defaults.Set(&d.SyncTimeout, 30*time.Second)
+	defaults.Set(&d.MaxPending, 10_000)
+	defaults.Set(&d.OnReady, func() {})
+	defaults.Set(&d.Crash, func(string) {})
+	defaults.Log(&d.Log)
+	d.Glyphs = defaultGlyphs.With(d.Glyphs)
+	return d
+}
+
+// defaultGlyphs are the emoji of signals. Matrix accepts any.
+var defaultGlyphs = bridge.Glyphs{
+	"seen": "👀", "agree": "👍", "working": "🔧", "queued": "🕐", "claimed": "✋", "done": "✅", "declined": "🙅",
+	"blocked": "🚧", "unclear": "❓",
+}

@@ -1,0 +1,93 @@
+package mx
+
+import (
+	"context"
+	"fmt"
+
+	"hubbub/peers/bridge"
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// reportDelay reports to the agent, after the first attempt, that its reply is waiting.
+func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
+	if o.of.Attempt > 1 || !outbox.WillRetry(err) {
+		return err
+	}
+	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+		out.report(tx, o, protocol.DeliveryStatus{
+			Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), bridge.MaxReason),
+		}, "queued")
+	})
+	if status != nil {
+		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
+	}
+	return err
+}
+
+// report queues a delivery_status for the author of a reply, once per name.
+func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
+	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
+	out.router.Report(tx, &bridge.Report{
+		Chat: o.chat.peer(), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name),
+		Trace: o.Trace, Status: content,
+	})
+}
+
+// onSettled runs in the transaction that settles an item. It stores the ID of the message. With the
+// last part, it reports the outcome of the reply.
+func (out *outbound) onSettled(tx *store.Tx, of outbox.Item, outcome outbox.State, cause error) {
+	o, err := out.outgoing(tx, &of)
+	if err != nil || o.Act != nil {
+		if err != nil && outbox.WillRetry(err) { // else the item is unreadable, and there is nobody to report to
+			tx.Fail(err)
+		}
+		if outcome == outbox.StateDead {
+			out.log.Error().Err(cause).Str("room", of.Destination).Msg("room not joined or left")
+		}
+		return
+	}
+	if made, ok := out.sent.Load(of.ID); ok {
+		tx.Exec(`UPDATE sends SET event = ? WHERE reply = ? AND part = ?`, made, o.Reply, o.Part)
+	}
+	log := out.log.With().Str("topic", string(o.chat.peer())).Str("peer", o.agent).Int64("item", of.ID).
+		AnErr("reason", cause).Logger()
+	switch outcome {
+	case outbox.StateSent:
+	case outbox.StateDropped:
+		log.Info().Msg("reply not sent; another agent answers")
+	default:
+		log.Error().Str("outcome", string(outcome)).Msg("reply not sent; see `hubbub outbox list`")
+	}
+	out.reportReply(tx, o, outcome)
+}
+
+// reportReply reports the outcome of a reply when none of its parts is open.
+func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State) {
+	status, lost := protocol.DeliveryStatus{Status: protocol.StatusDelivered}, false
+	for _, p := range out.matrix.ListByPrefix(tx, o.of.Destination, fmt.Sprintf("%d.", o.Reply)) {
+		switch p.State {
+		case outbox.StatePending, outbox.StateSending:
+			return
+		case outbox.StateDead, outbox.StateDropped, outbox.StateUnknown:
+			status.Status, lost = protocol.StatusFailed, lost || o.kind != kindSignal
+		}
+		status.Reason = max(status.Reason, text.Clip(p.Error, bridge.MaxReason))
+	}
+	first, shown := store.One(tx, store.Scalar[string],
+		`SELECT event FROM sends WHERE reply = ? AND event <> '' ORDER BY kind = 'signal', part LIMIT 1`, o.Reply)
+	if shown {
+		status.SourceID = sourceID(first)
+	}
+	if shown && status.Status == protocol.StatusDelivered {
+		out.relayToOtherAgents(tx, o, first)
+	}
+	// If an operator has a part sent again, another report follows.
+	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.of.SettledAt.UnixMicro()))
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
+		out.notice(tx, o.chat, "", "lost:"+bridge.ThisHour(),
+			"An answer could not be shown here. If you're missing one, please ask again; !status says more.")
+	}
+}
