@@ -89,6 +89,9 @@ type Attached struct {
 
 // Execute runs the command in the process's arguments, and returns the exit code.
 func (a *Attached) Execute(ctx context.Context) int {
+	if code, done := runAsInit(); done {
+		return code
+	}
 	o := process()
 	defer o.flush()
 	return a.execute(ctx, o)

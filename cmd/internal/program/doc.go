@@ -46,6 +46,8 @@
 //     Run. Run then has 10 seconds. After that, or at a second signal, the program
 //     ends at once with exit 1. A service only logs SIGHUP, because it reads changed
 //     tokens and certificates automatically.
+//   - Container: as the first process, the program runs as a child of itself. The
+//     parent forwards signals, reaps orphans and ends with the same exit code.
 //   - Ready: [Env.Ready] writes one log line with the message "ready" at every
 //     log level, and notifies systemd.
 //   - Alive: [Env.Pulse] feeds systemd's watchdog. The main loop calls it, never a

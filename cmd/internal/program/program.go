@@ -38,6 +38,9 @@ func Main(p Program) { os.Exit(Run(p)) }
 
 // Run is Main, but returns the exit code.
 func Run(p Program) int {
+	if code, done := runAsInit(); done {
+		return code
+	}
 	// A crash, or an abort by systemd's watchdog, must end the process by a signal. Go's default
 	// is exit 2, which means wrong usage, and supervisors would not restart the program.
 	debug.SetTraceback("crash")
