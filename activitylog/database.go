@@ -90,7 +90,7 @@ func openDatabase(path string, opts *Options) (sink, error) {
 		return nil, fmt.Errorf("creating the activity log: %w (is the data folder writable?)", err)
 	}
 	d := &database{path: path, opts: opts}
-	d.checkpoint = backgroundCheckpoint
+	d.checkpoint = func(path string) error { return backgroundCheckpoint(path, d.beginStep) }
 	if err := d.openActive(nil); err != nil {
 		return nil, err
 	}
@@ -123,6 +123,7 @@ func (d *database) prepare(before *activeSegment) error {
 	if err := makeFile(d.conn); err != nil {
 		return err
 	}
+	d.beginStep(3)
 	if err := d.startWAL(); err != nil {
 		return err
 	}
@@ -138,6 +139,7 @@ func (d *database) prepare(before *activeSegment) error {
 	if err := d.openMerkleLog(before); err != nil {
 		return err
 	}
+	d.beginStep(1)
 	// The folder now names the write-ahead log, and also a new file and a new key. From here on,
 	// a commit is durable once sync has run; checkpoints run beside it.
 	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)),
@@ -357,6 +359,14 @@ func (d *database) closeSyncedFile() {
 }
 
 func (d *database) walBytes() int64 { return d.wal }
+
+// beginStep reports that the disk has finished what it did before, and how often the next step
+// syncs at most. SQLite does not report its syncs.
+func (d *database) beginStep(syncs int) {
+	if d.opts.step != nil {
+		d.opts.step(syncs)
+	}
+}
 
 // close moves the write-ahead log into the database first, so that the file is complete on its
 // own. If a reader prevents that, the write-ahead log stays and nothing is lost.

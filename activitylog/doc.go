@@ -13,8 +13,9 @@
 //     keep that promise; nobody is held for it before the queue is full. When Run's context
 //     ends, nothing is lost. No log_gap row tells what a kill took.
 //   - Blocking: TryAppend never blocks. Append waits while the queue is full and the writer
-//     makes progress, at most Options.Hold for a slow commit. Once the database has refused
-//     rows (locked, full disk) and 250 ms have passed without a commit, nobody waits.
+//     makes progress: at most Options.Hold for each sync of the disk, of which sealing a file
+//     or a checkpoint needs several. Once the database has refused rows (locked, full disk)
+//     and 250 ms have passed without a commit, nobody waits.
 //   - Loss: from then on, rows wait in the queue, and rows that do not fit are counted. As
 //     soon as writing works again, a log_gap row, {"lost":N,"reason":"..."}, takes the place
 //     of the lost rows.

@@ -65,7 +65,8 @@ type backlog struct {
 // pacing is what commits have taught about the speed of the disk.
 type pacing struct {
 	progress time.Time // time of the last commit, or when the queue became non-empty
-	sealing  bool      // the writer changes files
+	stepAt   time.Time // when the writer began its last step
+	syncs    int       // how often that step syncs, at most
 	limit    int       // rows that the writer writes within maxLag; 0 if unknown
 	credit   int       // rows that may be queued beyond limit
 	slow     bool      // the disk is so slow that nobody waits for it before the queue is full
@@ -111,7 +112,7 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 
 // Append queues rows like TryAppend, and waits where TryAppend would return false. It does not
 // wait for a writer that has failed and made no progress for 250 ms, nor longer than Options.Hold
-// for a slow commit.
+// for each sync of the disk.
 func (w *Writer) Append(rows ...Row) {
 	for !w.TryAppend(rows...) {
 		w.awaitSpace(rows)
@@ -149,7 +150,7 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	case q.rows == 0 || q.closed:
 		return 0
 	case w.fullLocked(len(rows), size):
-		return w.holdLimitLocked() - time.Since(q.progress)
+		return time.Until(w.holdUntilLocked())
 	case !q.slow && q.limit > 0 && q.rows-q.written+len(rows) > q.limit && q.credit <= 0:
 		return stallAfter - time.Since(q.progress)
 	default:
@@ -157,16 +158,34 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	}
 }
 
-// holdLimitLocked is how long after its last progress the writer is waited for: a commit
-// that runs without an error may end well.
+// holdUntilLocked returns until when the writer is waited for, unless it makes progress: what
+// runs without an error may end well. Each sync of the running step may take as long as a commit.
+func (w *Writer) holdUntilLocked() time.Time {
+	q := &w.q
+	if q.reason != "" {
+		return q.progress.Add(stallAfter)
+	}
+	until := q.progress.Add(w.opts.Hold)
+	if step := q.stepAt.Add(time.Duration(q.syncs) * w.opts.Hold); step.After(until) {
+		until = step
+	}
+	return until
+}
+
+// holdLimitLocked is how long a single sync is waited for.
 func (w *Writer) holdLimitLocked() time.Duration {
-	switch {
-	case w.q.reason != "":
+	if w.q.reason != "" {
 		return stallAfter
-	case w.q.sealing: // a rotation syncs several times
-		return 3 * w.opts.Hold
 	}
 	return w.opts.Hold
+}
+
+// beginStep says that the disk has finished what it did before, and how often the next step of the
+// writer, or of its checkpoint, syncs at most.
+func (w *Writer) beginStep(syncs int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.q.stepAt, w.q.syncs = time.Now(), syncs
 }
 
 // fullLocked reports whether so many more rows would exceed a bound. An empty queue is never
@@ -280,6 +299,9 @@ func (q *queue) markWritten(c *chunk, first int64, n int, took time.Duration) {
 	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n], c.gaps > 0})
 	c.written += n
 	q.written += n
+	if took > maxLag { // it has waited for the disk, as a commit does that restarts the write-ahead log
+		q.stepAt, q.syncs = time.Now(), 1
+	}
 	if n >= chunkRows { // as fast as it can
 		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
 	}

@@ -113,9 +113,11 @@ func (d *database) rotate() error {
 	if err := d.awaitCheckpoint(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
 	}
+	d.beginStep(1)
 	if err := d.signAll(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
 	}
+	d.beginStep(checkpointSyncs)
 	d.conn.SetBusyTimeout(d.readerWait)
 	wal, err := walCheckpoint(d.conn, "TRUNCATE")
 	d.conn.SetBusyTimeout(busyTimeout)
@@ -124,14 +126,17 @@ func (d *database) rotate() error {
 		return errInUse
 	}
 	before := d.activeSegment
+	d.beginStep(1)
 	d.closeSyncedFile()
 	if err := errors.Join(err, d.conn.Close()); err != nil {
 		return err
 	}
 	failpoint("sealing")
+	d.beginStep(2)
 	if err := renameSegment(d.path, segmentPath(d.path, before.run.segment)); err != nil {
 		return err
 	}
+	d.beginStep(2)
 	if err := create(d.path); err != nil {
 		return err
 	}

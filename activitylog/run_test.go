@@ -283,8 +283,8 @@ func TestAFileThatIsDueIsEndedBeforeTheNextRows(t *testing.T) {
 		w.writeChunk(ctx, w.q.take())
 	}
 	write(t.Context())
-	if s.rotated.Load() != 1 || s.wrote.Load() != 1 || w.q.sealing || len(w.compactor.wake.C()) != 1 {
-		t.Errorf("rotated %d times, written %d times, it seals: %t", s.rotated.Load(), s.wrote.Load(), w.q.sealing)
+	if s.rotated.Load() != 1 || s.wrote.Load() != 1 || len(w.compactor.wake.C()) != 1 {
+		t.Errorf("rotated %d times, written %d times", s.rotated.Load(), s.wrote.Load())
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -58,7 +58,9 @@ func (d *database) boundWAL() error {
 	if !full {
 		return nil
 	}
+	d.beginStep(checkpointSyncs)
 	wal, err := walCheckpoint(d.conn, "TRUNCATE")
+	d.beginStep(1)
 	d.measureWAL()
 	switch {
 	case err != nil && !isBusy(err):
@@ -92,27 +94,32 @@ func (d *database) measureWAL() {
 	}
 }
 
+// checkpointSyncs is how often a checkpoint syncs: the write-ahead log, its folder, the database.
+const checkpointSyncs = 3
+
 // littleFrames is how many pages a checkpoint leaves to the next one. Moving them takes too
 // little time to delay a commit.
 const littleFrames = 500
 
 // backgroundCheckpoint moves the write-ahead log at path into its database, on a connection of
 // its own while the writer continues. It repeats for what the writer adds, until little is left,
-// a reader blocks it, or the writer adds as fast as it moves.
-func backgroundCheckpoint(path string) error {
+// a reader blocks it, or the writer adds as fast as it moves. It reports each step.
+func backgroundCheckpoint(path string, beginStep func(syncs int)) error {
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		return err
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	return errors.Join(checkpointRounds(conn), conn.Close())
+	return errors.Join(checkpointRounds(conn, beginStep), conn.Close())
 }
 
-func checkpointRounds(conn *sqlite.Conn) error {
+func checkpointRounds(conn *sqlite.Conn, beginStep func(syncs int)) error {
+	defer beginStep(1)
 	if err := sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=NORMAL", nil); err != nil {
 		return err
 	}
 	for before, last := 0, math.MaxInt; ; {
+		beginStep(checkpointSyncs)
 		wal, err := walCheckpoint(conn, "PASSIVE")
 		round := wal.moved - before
 		switch {

@@ -36,7 +36,7 @@ func openGated(t *testing.T) *gatedDatabase {
 		g.running.Add(1)
 		defer g.running.Add(-1)
 		<-g.gate
-		return backgroundCheckpoint(path)
+		return backgroundCheckpoint(path, func(int) {})
 	}
 	return g
 }

@@ -82,8 +82,7 @@ func (w *Writer) closeSink() error {
 // rotate starts a new active segment. What was committed to the old one is durable then.
 func (w *Writer) rotate() {
 	defer w.compactor.wake.Notify()
-	w.setSealing(true)
-	defer w.setSealing(false)
+	defer w.beginStep(1)
 	w.sinkMu.Lock()
 	defer w.sinkMu.Unlock()
 	switch err := w.sink.rotate(); {
@@ -91,13 +90,6 @@ func (w *Writer) rotate() {
 		w.sink = nil // it is closed
 		w.failed(err)
 	}
-}
-
-func (w *Writer) setSealing(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.q.sealing = on
-	w.q.progress = time.Now()
 }
 
 // accountWritten accounts for the next n committed rows of a chunk, and reports whether they were

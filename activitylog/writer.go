@@ -55,6 +55,8 @@ type Options struct {
 	// payloads stay valid.
 	OnCommit func(firstID int64, rows []Row)
 
+	step func(syncs int) // called before each step that syncs, with the number of its syncs; may be nil
+
 	Log *zerolog.Logger // default: no log
 }
 
@@ -78,9 +80,16 @@ type Writer struct {
 
 	// Only the goroutine in Run changes sink, and it holds sinkMu to do so. A goroutine that
 	// syncs holds sinkMu, too.
-	sinkMu sync.Mutex
+	sinkMu channelMutex
 	sink   sink
 }
+
+// A channelMutex is a lock that may be held while the disk is slow. Package synctest knows that
+// a goroutine waits for a channel, which it does not know of a sync.Mutex.
+type channelMutex chan struct{}
+
+func (m channelMutex) Lock()   { m <- struct{}{} }
+func (m channelMutex) Unlock() { <-m }
 
 // NewWriter makes a writer of the log at path, a SQLite database that Run
 // creates if it does not exist. It does no I/O.
@@ -95,7 +104,9 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.SegmentBytes, DefaultSegmentBytes)
 	defaults.Positive(&o.SegmentAge, DefaultSegmentAge)
 	defaults.Log(&o.Log)
-	w := &Writer{path: path, opts: o, wake: notify.New(), commits: notify.New(), opened: make(chan struct{})}
+	w := &Writer{path: path, opts: o, wake: notify.New(), commits: notify.New(), opened: make(chan struct{}),
+		sinkMu: make(channelMutex, 1)}
+	w.opts.step = w.beginStep
 	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
 	w.compactor = &compactor{path: path, retention: o.Retention, log: o.Log, wake: notify.New(), record: w.record}
 	return w
@@ -193,11 +204,22 @@ func (w *Writer) writeQueued(ctx context.Context) {
 				w.openIdle()
 			} else if w.sink.due() {
 				w.rotate()
-			} else if err := w.sink.idle(); err != nil {
-				w.failed(err)
+			} else {
+				w.idle()
 			}
 		case <-ctx.Done():
 		}
+	}
+}
+
+// idle does what the database does while no rows wait. Rows that came while it waited for the disk
+// have the whole hold.
+func (w *Writer) idle() {
+	began := time.Now()
+	if err := w.sink.idle(); err != nil {
+		w.failed(err)
+	} else if time.Since(began) > maxLag {
+		w.beginStep(1)
 	}
 }
 
