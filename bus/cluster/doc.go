@@ -75,7 +75,8 @@
 //  2. A repeat is refused and never delivered if the outcome is unknown and the bus that took
 //     the message is gone or out of reach: the message may have been delivered.
 //  3. A bus waits for a silent bus until that counts as missing. A bus that has just started or
-//     lost NATS, or has not met all others, refuses the message. In a partition, each side
+//     lost NATS, or has not met all buses that others hear, refuses the message. A bus that
+//     nobody hears is not waited for, also by a bus that has just started. In a partition, each side
 //     delivers the messages that it does not know, with "partial" in the result. If a sender
 //     moves to the other side, its repeat is therefore delivered there again. When the buses
 //     meet again, each side keeps its own outcome.

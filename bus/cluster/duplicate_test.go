@@ -160,3 +160,52 @@ func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 		t.Errorf("after its bus is gone: %s; want %s", again, got)
 	}
 }
+
+// TestOnce_StartingBusCountsOnThoseThatAnswer: a bus that starts does not wait for a bus that the
+// others only remember. What that one took is still not delivered again.
+func TestOnce_StartingBusCountsOnThoseThatAnswer(t *testing.T) {
+	url := startNATS(t, 0)
+	cut := startProxy(t, url.Addr().String())
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
+	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
+	ear, first := call(t, away, "agent:x"), call(t, away, "tg:0")
+	settle(t, away, here)
+	first.send("sendMessage", onceParams("m1"))
+	if delivery := ear.next(); !strings.Contains(delivery, `"messageId":"m1"`) {
+		t.Fatal(delivery)
+	}
+	cut.freeze(true)
+	waitFor(t, "the bus is not missed", func() bool { return here.part.Missing() != nil })
+	for _, name := range []string{"late", "later"} {
+		late := joinBy(t, cluster.New([]string{url.ClientURL()}, name, quick), name, nil)
+		sender := call(t, late, "tg:1")
+		waitFor(t, "messages with once are refused at "+name, func() bool {
+			got := sender.ask("sendMessage", onceParams("of "+name))
+			return strings.Contains(got, `"partial":true,"missing":["away"]`)
+		})
+		waitFor(t, "the owner of a message is not known at "+name, func() bool {
+			return strings.Contains(sender.ask("sendMessage", onceParams("m1")), "the bus away took this message first")
+		})
+		sender.Close(wire.CloseNormal, "")
+	}
+}
+
+// TestCluster_RestartUnderOneNameLeavesNothingMissing kills a bus and starts it again.
+func TestCluster_RestartUnderOneNameLeavesNothingMissing(t *testing.T) {
+	url := startNATS(t, 0)
+	cut := startProxy(t, url.Addr().String())
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	killed := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "east", quick), "east", nil)
+	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
+	settle(t, killed, here)
+	cut.freeze(true)
+	waitFor(t, "the bus is not missed", func() bool { return here.part.Missing() != nil })
+	again := joinBy(t, cluster.New([]string{url.ClientURL()}, "east", quick), "east", nil)
+	call(t, again, "agent:x")
+	sender := call(t, here, "tg:1")
+	settle(t, again, here)
+	if got := sender.ask("sendMessage", onceParams("m1")); strings.Contains(got, "partial") {
+		t.Errorf("after the restart: %s", got)
+	}
+}

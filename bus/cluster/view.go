@@ -15,6 +15,7 @@ type view struct {
 	isolated   bool                 // nothing comes from NATS, as far as this bus can tell
 	reachable  []string             // names of the buses that send heartbeats
 	silent     []string             // names of the silent buses
+	unmet      bool                 // another bus receives heartbeats of a bus that this one has not met
 	knownUntil map[string]time.Time // for each bus, until when its peers are known for certain
 }
 
@@ -44,9 +45,10 @@ func (c *Cluster) updateView() {
 		if v.knownUntil[name] = m.knownUntil; m.stale {
 			v.knownUntil[name] = time.Time{}
 		}
-		for other := range m.heard {
+		for other, beat := range m.heard {
 			if other != c.name && !members.everMet[other] {
 				v.knownUntil[other] = time.Time{}
+				v.unmet = v.unmet || beat != 0
 			}
 		}
 	}
@@ -65,11 +67,15 @@ func (c *Cluster) updateView() {
 	}
 }
 
-// heartbeatsHeard returns the last heartbeats of the buses that this bus has met.
+// heartbeatsHeard returns the last heartbeats of the buses that this bus has met: 0 for those that
+// are silent.
 func (v *view) heartbeatsHeard(heard map[string]uint64) map[string]uint64 {
 	all := map[string]uint64{}
-	for _, name := range slices.Concat(v.reachable, v.silent) {
-		all[name] = heard[name]
+	for _, name := range v.silent {
+		all[name] = 0
+	}
+	for _, name := range v.reachable {
+		all[name] = max(heard[name], 1) // its first message may be without a heartbeat
 	}
 	return all
 }
@@ -93,11 +99,10 @@ func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 	return missing
 }
 
-// hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not
-// met all buses that others know, or it has just been isolated.
-func (v *view) hasUnmet(justIsolated bool) bool {
-	return v.isolated && justIsolated || len(v.knownUntil) > len(v.reachable)+len(v.silent)
-}
+// hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not met
+// all buses that others hear, or it has just been isolated. Silent buses that only others remember
+// do not count: nobody can ask them.
+func (v *view) hasUnmet(justIsolated bool) bool { return v.isolated && justIsolated || v.unmet }
 
 // endIsolation ends the isolation of a connected bus that no other bus has answered: it is the
 // only bus. The caller must hold mu.
