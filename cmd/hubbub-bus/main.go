@@ -59,7 +59,7 @@ func busProgram() program.Program {
 func (s *settings) flags(fs *pflag.FlagSet) {
 	o := &s.bus
 	fs.StringVar(&o.Listen, "listen", "127.0.0.1:7892", "address to listen on")
-	fs.StringVar(&o.Name, "name", "", "name of this bus in its answers and rows (default random)")
+	fs.StringVar(&o.Name, "name", "", "name of this bus in its answers and rows (default random, kept in the data folder)")
 	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve wss; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
 	fs.BoolVar(&o.Plaintext, "plaintext", false, "allow other addresses than loopback without TLS")
@@ -142,7 +142,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	data := env.Data
 	o := &s.bus
 	if o.Name == "" {
-		o.Name = bus.NewName()
+		if o.Name, err = keptName(data); err != nil {
+			return err
+		}
 	}
 	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
 	if !s.noRedact {
