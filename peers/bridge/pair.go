@@ -32,10 +32,10 @@ const (
 	AdmitChat = "chat" // a group with its members
 )
 
-// NewCode creates a one-time code and stores its hash. The first user who sends it to a bridge of
-// the database before it expires is admitted, or the group where they send it. A running bridge
-// accepts the code at once.
-func NewCode(ctx context.Context, db *store.DB, valid time.Duration) (string, error) {
+// NewCode creates a one-time code and stores its hash in databases of bridges. The first user who
+// sends it to a bridge before it expires is admitted there, or the group where they send it. A
+// running bridge accepts the code at once.
+func NewCode(ctx context.Context, valid time.Duration, databases ...*store.DB) (string, error) {
 	letters := make([]byte, codeLength)
 	for i := range letters {
 		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeAlphabet))))
@@ -45,10 +45,16 @@ func NewCode(ctx context.Context, db *store.DB, valid time.Duration) (string, er
 		letters[i] = codeAlphabet[n.Int64()]
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
-	return code, store.Autocommit(ctx, db, func(tx *store.Tx) {
-		tx.Exec(`INSERT INTO bridge_codes (hash, expires_at) VALUES (?, ?)`, codeHash(code),
-			time.Now().Add(valid).UnixMicro())
-	})
+	for _, db := range databases {
+		err := store.Autocommit(ctx, db, func(tx *store.Tx) {
+			tx.Exec(`INSERT INTO bridge_codes (hash, expires_at) VALUES (?, ?)`, codeHash(code),
+				time.Now().Add(valid).UnixMicro())
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return code, nil
 }
 
 // codeHash returns the stored form of a code. It ignores case, spaces and hyphens.

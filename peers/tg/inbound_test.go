@@ -157,7 +157,7 @@ func TestPairing(t *testing.T) {
 		h.opts.AllowAll = false
 		h.start()
 		code := func() string {
-			c, err := bridge.NewCode(t.Context(), h.db, time.Hour)
+			c, err := bridge.NewCode(t.Context(), time.Hour, h.db)
 			if err != nil {
 				t.Fatal(err)
 			}

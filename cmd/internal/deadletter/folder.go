@@ -31,7 +31,7 @@ type programFiles struct{ name, database string }
 // folder itself, the database of the spawner's or gateway's agent is in a folder below it.
 func (f Folder) programs(name string) (found []programFiles) {
 	for _, pattern := range []string{
-		bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
+		bridge + ".db", "matrix.db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
 		"chorus/*/agent-*.db",
 	} {
 		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only possible error is a bad pattern

@@ -42,7 +42,9 @@ type checks struct {
 	harnessCommand string
 	model, baseURL string // of the harness, from the settings file
 	keep           string // activity-keep, from the settings file
-	deleteWebhook  bool
+
+	homeserver, matrixUser string // from the settings file
+	deleteWebhook          bool
 }
 
 // NewCommand returns the command `hubbub doctor`.
@@ -107,6 +109,7 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 			cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token),
 		)...)
 	}
+	findings = append(findings, section("matrix", x.checkMatrix(cmd.Context(), env)...)...)
 	findings = append(findings, section("harness", x.checkHarness(cmd.Context(), env))...)
 	return reportFindings(output.NewPrinter(cmd), findings)
 }
@@ -127,7 +130,9 @@ func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []
 		into       *string
 	}{{
 		"bus", "activity-keep", &x.keep,
-	}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
+	}, {"tg", "api-url", &x.apiURL},
+		{"matrix", "homeserver", &x.homeserver}, {"matrix", "user", &x.matrixUser},
+		{"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
 		{"agent", "model", &x.model}, {"agent", "base-url", &x.baseURL}} {
 		if value, ok := program.TOMLText(r.Table(s.table)[s.key]); ok && !cmd.Flags().Changed(s.key) {
 			*s.into = value

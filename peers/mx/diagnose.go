@@ -1,0 +1,36 @@
+package mx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"maunium.net/go/mautrix"
+)
+
+// Check asks the homeserver for its versions and, with a token, whose it is. It returns the bot, ""
+// without a token, since a login would make another device. An error of ErrToken means that the
+// token is refused; any other that the homeserver does not answer.
+func Check(ctx context.Context, homeserver string, opts *Options) (bot string, err error) {
+	b, err := New(homeserver, nil, opts)
+	if err != nil {
+		return "", err
+	}
+	if err := b.call(ctx, http.MethodGet, mautrix.ClientURLPath{"versions"}, nil, nil, nil); err != nil {
+		return "", fmt.Errorf("asking the homeserver for its versions: %w", err)
+	}
+	if b.api.AccessToken = b.opts.Token; b.opts.Token == "" {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	who, err := b.api.Whoami(ctx)
+	switch {
+	case err != nil && isRefusedToken(err):
+		return "", errors.Join(ErrToken, err)
+	case err != nil:
+		return "", fmt.Errorf("asking the homeserver for the bot: %w", err)
+	}
+	return who.UserID.String(), nil
+}
