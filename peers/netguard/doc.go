@@ -6,7 +6,9 @@
 //   - Only public unicast addresses are dialled, except those of cloud hosts, and only over
 //     TLS. An operator can allow further addresses, also without TLS.
 //   - The check applies to the address that is dialled, after names and redirects have been
-//     resolved. Proxies of the environment are not used, because they would dial unchecked.
+//     resolved. Behind a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), it applies
+//     to every address that the host has here. The proxy then looks up the name itself.
+//     Addresses that an operator allows in particular are called without the proxy.
 //
 // The package does no I/O except in its transport.
 package netguard

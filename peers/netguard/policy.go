@@ -131,6 +131,17 @@ func (g *Policy) Check(addr netip.Addr, clear bool) error {
 	return nil
 }
 
+// isNamed reports whether an operator allows an address in particular.
+func (g *Policy) isNamed(addr netip.Addr) bool {
+	addr = addr.WithZone("").Unmap()
+	return slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Bits() > 0 && p.Contains(addr) })
+}
+
+// allowsAll reports whether an operator allows every address.
+func (g *Policy) allowsAll() bool {
+	return !slices.ContainsFunc(AllAddresses, func(all netip.Prefix) bool { return !slices.Contains(g.allow, all) })
+}
+
 var (
 	nat64   = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: how IPv6-only networks reach IPv4
 	isatap1 = [4]byte{0x00, 0x00, 0x5e, 0xfe}       // RFC 5214

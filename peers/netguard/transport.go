@@ -1,9 +1,13 @@
 package netguard
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"syscall"
 	"time"
 )
@@ -14,26 +18,85 @@ const (
 )
 
 // NewTransport makes a transport that connects only where the guard allows it, also after a
-// redirect. It ignores proxies of the environment, because they would dial unchecked.
+// redirect. If HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy for a URL, the transport looks up
+// the host, checks each of its addresses, and leaves the connection to the proxy. It calls
+// addresses directly that the guard was given.
 func NewTransport(g *Policy) *Transport {
-	return &Transport{tls: newTransport(g.control(false)), plaintext: newTransport(g.control(true))}
+	return newTransportWith(g, http.ProxyFromEnvironment, net.DefaultResolver.LookupNetIP)
 }
 
-// A Transport uses separate connections, with separate checks, for TLS and plaintext.
-type Transport struct{ tls, plaintext *http.Transport }
+// A Transport uses separate connections, with separate checks, for TLS, plaintext and a proxy.
+type Transport struct {
+	tls, plaintext, proxied *http.Transport
+	policy                  *Policy
+	lookup                  lookupFunc
+}
+
+// A lookupFunc returns the addresses of a host.
+type lookupFunc func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+func newTransportWith(g *Policy, proxy func(*http.Request) (*url.URL, error), lookup lookupFunc) *Transport {
+	t := &Transport{
+		tls:       newTransport(g.control(false)),
+		plaintext: newTransport(g.control(true)),
+		proxied:   newTransport(nil),
+		policy:    g,
+		lookup:    lookup,
+	}
+	t.proxied.Proxy = proxy
+	return t
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "https" {
+	proxy, err := t.proxied.Proxy(r)
+	direct := proxy == nil
+	if err == nil && !direct {
+		direct, err = t.checkHost(r.Context(), r.URL.Hostname(), r.URL.Scheme == "http")
+	}
+	switch {
+	case err == nil && !direct:
+		return t.proxied.RoundTrip(r)
+	case err != nil:
+		if r.Body != nil {
+			r.Body.Close() //nolint:errcheck // nothing was read
+		}
+		return nil, err
+	case r.URL.Scheme == "https":
 		return t.tls.RoundTrip(r)
 	}
 	return t.plaintext.RoundTrip(r)
+}
+
+// checkHost checks a host before a proxy dials it, and reports whether it is called directly,
+// because an operator allowed its addresses. The proxy looks up the name again. A name that cannot
+// be looked up here is refused, unless the guard allows every address.
+func (t *Transport) checkHost(ctx context.Context, host string, clear bool) (direct bool, err error) {
+	addrs := []netip.Addr{}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		addrs = append(addrs, addr)
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		if addrs, err = t.lookup(ctx, "ip", host); err != nil && !t.policy.allowsAll() {
+			return false, fmt.Errorf("%w: without its address, %s is not called through a proxy: %w", err, host, ErrRefused)
+		}
+	}
+	direct = len(addrs) > 0
+	for _, addr := range addrs {
+		if err := t.policy.Check(addr, clear); err != nil {
+			return false, err
+		}
+		direct = direct && t.policy.isNamed(addr)
+	}
+	return direct, nil
 }
 
 // CloseIdleConnections closes the connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
 	t.tls.CloseIdleConnections()
 	t.plaintext.CloseIdleConnections()
+	t.proxied.CloseIdleConnections()
 }
 
 func newTransport(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
