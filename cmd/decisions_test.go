@@ -172,10 +172,10 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		shown = s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
 		return shown != nil || s.unknownAnswers().holds(what)
 	})
-	by := fmt.Sprint("tg:", user.ID)
+	by := user.FirstName
 	s.during(f, !f.before, chat, func() {
 		if shown == nil { // a bridge killed before the send reports the outcome as unknown
-			by = "cli:somebody"
+			by = "cli:somebody" // who never wrote to the agent
 			s.hubbub("decisions", "allow", s.decisionsOf(chat)[0].ID, "--as=somebody")
 			return
 		}
@@ -189,7 +189,8 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		}
 	}
 	if shown != nil {
-		s.await("the verdict in the chat", says("Decision: allowed by "+by))
+		shows, stores := says("Decision: allowed by "+by), says("Decision: allowed by `"+by+"`")
+		s.await("the verdict in the chat", func() bool { return shows() || stores() })
 	}
 	asked := 1
 	s.await("the answer", func() bool {

@@ -78,7 +78,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 		}
 		edited := 0
 		for _, r := range w.replies {
-			if r.Edits == question.IdempotencyKey && strings.Contains(r.Text, "allowed by tg:77") {
+			if r.Edits == question.IdempotencyKey && strings.Contains(r.Text, "allowed by `Will`") {
 				edited++
 			}
 		}
@@ -89,7 +89,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 		w.say(dm("6", "dec_unknown:allow"))
 		w.sleep(10 * time.Second)
 		n := len(w.replies)
-		if !strings.Contains(w.replies[n-2].Text, "no longer open: allowed by tg:77") || !strings.Contains(w.replies[n-1].Text, "has no such decision") {
+		if !strings.Contains(w.replies[n-2].Text, "no longer open: allowed by `Will`") || !strings.Contains(w.replies[n-1].Text, "has no such decision") {
 			t.Errorf("told %q and %q", w.replies[n-2].Text, w.replies[n-1].Text)
 		}
 	})

@@ -186,7 +186,7 @@ func TestWhoDecidesOverWorkOfTheBrokerIsAskedWhereTheyWrite(t *testing.T) {
 		w.say(dm("1", question.Buttons[0].Value))
 		w.sleep(10 * time.Second)
 		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
-		if last := w.replies[len(w.replies)-1]; ran != 1 || last.Edits != question.IdempotencyKey || !strings.Contains(last.Text, "allowed by tg:77") {
+		if last := w.replies[len(w.replies)-1]; ran != 1 || last.Edits != question.IdempotencyKey || !strings.Contains(last.Text, "allowed by `Will`") {
 			t.Errorf("ran %d times, told %+v", ran, last)
 		}
 	})

@@ -87,3 +87,46 @@ func TestFragment_EditKeepsIt(t *testing.T) {
 		w.wantDispositions("e1 ignored", "e1 superseded", "e2 superseded", "e3 responded")
 	})
 }
+
+// TestReaction_GoesOnOnce checks that a second thumb under a question, taken back and set again or
+// another person's, begins no second turn, and that one under another question does.
+func TestReaction_GoesOnOnce(t *testing.T) {
+	thumb := func(id, source, who, signal string) protocol.ChatMessage {
+		m := by(post(id, ""), who, "human")
+		m.Event, m.Signal, m.ReplyTo = "reaction", signal, &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}
+		return m
+	}
+	withFixture(t, newStub(answering("Should I go on?")), nil, func(t *testing.T, w *fixture) {
+		shown := func(source string) {
+			w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
+				Status: protocol.StatusDelivered, IdempotencyKey: w.replies[len(w.replies)-1].IdempotencyKey, SourceID: source,
+			})
+		}
+		w.say(post("e1", "@lead deploy"))
+		w.sleep(5 * time.Second)
+		shown("q1")
+		for i, c := range []struct {
+			source, who, signal string
+			turns               int
+		}{
+			{"q1", "77", "working", 1}, {"q1", "77", "agree", 2}, {"q1", "77", "", 2}, {"q1", "77", "agree", 2},
+			{"q1", "78", "agree", 2}, {"q1", "79", "agree", 2}, {"q1", "78", "declined", 3}, {"q1", "77", "agree", 3},
+		} {
+			w.say(thumb(fmt.Sprint("r", i), c.source, c.who, c.signal))
+			w.sleep(5 * time.Second)
+			if got := len(w.stub.seen()); got != c.turns {
+				t.Errorf("after %+v there were %d turns", c, got)
+			}
+		}
+		w.say(post("e2", "@lead and now?"))
+		w.sleep(5 * time.Second)
+		shown("q2")
+		for i, who := range []string{"78", "77"} {
+			w.say(thumb(fmt.Sprint("s", i), "q2", who, "agree"))
+			w.sleep(5 * time.Second)
+		}
+		if got := len(w.stub.seen()); got != 5 {
+			t.Errorf("%d turns in the end", got)
+		}
+	})
+}

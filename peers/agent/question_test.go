@@ -92,7 +92,7 @@ func (w *fixture) questions() (list []string) {
 // TestAPersonIsAskedInTheirChat: however the agent names them, once, and their answer comes back
 // to the turn that waits for it, once; nobody else answers in their place.
 func TestAPersonIsAskedInTheirChat(t *testing.T) {
-	const shown, done = "question: which region?\n\nReply to this message to answer.", "replied: which region?\n\nAnswered by tg:77."
+	const shown, done = "question: which region?\n\nReply to this message to answer.", "replied: which region?\n\nAnswered by `Will`."
 	for _, name := range []string{"tg:77", "human:77", "@Will_T", "will_t"} {
 		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
 			withQuestions(t, newStub(consulting(name)), nil, func(t *testing.T, w *fixture) {
@@ -214,6 +214,6 @@ func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
 				}
 			}
 		}
-		equal(t, "said", got, []string{"which region?\n\nYour next message here is the answer.", "which region?\n\nAnswered by chorus:77.", "deploying to eu-west"})
+		equal(t, "said", got, []string{"which region?\n\nYour next message here is the answer.", "which region?\n\nAnswered by `Will`.", "deploying to eu-west"})
 	})
 }

@@ -196,7 +196,7 @@ func checkPress(q *buttonReply, who, replacement string, name func(who string) s
 	may := q.content.MayPress
 	switch {
 	case replacement != "":
-		return lastLine(replacement), "a button whose question is answered"
+		return lastLine(markdown.Render(replacement).Text), "a button whose question is answered"
 	case len(may) > 0 && !slices.Contains(may, who):
 		names := make([]string, len(may))
 		for i, one := range may {

@@ -55,12 +55,12 @@ func TestFile_IsSentOnce(t *testing.T) {
 			t.Errorf("at the limits: %+v", r)
 		}
 		for why, bad := range map[string]protocol.ChatReply{
-			"the file has 0 bytes":             {File: &protocol.File{Name: "a"}},
-			"the file has 716801 bytes":        {File: &protocol.File{Name: "a", Data: append(bytes.Clone(full), 0)}},
-			"a file needs a name":              {File: &protocol.File{Name: "../a", Data: full[:1]}},
+			"the file has 0 bytes":              {File: &protocol.File{Name: "a"}},
+			"the file has 716801 bytes":         {File: &protocol.File{Name: "a", Data: append(bytes.Clone(full), 0)}},
+			"a file needs a name":               {File: &protocol.File{Name: "../a", Data: full[:1]}},
 			"has 1025 characters; at most 1024": {Text: strings.Repeat("é", 1025), File: &protocol.File{Name: "a", Data: full[:1]}},
-			"cannot have buttons":              {Text: "x", Edits: "k", File: &protocol.File{Name: "a", Data: full[:1]}},
-			"1 to 255 bytes without a fol":     {File: &protocol.File{Name: strings.Repeat("a", 256), Data: full[:1]}},
+			"cannot have buttons":               {Text: "x", Edits: "k", File: &protocol.File{Name: "a", Data: full[:1]}},
+			"1 to 255 bytes without a fol":      {File: &protocol.File{Name: strings.Repeat("a", 256), Data: full[:1]}},
 		} {
 			r := reply(t, lead, dm.ID, bad)
 			if len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, why) {

@@ -76,7 +76,8 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
 	if c.ReplyTo != nil {
-		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.isQuestion(e, c.ReplyTo.SourceID)
+		facts.Asked = c.Event != protocol.EventReaction && facts.Asked ||
+			v.isQuestion(e, c.ReplyTo.SourceID) && !v.hasProceeded(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
 		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM (SELECT received_at, content FROM events

@@ -7,6 +7,7 @@ import (
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // PersonIdentity returns the identity of the author as a person of the chat.
@@ -28,6 +29,28 @@ func (e *Entry) OnBehalfOf() string {
 		return e.Content.Author.ID
 	}
 	return e.PersonIdentity()
+}
+
+// QuotedName returns the name of an author for a text of the agent's program. Its markup has no
+// effect.
+func QuotedName(a *protocol.Author) string {
+	name := attention.HeaderValue(cmp.Or(a.DisplayName, a.Username, a.ID))
+	return "`" + text.Clip(strings.ReplaceAll(name, "`", "'"), 60) + "`"
+}
+
+// WithNames replaces identities in a text for a chat by the names of the people there, as far as they
+// have written to the agent.
+func (v *View) WithNames(said string, chat protocol.Topic, ids ...string) string {
+	slices.SortFunc(ids, func(a, b string) int { return len(b) - len(a) }) // tg:77 is a part of tg:770
+	var pairs []string
+	for _, id := range ids {
+		e := v.FindPerson(id, chat)
+		if e != nil && protocol.IsPerson(protocol.PeerID(id)) &&
+			cmp.Or(e.Content.Author.DisplayName, e.Content.Author.Username) != "" {
+			pairs = append(pairs, id, QuotedName(e.Content.Author))
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(said)
 }
 
 // FindPerson returns the newest event of a person in the given chat or, if they do not write

@@ -30,7 +30,12 @@ func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 
 // ShowAnswered replaces a question in a chat by a note that it is answered.
 func (tx *Tx) ShowAnswered(id, by string) {
-	ReplaceQuestion(tx, id, "Answered by "+attention.HeaderValue(by)+".")
+	if asked := tx.SentAs(QuestionPrefix + id); asked != nil {
+		if e := tx.Entry(asked.EventID); e != nil {
+			by = tx.WithNames(attention.HeaderValue(by), e.Chat, by)
+		}
+	}
+	ReplaceQuestion(tx, id, "Answered by "+by+".")
 }
 
 // ReplaceQuestion replaces a question by its outcome, once.

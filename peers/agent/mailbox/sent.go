@@ -249,6 +249,16 @@ func (v *View) isQuestion(e *Entry, sourceID string) bool {
 		` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
 }
 
+// hasProceeded reports whether an earlier reaction to a question of the agent has made it go on: a
+// thumb that was taken back and set again, or another person's, says nothing new.
+func (v *View) hasProceeded(e *Entry, sourceID string) bool {
+	return e.Content.Event == protocol.EventReaction && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events
+		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3)
+			AND author_kind = 'human' AND kind = 'reaction' AND chat = ?2 AND seq < ?4
+			AND content ->> '$.replyTo.sourceId' = ?3 AND decision ->> '$.reason' LIKE 'reaction_proceeds%')`,
+		e.Content.Chat.ID, e.Chat, sourceID, e.Seq)
+}
+
 // askedText selects the part of a message that may ask something. A message with choices always
 // asks.
 const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`

@@ -173,7 +173,8 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecidedPrefix+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text: callText(&a) + "Decision: " + a.Describe() + ".", Edits: mailbox.DecisionPrefix + a.ID,
+			Text:       callText(&a) + "Decision: " + tx.WithNames(a.Describe(), e.Chat, a.By) + ".",
+			Edits:      mailbox.DecisionPrefix + a.ID,
 			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}

@@ -97,12 +97,17 @@ func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
 	said.By = e.PersonIdentity()
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
-		tx.ReplyToCommand(e, err.Error())
+		tx.ReplyToCommand(e, tx.WithNames(err.Error(), e.Chat, slices.Concat(d.MayDecide, []string{d.By, said.By})...))
 		return true
 	}
-	if !d.ChatVerdict.Counts(time.Now()) && d.State == collab.ApprovalPending {
+	switch before := &d.ChatVerdict; {
+	case d.State != collab.ApprovalPending:
+	case !before.Counts(time.Now()):
 		d.ChatVerdict = said
 		save(tx, d)
+	case before.Verdict != said.Verdict || before.By != said.By: // the broker has not recorded it yet
+		tx.ReplyToCommand(e, tx.WithNames("This was answered a moment ago, by "+before.By+": "+
+			string(before.Verdict)+".", e.Chat, before.By))
 	}
 	return true
 }

@@ -1,12 +1,10 @@
 package intake
 
 import (
-	"cmp"
 	"strings"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/lifecycle"
-	"hubbub/protocol/text"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
@@ -72,10 +70,8 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 		tx.RecordRefusal(e, asked.EventID, "choice", "chosen_before")
 		return false
 	default:
-		by := cmp.Or(c.Author.DisplayName, c.Author.Username, c.Author.ID)
 		tx.Reply(about, mailbox.SentNotice, key, protocol.ChatReply{
-			Text: question + "\n\nChosen: " + c.Text + " (`" +
-				text.Clip(strings.ReplaceAll(attention.HeaderValue(by), "`", "'"), 60) + "`)",
+			Text:  question + "\n\nChosen: " + c.Text + " (" + mailbox.QuotedName(c.Author) + ")",
 			Edits: mailbox.ChoiceKey(about), Visibility: about.Visibility(),
 			Directedness: string(attention.DirectedAmbient),
 		})
