@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,9 @@ test-hooks: ## test hooks with the libraries of Standard Webhooks and GitHub (ne
 
 test-chorus: ## test two agents in a channel of an independent Chorus service, in Python
 	@scripts/test-chorus
+
+test-matrix: ## test the bridge for Matrix with Dendrite and people on nio (needs python3-matrix-nio)
+	@scripts/test-matrix
 
 test-models: ## test the model harness with Ollama, built from its Go module, and a tiny model (needs g++)
 	@scripts/test-models

@@ -1,0 +1,441 @@
+package cmd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// dendriteEnv names the program of the homeserver that scripts/test-matrix builds.
+const dendriteEnv = "HUBBUB_DENDRITE"
+
+const dendriteConfig = `version: 2
+global:
+  server_name: hs.test
+  private_key: key.pem
+  disable_federation: true
+  jetstream: {storage_path: jetstream}
+client_api:
+  registration_disabled: false
+  registration_shared_secret: secret
+  rate_limiting: {enabled: false}
+app_service_api: {database: {connection_string: "file:as.db"}}
+federation_api: {database: {connection_string: "file:fed.db"}}
+key_server: {database: {connection_string: "file:key.db"}}
+media_api: {database: {connection_string: "file:media.db"}, base_path: media}
+room_server: {database: {connection_string: "file:room.db"}}
+sync_api: {database: {connection_string: "file:sync.db"}, search: {enabled: false}}
+user_api: {account_database: {connection_string: "file:acc.db"}}
+relay_api: {database: {connection_string: "file:relay.db"}}
+mscs: {mscs: [], database: {connection_string: "file:mscs.db"}}
+logging: [{type: std, level: info}]
+`
+
+// A matrix is a homeserver with people, beside a whole system.
+type matrix struct {
+	*fixture
+	folder, url string
+	server      *process
+}
+
+func newMatrix(t *testing.T) *matrix {
+	t.Helper()
+	program := os.Getenv(dendriteEnv)
+	if program == "" {
+		t.Skipf("%s is not set: make test-matrix builds the homeserver and sets it", dendriteEnv)
+	}
+	built(t, "hubbub-matrix")
+	m := &matrix{fixture: newFixture(t), folder: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(m.folder, "dendrite.yaml"), []byte(dendriteConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(program), "generate-keys"), "--private-key", "key.pem")
+	key.Dir = m.folder
+	if out, err := key.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	address := freeAddress(t)
+	m.url = "http://" + address
+	m.serve(address)
+	for _, user := range []string{"bot", "will", "ann", "mallory"} {
+		body := fmt.Sprintf(`{"username":%q,"password":"a long password","auth":{"type":"m.login.dummy"}}`, user)
+		resp, err := http.Post(m.url+"/_matrix/client/v3/register", "application/json", strings.NewReader(body)) //nolint:noctx // the server is this test's
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("registering %s: %v, %v", user, resp, err)
+		}
+		resp.Body.Close() //nolint:errcheck // it was read
+	}
+	m.bridge()
+	return m
+}
+
+// serve starts the homeserver.
+func (m *matrix) serve(address string) {
+	m.server = &process{t: m.whole, name: "the homeserver", sign: regexp.MustCompile(`Starting external listener`)}
+	m.server.cmd = exec.Command(os.Getenv(dendriteEnv), "--config", "dendrite.yaml", "--http-bind-address", address,
+		"--really-enable-open-registration")
+	m.server.cmd.Dir = m.folder
+	m.server.cmd.Stdout, m.server.cmd.Stderr = m.server, m.server
+	m.server.start(m.t)
+	m.until("the homeserver answers", func() bool {
+		resp, err := http.Get(m.url + "/_matrix/client/versions") //nolint:noctx // as above
+		if err != nil {
+			return false
+		}
+		resp.Body.Close() //nolint:errcheck // it was read
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// bridge starts the bridge.
+func (m *matrix) bridge() {
+	env := []string{"HUBBUB_DATA=" + m.data, "HUBBUB_BUS=" + m.tap.address(), "HUBBUB_LOG_FORMAT=json", "MATRIX_PASSWORD=a long password"}
+	m.run["matrix"] = start(m.t, m.whole, "hubbub-matrix", env, "--homeserver", m.url, "--user", "@bot:hs.test",
+		"--allow-user", "@will:hs.test")
+}
+
+// until waits until a condition holds.
+func (m *matrix) until(what string, holds func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(2 * patience); !holds(); {
+		if time.Now().After(end) {
+			m.t.Fatalf("never came: %s\nlog of the bridge:\n%s", what, m.run["matrix"].text())
+		}
+		select {
+		case <-m.t.Context().Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// A person is a client of somebody else's.
+type person struct {
+	m       *matrix
+	ask     *json.Encoder
+	answers chan string
+
+	mu   sync.Mutex
+	seen []seenEvent
+}
+
+// A seenEvent is an event that a person saw.
+type seenEvent struct {
+	Room  string `json:"room"`
+	Event struct {
+		ID      string          `json:"event_id"`
+		Type    string          `json:"type"`
+		Sender  string          `json:"sender"`
+		Content json.RawMessage `json:"content"`
+	} `json:"event"`
+	Answer *string `json:"answer"`
+}
+
+func (m *matrix) person(name string) *person {
+	m.t.Helper()
+	p := &person{m: m, answers: make(chan string, 1)}
+	proc := &process{t: m.whole, name: name, sign: regexp.MustCompile(`ready`)}
+	proc.cmd = exec.Command(os.Getenv("HUBBUB_PYTHON"), "../scripts/matrix/person.py", m.url, "@"+name+":hs.test", "a long password")
+	proc.cmd.Stderr = proc
+	in, err := proc.cmd.StdinPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	out, err := proc.cmd.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	proc.start(m.t)
+	m.whole.Cleanup(proc.kill) // it would end with an error if asked to stop
+	p.ask = json.NewEncoder(in)
+	go func() {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			var e seenEvent
+			if json.Unmarshal(lines.Bytes(), &e) != nil {
+				continue
+			}
+			if e.Answer != nil {
+				p.answers <- *e.Answer
+				continue
+			}
+			p.mu.Lock()
+			p.seen = append(p.seen, e)
+			p.mu.Unlock()
+		}
+	}()
+	return p
+}
+
+// do makes a request and returns its result.
+func (p *person) do(what string, members map[string]any) string {
+	p.m.t.Helper()
+	members["do"] = what
+	if err := p.ask.Encode(members); err != nil {
+		p.m.t.Fatal(err)
+	}
+	select {
+	case answer := <-p.answers:
+		return answer
+	case <-time.After(2 * patience):
+		p.m.t.Fatalf("no answer to %s %v", what, members)
+		return ""
+	}
+}
+
+// say writes a text in a room; more are further members of the content.
+func (p *person) say(room, text string, more map[string]any) string {
+	p.m.t.Helper()
+	content := map[string]any{"msgtype": "m.text", "body": text}
+	for k, v := range more {
+		content[k] = v
+	}
+	return p.do("send", map[string]any{"room": room, "content": content})
+}
+
+// A shown is the content of a message of the bot.
+type shown struct {
+	ID      string
+	Type    string `json:"msgtype"`
+	Body    string `json:"body"`
+	HTML    string `json:"formatted_body"`
+	Relates struct {
+		Type   string `json:"rel_type"`
+		Event  string `json:"event_id"`
+		Key    string `json:"key"`
+		Answer struct {
+			Event string `json:"event_id"`
+		} `json:"m.in_reply_to"`
+	} `json:"m.relates_to"`
+}
+
+// fromBot returns the bot's events of a type in a room, as the person saw them.
+func (p *person) fromBot(room, kind string) (list []shown) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.seen {
+		if e.Room == room && e.Event.Type == kind && e.Event.Sender == "@bot:hs.test" {
+			s := shown{ID: e.Event.ID}
+			_ = json.Unmarshal(e.Event.Content, &s) // a redacted event has no content
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// hears waits until the bot has said a text in a room, and returns the messages with it.
+func (p *person) hears(room, text string) []shown {
+	p.m.t.Helper()
+	var found []shown
+	p.m.until(text, func() bool {
+		found = slices.DeleteFunc(p.fromBot(room, "m.room.message"), func(s shown) bool { return !strings.Contains(s.Body, text) })
+		return len(found) > 0
+	})
+	return found
+}
+
+// got waits until an agent has received an event of Matrix, and returns it.
+func (m *matrix) got(what string, is func(c *protocol.ChatMessage) bool) (found protocol.ChatMessage) {
+	m.t.Helper()
+	m.until(what, func() bool {
+		for _, p := range m.publications() {
+			var c protocol.ChatMessage
+			if p.message.Type == protocol.TypeChatMessage && json.Unmarshal(p.message.Content, &c) == nil && is(&c) && p.status == "ok" {
+				found = c
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// joined waits until the bot is in a room.
+func (p *person) joined(room string) {
+	p.m.t.Helper()
+	p.m.until("the bot in "+room, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.ContainsFunc(p.seen, func(e seenEvent) bool {
+			return e.Room == room && e.Event.Type == "m.room.member" && e.Event.Sender == "@bot:hs.test"
+		})
+	})
+}
+
+var mentionsBot = map[string]any{"m.mentions": map[string]any{"user_ids": []string{"@bot:hs.test"}}}
+
+// TestMatrix_WithForeignServerAndPeople runs the bridge with the homeserver Dendrite and with people
+// on the library nio, beside Telegram.
+func TestMatrix_WithForeignServerAndPeople(t *testing.T) {
+	m := newMatrix(t)
+	will, ann := m.person("will"), m.person("ann")
+	t.Run("bootstrap of an empty room", func(t *testing.T) {
+		m, will := m.in(t), will.in(t)
+		room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true})
+		will.joined(room)
+		will.say(room, "is the deploy blocked?", nil)
+		if said := will.hears(room, "is the deploy blocked?"); said[0].Relates.Answer.Event != "" {
+			t.Errorf("in a direct room nothing is quoted: %+v", said)
+		}
+		m.got("a dm", func(c *protocol.ChatMessage) bool { return c.Chat.Kind == "dm" && c.Author.ID == "@will:hs.test" })
+	})
+	t.Run("an invitation of a stranger", func(t *testing.T) {
+		m := m.in(t)
+		mallory := m.person("mallory")
+		room := mallory.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true})
+		mallory.joined(room) // the bot's own event is that it rejects the invitation
+		if said := mallory.fromBot(room, "m.room.message"); len(said) > 0 {
+			t.Errorf("a stranger reads %+v", said)
+		}
+	})
+	t.Run("an encrypted room", func(t *testing.T) {
+		will := will.in(t)
+		room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true, "state": []any{
+			map[string]any{"type": "m.room.encryption", "state_key": "", "content": map[string]any{"algorithm": "m.megolm.v1.aes-sha2"}},
+		}})
+		will.hears(room, "This room is encrypted, and I can't read encrypted messages")
+	})
+	room := will.do("create", map[string]any{"name": "Ops", "invite": []string{"@bot:hs.test", "@ann:hs.test"}})
+	will.joined(room)
+	t.Run("a room with others", func(t *testing.T) { groupRoom(t, m.in(t), will.in(t), ann.in(t), room) })
+	t.Run("two agents, and Telegram", func(t *testing.T) { secondAgent(t, m.in(t), will.in(t), room) })
+	t.Run("kills", func(t *testing.T) { killsOfMatrix(t, m.in(t), will.in(t)) })
+}
+
+func (m *matrix) in(t *testing.T) *matrix {
+	part := *m
+	part.fixture = m.fixture.in(t)
+	return &part
+}
+
+// in returns the same person for a subtest.
+func (p *person) in(t *testing.T) *person {
+	p.m = p.m.in(t)
+	return p
+}
+
+// groupRoom checks silence, mention, formatting, reply, reaction, edit, thread and redaction.
+func groupRoom(t *testing.T, m *matrix, will, ann *person, room string) {
+	ann.say(room, "lunch at noon?", nil)
+	question := will.say(room, "hubbub, is **this** seen?", mentionsBot)
+	answer := will.hears(room, "is this seen?")[0]
+	if answer.Relates.Answer.Event != question || !strings.Contains(answer.HTML, "<") {
+		t.Errorf("the answer is %+v, to %s", answer, question)
+	}
+	lunch := m.got("the silent message", func(c *protocol.ChatMessage) bool { return c.Text == "lunch at noon?" })
+	if lunch.Chat.Kind != "channel" || lunch.Chat.Title != "Ops" || len(lunch.Mentions) > 0 {
+		t.Errorf("the agent got %+v", lunch)
+	}
+	ann.do("send", map[string]any{"room": room, "type": "m.reaction", "content": map[string]any{
+		"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": answer.ID, "key": "👍"},
+	}})
+	m.got("a reaction", func(c *protocol.ChatMessage) bool {
+		return c.Event == "reaction" && c.Signal == "agree" && c.ReplyTo != nil && c.ReplyTo.SourceID == "mx:"+answer.ID &&
+			strings.HasPrefix(c.ReplyTo.Author, "agent:")
+	})
+	will.say(room, "* is that seen?", map[string]any{
+		"m.new_content": map[string]any{"msgtype": "m.text", "body": "is that seen?"},
+		"m.relates_to":  map[string]any{"rel_type": "m.replace", "event_id": question},
+	})
+	m.got("an edit", func(c *protocol.ChatMessage) bool {
+		return c.Event == "edit" && c.Text == "is that seen?" && c.SourceID == "mx:"+question
+	})
+	inThread := will.say(room, "and in a thread?", map[string]any{
+		"m.mentions":   map[string]any{"user_ids": []string{"@bot:hs.test"}},
+		"m.relates_to": map[string]any{"rel_type": "m.thread", "event_id": question},
+	})
+	if said := will.hears(room, "and in a thread?")[0]; said.Relates.Type != "m.thread" || said.Relates.Event != question {
+		t.Errorf("the answer in the thread is %+v", said)
+	}
+	will.do("redact", map[string]any{"room": room, "event": inThread})
+	m.got("a redaction", func(c *protocol.ChatMessage) bool { return c.Event == "delete" && c.SourceID == "mx:"+inThread })
+	for _, said := range will.fromBot(room, "m.room.message") {
+		if strings.Contains(said.Body, "lunch") {
+			t.Errorf("the agent answered what was not for it: %+v", said)
+		}
+	}
+	will.say(room, "!agents", nil)
+	will.hears(room, "Agents of this chat")
+}
+
+// secondAgent adds an agent to a room, which also gets a chat of Telegram.
+func secondAgent(t *testing.T, m *matrix, will *person, room string) {
+	env := []string{"HUBBUB_DATA=" + m.data, "HUBBUB_BUS=" + m.tap.address(), "HUBBUB_LOG_FORMAT=json"}
+	start(t, m.whole, "hubbub-agent", env, "--id", "second", "--harness", "scripted", "--compose-window", "100ms")
+	m.hubbub("pub", "mx:"+room, "--type", "route_assigned", "--content", `{"topic":"mx:`+room+`","agent":"agent:second"}`)
+	will.say(room, "@second who is there?", nil)
+	will.hears(room, "who is there?")
+	m.got("a mention of the second agent", func(c *protocol.ChatMessage) bool { return slices.Contains(c.Mentions, "agent:second") })
+	if said := will.hears(room, "who is there?"); len(said) != 1 {
+		t.Errorf("both agents answered: %+v", said)
+	}
+	user := m.api.User("Tess")
+	dm := m.api.DM(user)
+	m.api.Say(dm, user, "hello from Telegram")
+	m.until("an answer in Telegram", func() bool { return len(m.api.Texts(dm.ID)) > 0 })
+	chat := fmt.Sprintf("tg:%d", dm.ID)
+	m.hubbub("pub", chat, "--type", "route_assigned", "--content", `{"topic":"`+chat+`","agent":"agent:second"}`)
+	m.api.Say(dm, user, "@second is it the same one?")
+	m.until("the same agent in Telegram", func() bool {
+		return slices.ContainsFunc(m.api.Texts(dm.ID), func(s string) bool { return strings.Contains(s, "the same one?") })
+	})
+}
+
+// killsOfMatrix kills the bridge and the homeserver before, during and after each question. Each is
+// answered once.
+func killsOfMatrix(t *testing.T, m *matrix, will *person) {
+	room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true})
+	will.joined(room)
+	kills := map[string]func(){
+		"bridge": func() {
+			m.run["matrix"].kill()
+			m.bridge()
+		},
+		"homeserver": func() {
+			m.server.kill()
+			m.serve(strings.TrimPrefix(m.url, "http://"))
+		},
+	}
+	var asked []string
+	for _, program := range []string{"bridge", "homeserver"} {
+		for _, when := range []string{"before", "at once", "when the agent has it", "when it is answered"} {
+			question := fmt.Sprintf("is the %s killed %s?", program, when)
+			asked = append(asked, question)
+			if when == "before" {
+				kills[program]()
+			}
+			will.say(room, question, nil)
+			switch when {
+			case "when the agent has it":
+				m.got(question, func(c *protocol.ChatMessage) bool { return c.Text == question })
+			case "when it is answered":
+				m.until("a reply to "+question, func() bool {
+					return slices.ContainsFunc(m.publications(), func(p *publication) bool {
+						return p.message.Type == protocol.TypeChatReply && strings.Contains(string(p.message.Content), question)
+					})
+				})
+			}
+			if when != "before" {
+				kills[program]()
+			}
+			will.hears(room, question)
+		}
+	}
+	for _, question := range asked {
+		if said := will.hears(room, question); len(said) != 1 {
+			t.Errorf("%q was answered %d times", question, len(said))
+		}
+	}
+}
