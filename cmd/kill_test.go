@@ -187,7 +187,7 @@ func (s *fixture) awaitSettled(chat models.Chat) {
 					replies[r.IdempotencyKey] = true
 				}
 			case protocol.TypeDeliveryStatus:
-				if d := contentOf[protocol.DeliveryStatus](p); d.Status != protocol.StatusQueued {
+				if d := contentOf[protocol.DeliveryStatus](p); d.Status != protocol.StatusAccepted {
 					reported[d.IdempotencyKey] = true
 				}
 			}

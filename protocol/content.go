@@ -218,7 +218,7 @@ type ReplyClaim struct {
 // delivered. MessageID is the id of the reply.
 type DeliveryStatus struct {
 	MessageID         MessageID `json:"messageId"`
-	Status            string    `json:"status"` // queued, delivered, failed or unknown
+	Status            string    `json:"status"` // accepted, delivered, failed or unknown
 	IdempotencyKey    string    `json:"idempotencyKey,omitempty"`
 	TelegramMessageID int64     `json:"telegramMessageId,omitempty"`
 	// id of the shown reply, or of its first part, in the chat, if the chat assigned one
@@ -228,7 +228,7 @@ type DeliveryStatus struct {
 
 // The statuses of a delivery_status.
 const (
-	StatusQueued    = "queued"
+	StatusAccepted  = "accepted"
 	StatusDelivered = "delivered"
 	StatusFailed    = "failed"
 	StatusUnknown   = "unknown"

@@ -52,7 +52,7 @@ type chatEvent struct {
 	Text      string
 	Agents    []string // that received it
 	RelayedID string   // eventId with which a reply was relayed to the other agents of the chat
-	Status    string   // of a reply: queued, delivered, ...
+	Status    string   // of a reply: accepted, delivered, ...
 	Reason    string
 }
 
@@ -82,7 +82,7 @@ func (c *chat) add(e *chatEvent) {
 func (c *chat) LastLine() *chatEvent {
 	for _, e := range slices.Backward(c.Events) {
 		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
-			e.Kind == "reply" && e.Status != protocol.StatusQueued && e.Status != protocol.StatusFailed
+			e.Kind == "reply" && e.Status != protocol.StatusAccepted && e.Status != protocol.StatusFailed
 		id := strings.TrimPrefix(e.ID, protocol.EventEdit+" ")
 		if seen && e.Text != "" && c.byID[protocol.EventDelete+" "+id] == nil {
 			return e

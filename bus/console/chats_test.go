@@ -25,7 +25,7 @@ func TestChat_LastLineIsVisible(t *testing.T) {
 		{&chatEvent{ID: "s", Kind: "signal", Text: "working"}, "hello"},
 		{reply("hi", protocol.StatusDelivered), "hi"},
 		{reply("too late", protocol.StatusFailed), "hi"},
-		{reply("on its way", protocol.StatusQueued), "hi"},
+		{reply("on its way", protocol.StatusAccepted), "hi"},
 		{reply("perhaps", protocol.StatusUnknown), "perhaps"},
 		{&chatEvent{ID: "edit 1", Kind: protocol.EventEdit, Text: "hello!"}, "hello!"},
 		{&chatEvent{ID: "delete 1", Kind: protocol.EventDelete}, "perhaps"},

@@ -94,7 +94,7 @@ func TestClaim_WaitsForStartingBroker(t *testing.T) {
 		h.texts(team.ID, 0)
 		h.broker(t, claims)
 		s := status(t, w4)
-		for s.Status == protocol.StatusQueued { // attempts before the broker is back
+		for s.Status == protocol.StatusAccepted { // attempts before the broker is back
 			s = status(t, w4)
 		}
 		if s.Status != protocol.StatusFailed {

@@ -267,7 +267,7 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 	settled := func(*tgtest.Server) bool {
 		_, status := a.snapshot()
 		for _, key := range want {
-			if !slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusQueued }) {
+			if !slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusAccepted }) {
 				return false
 			}
 		}
@@ -324,7 +324,7 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 func (a *answerer) awaitSettled(ctx context.Context, t *testing.T, key string) string {
 	t.Helper()
 	for {
-		if _, status := a.snapshot(); len(status[key]) > 0 && status[key][len(status[key])-1] != protocol.StatusQueued {
+		if _, status := a.snapshot(); len(status[key]) > 0 && status[key][len(status[key])-1] != protocol.StatusAccepted {
 			return status[key][len(status[key])-1]
 		}
 		select {
@@ -502,7 +502,7 @@ func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) 
 // settledAs reports whether the reply with a key has a status other than accepted.
 func (h *killHouse) settledAs(key string) bool {
 	_, status := h.a.snapshot()
-	return slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusQueued })
+	return slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusAccepted })
 }
 
 // press makes the agent ask and a user press a button, with a bridge that is killed at one point

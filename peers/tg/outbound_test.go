@@ -113,7 +113,7 @@ func TestRetryAfter_SurvivesRestart(t *testing.T) {
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 40, Description: "Too Many Requests: retry after 40"})
 		start := time.Now()
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "patience"})
-		if s := status(t, lead); s.Status != protocol.StatusQueued || !strings.Contains(s.Reason, "429") {
+		if s := status(t, lead); s.Status != protocol.StatusAccepted || !strings.Contains(s.Reason, "429") {
 			t.Errorf("status %+v", s)
 		}
 		if err := h.stop(); err != nil {
@@ -162,7 +162,7 @@ func TestReaction_UnansweredIsRepeated(t *testing.T) {
 		dm, lead, source := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Cut: tgtest.CutUnheard, Times: 2})
 		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "seen", InReplyTo: source, IdempotencyKey: "a"})
-		for _, want := range []string{protocol.StatusQueued, protocol.StatusDelivered} {
+		for _, want := range []string{protocol.StatusAccepted, protocol.StatusDelivered} {
 			if s := status(t, lead); s.Status != want || s.IdempotencyKey != "a" {
 				t.Errorf("status %+v, want %s", s, want)
 			}
@@ -171,7 +171,7 @@ func TestReaction_UnansweredIsRepeated(t *testing.T) {
 		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "working", InReplyTo: source, IdempotencyKey: "b"})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "the answer"})
 		h.texts(dm.ID, 1)
-		for _, want := range []string{protocol.StatusQueued, protocol.StatusUnknown} {
+		for _, want := range []string{protocol.StatusAccepted, protocol.StatusUnknown} {
 			if s := status(t, lead); s.Status != want || s.IdempotencyKey != "b" {
 				t.Errorf("status %+v, want %s", s, want)
 			}

@@ -17,8 +17,8 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 		return err
 	}
 	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued,
-			Reason: text.Clip(err.Error(), maxReason)}, "queued")
+		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusAccepted,
+			Reason: text.Clip(err.Error(), maxReason)}, "accepted")
 	})
 	if status != nil {
 		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")

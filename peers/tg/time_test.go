@@ -164,7 +164,7 @@ func TestReasons_AreClipped(t *testing.T) {
 		if err != nil || len(items) != 1 {
 			t.Fatalf("%d reports, %v; want one", len(items), err)
 		}
-		if s := bridge.ParseReport(items[0].Body); s.Status != protocol.StatusQueued || utf8.RuneCountInString(s.Reason) != 300 {
+		if s := bridge.ParseReport(items[0].Body); s.Status != protocol.StatusAccepted || utf8.RuneCountInString(s.Reason) != 300 {
 			t.Errorf("%s because of %d characters", s.Status, utf8.RuneCountInString(s.Reason))
 		}
 	})
