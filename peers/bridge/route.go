@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // onRouteAssigned handles a route_assigned, which gives the chat an agent. A route that
@@ -22,6 +23,9 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 	}
 	if route.Topic != "" && route.Topic != d.Topic {
 		return peer.Reject(fmt.Sprintf("a route for %s was sent to %s", route.Topic, d.Topic))
+	}
+	if err := protocol.CheckPeerID(string(route.Agent)); err != nil || !text.IsCleanName(route.RequestID) {
+		return peer.Reject("agent and requestId must be valid Unicode without control or invisible characters")
 	}
 	if protocol.RoleOf(route.Agent) != protocol.RoleAgent {
 		return peer.Reject(fmt.Sprintf("%q is not an agent, so a chat cannot be assigned to it", route.Agent))

@@ -35,7 +35,8 @@ type LifecycleEvent struct {
 	Reason string          `json:"reason,omitempty"`
 }
 
-// answer queues the answers to a request: its agent is online, or why it is not.
+// answer queues the answers to a request: its agent is online, or why it is not. Whoever watches
+// system:route is notified of an assignment, too.
 func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error) {
 	result := protocol.SpawnResult{RequestID: r.requestID, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {
@@ -48,6 +49,9 @@ func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error
 	if failure == nil {
 		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.requestID}
 		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
+		watched := s.announcement(request{message: r.message, trace: r.trace}, protocol.TopicRoute,
+			protocol.TypeRouteAssigned, route)
+		s.announce(tx, watched)
 	}
 	storeRequest(tx, r, agent, len(answers))
 	s.announce(tx, answers...)

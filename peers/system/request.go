@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A request is a spawn_request.
@@ -41,6 +43,9 @@ func parseRequest(d *peer.Delivery) (request, error) {
 	}
 	if r.topic == "" {
 		r.topic = r.requester.Topic()
+	}
+	if !text.IsCleanName(r.requestID) {
+		return r, errors.New("the requestId must be valid Unicode without control or invisible characters")
 	}
 	if len(r.id) > protocol.MaxMessageID {
 		return r, fmt.Errorf("the requestId is %d bytes long; at most %d are allowed", len(r.id), protocol.MaxMessageID)

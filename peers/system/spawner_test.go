@@ -21,7 +21,7 @@ import (
 func TestAChatGetsItsAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{Args: []string{"--harness=scripted"}})
-		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		bridge, watcher := h.bus.Join(t, "tg:bot", "tg:*"), h.bus.Join(t, "cli:watcher", protocol.Pattern(protocol.TopicRoute))
 		ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: "r1"})
 		got, d := result(t, bridge)
 		want := protocol.SpawnResult{RequestID: "r1", Topic: "tg:42", Agent: "agent:tg-42", Status: "spawned"}
@@ -30,6 +30,9 @@ func TestAChatGetsItsAgent(t *testing.T) {
 		}
 		if got := route(t, bridge); got != (protocol.RouteAssigned{Topic: "tg:42", Agent: "agent:tg-42", RequestID: "r1"}) {
 			t.Errorf("route %+v", got)
+		}
+		if got := route(t, watcher); got != (protocol.RouteAssigned{Topic: "tg:42", Agent: "agent:tg-42", RequestID: "r1"}) {
+			t.Errorf("whoever watches is told of %+v", got)
 		}
 		args := strings.Join(h.launcher.starts[0].Args, " ")
 		if args != "--id tg-42 --bus ws://127.0.0.1:7892 --data /stage/tg-42 --token-file /stage/tg-42.token --harness=scripted" {
@@ -137,6 +140,7 @@ func TestRefusalsAreAnswered(t *testing.T) {
 			"pattern": {protocol.SpawnRequest{Topic: "tg:*"}, "cannot be granted"},
 			"agent":   {protocol.SpawnRequest{Topic: "agent:x"}, "not a chat"},
 			"profile": {protocol.SpawnRequest{Profile: "root"}, "no profile"},
+			"control": {protocol.SpawnRequest{Topic: "tg:2\n"}, "control or invisible characters"},
 			"full":    {protocol.SpawnRequest{Topic: "tg:2"}, "--max-agents"},
 		} {
 			c.r.RequestID = id
