@@ -107,7 +107,42 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		failInvalid("%s", describeDecodeError(err))
 	}
+	mustBeClean("", reflect.ValueOf(p))
 	return p
+}
+
+// freeTexts are the members of params that people write. All others are names, ids or words.
+var freeTexts = []string{"text", "title", "summary", "answer", "output", "error", "reason", "label", "name",
+	"arguments", "defaultAction"}
+
+// mustBeClean refuses names and ids with control or invisible characters, in params of every kind.
+func mustBeClean(member string, v reflect.Value) {
+	switch v.Kind() { //nolint:exhaustive // the others hold no text
+	case reflect.Pointer:
+		if !v.IsNil() {
+			mustBeClean(member, v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			mustBeClean(member, v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case !field.IsExported(), slices.Contains(freeTexts, name):
+			case member == "" || name == "":
+				mustBeClean(member+name, v.Field(i))
+			default:
+				mustBeClean(member+"."+name, v.Field(i))
+			}
+		}
+	case reflect.String:
+		if !text.IsCleanName(v.String()) {
+			failInvalid("%s must not contain control or invisible characters", member)
+		}
+	}
 }
 
 // describeDecodeError explains why params cannot be decoded, with the names that their sender

@@ -202,7 +202,7 @@ var applyFuncs = func() map[string]applyFunc {
 			e.Seq)
 	}, collab.EventDelivery, collab.EventDeliveryChanged)
 	registerApply(m, (*state).applyWoken, collab.EventWoken)
-	registerApply(m, (*state).applyEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
+	registerApply(m, (*state).applyEndpoint, collab.EventOnline, collab.EventOffline)
 	registerApply(m, func(s *state, e collab.Event, gone collab.Endpoint) {
 		s.dropEndpoint(gone.EndpointID,
 			e.Seq)

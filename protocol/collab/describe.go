@@ -99,7 +99,7 @@ var events = []eventEntry{
 	event(EventMessagePosted), event(EventQuestionCreated), event(EventQuestionAnswered), event(EventQuestionUpdated),
 	event(EventWorkCreated), event(EventWorkUpdated), event(EventDelivery), event(EventDeliveryChanged),
 	event(EventWoken),
-	event(EventHeartbeat), event(EventOnline), event(EventOffline), event(EventAgentRetired), event(EventConversation),
+	event(EventOnline), event(EventOffline), event(EventAgentRetired), event(EventConversation),
 	event(EventWakeDecided), event(EventInvocation), event(EventFlight), event(EventBinding), event(EventClaimGranted),
 	event(EventClaimContended),
 	event(EventClaimOffered),

@@ -19,7 +19,6 @@ var (
 	EventWorkUpdated      = EventType[WorkItem]{"collab.work_item.updated"}
 	EventDelivery         = EventType[Delivery]{"collab.delivery.requested"}
 	EventWoken            = EventType[Wake]{"collab.delivery.woken"} // also sent to the woken agent's topic
-	EventHeartbeat        = EventType[Endpoint]{"collab.agent.heartbeat"}
 	EventOnline           = EventType[Endpoint]{"collab.agent.online"}
 	EventOffline          = EventType[Endpoint]{"collab.agent.offline"}
 
