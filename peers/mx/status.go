@@ -18,8 +18,8 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 	}
 	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 		out.report(tx, o, protocol.DeliveryStatus{
-			Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), bridge.MaxReason),
-		}, "queued")
+			Status: protocol.StatusAccepted, Reason: text.Clip(err.Error(), bridge.MaxReason),
+		}, "accepted")
 	})
 	if status != nil {
 		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
