@@ -217,3 +217,40 @@ func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
 		equal(t, "said", got, []string{"which region?\n\nYour next message here is the answer.", "which region?\n\nAnswered by `Will`.", "deploying to eu-west"})
 	})
 }
+
+// TestAnswer_ToAnOpenQuestionIsHeard: whatever the word. Without a question, or of thanks that it
+// does not offer, it is an acknowledgement.
+func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
+	for _, c := range []struct {
+		question, answer string
+		heard            bool
+	}{
+		{"Heat or cool?", "cool", true},
+		{"Heat or cool?", "Cool!", true},
+		{"How do you like it: great or nice?", "nice", true},
+		{"Fahren wir mit Super oder Diesel?", "super", true},
+		{"¿Vale o no?", "vale", true},
+		{"Did you understand?", "got it", true},
+		{"Понятно?", "понятно", true},
+		{"Did it work?", "👍", true},
+		{"Which is it, please or thanks?", "thanks", true},
+		{"Wie sagt man das: bitte, danke oder gern?", "Danke.", true},
+		{"Do you need anything else?", "thanks", false},
+		{"Noch etwas?", "danke", false},
+		{"It cools now.", "cool", false},
+		{"Done.", "great", false},
+	} {
+		t.Run(c.question+" "+c.answer, func(t *testing.T) {
+			s := newStub(answering(c.question))
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(dm("1", "set it up"))
+				w.sleep(5 * time.Second)
+				w.say(dm("2", c.answer))
+				w.sleep(5 * time.Second)
+				if heard := len(s.seen()) == 2; heard != c.heard {
+					t.Errorf("heard: %v; want %v", heard, c.heard)
+				}
+			})
+		})
+	}
+}

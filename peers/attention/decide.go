@@ -215,15 +215,28 @@ func (v *situation) acknowledges() bool {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
-		(emoji || consistsOf(v.words, v.cfg.words().Answers, v.words)) && v.isDirected()
+		(emoji || !consistsOf(v.words, v.cfg.words().Thanks, nil) || offers(v.facts.Question, v.words)) && v.isDirected()
 	return !answers
 }
 
+// offers reports whether a question contains words as a phrase.
+func offers(question string, words []string) bool {
+	asked := tokens(spokenPart(question))
+	for len(asked) >= len(words) && len(words) > 0 {
+		if slices.Equal(asked[:len(words)], words) {
+			return true
+		}
+		asked = asked[1:]
+	}
+	return false
+}
+
 // IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the
-// default words. If the text may be an answer, words that can answer, such as "ok", do not count.
+// default words. If the text may be an answer, words that can
+// answer, such as "ok", do not count.
 func IsAcknowledgement(text string, answer bool) bool {
 	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
-	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Answers, said))
+	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Yes, said))
 }
 
 func (v *situation) stops() bool {

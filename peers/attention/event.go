@@ -115,7 +115,8 @@ type Facts struct {
 	Left     bool `json:"left,omitempty"`
 	Answered bool `json:"answered,omitempty"` // it has already answered the message of this event
 	// its own question was the last message here, or is the message answered or reacted to
-	Asked bool `json:"asked,omitempty"`
+	Asked    bool   `json:"asked,omitempty"`
+	Question string `json:"question,omitempty"` // its text
 	// an agent sent the same text before, it had a turn here, and no person has written since
 	Repeated bool `json:"repeated,omitempty"`
 	// its author addressed this agent moments before, and this may be the rest of that message

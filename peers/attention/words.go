@@ -11,7 +11,7 @@ import (
 type Words struct {
 	Stop    []string `json:"stop,omitempty"`    // "cancel": stops running work, delivered immediately
 	Acks    []string `json:"acks,omitempty"`    // "thanks": needs no answer
-	Answers []string `json:"answers,omitempty"` // acknowledgements that can answer a question of the agent
+	Thanks  []string `json:"thanks,omitempty"`  // acknowledgements that answer no question that does not offer them
 	Leave   []string `json:"leave,omitempty"`   // "go away": with a mention, asks the agent to leave
 	Groups  []string `json:"groups,omitempty"`  // "all": a mention of every agent in a conversation
 	Yes     []string `json:"yes,omitempty"`     // allows what a person is asked about
@@ -56,10 +56,12 @@ func DefaultWords() Words {
 			"teşekkürler", "teşekkür ederim", "sağol", "sağ ol", "tamam", "harika",
 			"danke", "vielen dank", "danke schön", "verstanden", "alles klar", "super",
 		},
-		Answers: []string{
-			"ok", "okay", "great", "perfect", "хорошо", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا",
-			"حسنًا", "تمام", "vale", "de acuerdo", "genial",
-			"beleza", "ótimo", "oke", "baik", "ठीक है", "tamam", "alles klar", "super",
+		Thanks: []string{
+			"thanks", "thank you", "thx", "thanks a lot", "many thanks", "thank you so much", "thank you very much",
+			"thanks so much", "ty", "спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "дякую",
+			"ممنون", "مرسی", "متشکرم", "شكرا", "gracias", "muchas gracias", "obrigado", "obrigada", "muito obrigado",
+			"muito obrigada", "valeu", "terima kasih", "makasih", "धन्यवाद", "शुक्रिया", "rahmat", "teşekkürler",
+			"teşekkür ederim", "sağol", "sağ ol", "danke", "vielen dank", "danke schön",
 		},
 		Leave: []string{
 			"leave", "go away",

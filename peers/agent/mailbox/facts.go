@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -75,9 +76,12 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.OwnsThread, facts.Continues = facts.Work != "", e.IsFragment() // an edit changes nothing about that
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
+	facts.Question = lastText
 	if c.ReplyTo != nil {
+		answered := v.questionText(e, c.ReplyTo.SourceID)
+		facts.Question = cmp.Or(answered, facts.Question)
 		facts.Asked = c.Event != protocol.EventReaction && facts.Asked ||
-			v.isQuestion(e, c.ReplyTo.SourceID) && !v.hasProceeded(e, c.ReplyTo.SourceID)
+			attention.EndsWithQuestion(answered) && !v.hasProceeded(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
 		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM (SELECT received_at, content FROM events

@@ -243,10 +243,11 @@ func WithButtons(question string, buttons []protocol.Button) string {
 	return question
 }
 
-// isQuestion reports whether the given message of the agent asks something.
-func (v *View) isQuestion(e *Entry, sourceID string) bool {
-	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+
-		` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
+// questionText returns what the given message of the agent may ask, or "".
+func (v *View) questionText(e *Entry, sourceID string) string {
+	return store.Value[string](v.Tx, `SELECT `+askedText+
+		` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`,
+		e.Chat, sourceID)
 }
 
 // hasProceeded reports whether an earlier reaction to a question of the agent has made it go on: a
@@ -261,7 +262,7 @@ func (v *View) hasProceeded(e *Entry, sourceID string) bool {
 
 // askedText selects the part of a message that may ask something. A message with choices always
 // asks.
-const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`
+const askedText = `CASE WHEN key LIKE 'choice:%' THEN text || ' ?' ELSE text END`
 
 // SentKey returns the key under which a message of a chat was sent, or "" if it is unknown.
 func (v *View) SentKey(chat protocol.Topic, sourceID string) string {
