@@ -25,6 +25,7 @@ var summaries = []Topic{
 	{Name: "limits", Summary: "Every bound, and what happens when it is reached"},
 	{Name: "compatibility", Summary: "The programs, models and platforms that were tested"},
 	{Name: "protocol", Summary: "The wire protocol, for authors of peers"},
+	{Name: "specification", Summary: "Where Hubbub differs from its specifications, and why"},
 	{Name: "peers", Summary: "How to write a peer in Go, JavaScript or Python"},
 	{Name: "sending", Summary: "What a sender should do after each outcome"},
 	{Name: "models", Summary: "How to give agents a model or a coding agent"},
