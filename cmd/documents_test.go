@@ -64,6 +64,7 @@ var handlings = map[string]handling{
 	"make test-a2a":        {elsewhere: "an SDK from npm", file: "Makefile", text: "scripts/test-a2a"},
 	"make test-hooks":      {elsewhere: "libraries from npm", file: "Makefile", text: "scripts/test-hooks"},
 	"make test-chorus":     {elsewhere: "TestChorusChannel_TwoAgents, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
+	"make test-matrix":     {elsewhere: "a homeserver that builds for minutes", file: "Makefile", text: "scripts/test-matrix"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
@@ -85,6 +86,9 @@ var handlings = map[string]handling{
 	"hubbub-bus": {says: `"message":"ready"`, serves: true},
 	"hubbub-bus --cluster nats://...": {
 		says: `"message":"ready"`, serves: true, first: (*reader).startNATS,
+	},
+	"hubbub-matrix --homeserver https://matrix.example.org --allow-user @will:example.org": {
+		elsewhere: "a homeserver", file: "cmd/matrix_test.go", text: `"--allow-user", "@will:hs.test"`,
 	},
 	"hubbub-chorus --public-url https://chat.example.com": {
 		says: `"message":"ready"`, stays: true, on: plainSystem, env: []string{"HUBBUB_LISTEN=127.0.0.1:0"},

@@ -57,7 +57,10 @@ func (v *View) WithNames(said string, chat protocol.Topic, ids ...string) string
 // there, in their direct chat with the agent. It returns nil if there is none. The name is an
 // identity ("tg:77"), an author as shown in headers ("human:77"), or a user name.
 func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
-	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
+	if name = strings.TrimSpace(name); strings.HasPrefix(name, "@") && strings.Contains(name, ":") { // of Matrix
+		name = protocol.PeerID(chat).Family() + ":" + name
+	}
+	name = strings.TrimPrefix(name, "@")
 	family, id, typed := strings.Cut(name, ":")
 	switch {
 	case !typed:
