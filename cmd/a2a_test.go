@@ -74,7 +74,7 @@ func checkJoinsChat(t *testing.T, binding string) {
 	}
 	s.api.Say(group, will, "lunch is at noon")
 	s.api.Say(group, s.api.User("Ann"), "@"+s.api.Bot().Username+" which day is it?")
-	if got := s.awaitTexts(group, 1); !slices.Equal(got, []string{"I heard Ann: @" + s.api.Bot().Username + " which day is it?"}) {
+	if got := s.awaitTexts(group, 1); !slices.Equal(got, []string{"I heard @" + s.api.Bot().Username + " which day is it?"}) {
 		t.Errorf("in a group: %q", got)
 	}
 	wait := s.api.Say(chat, will, "wait")

@@ -97,7 +97,8 @@ func New(id protocol.PeerID, db *store.DB, h harness.Harness, opts *Options) *Ag
 	a.turns = turns.New(a.mailbox, h, a.tools, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery,
 		Budget:      *o.Budget,
-		ReadsSystem: nature.UsesSystemPrompt, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts,
+		ReadsSystem: nature.UsesSystemPrompt, OnlyEvent: nature.OnlyEvent,
+		Parallel: o.Parallel, MaxAttempts: o.MaxAttempts,
 		FirstRetry:   o.FirstRetry,
 		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers,
 		Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, Approver: a.approvals.forTurn, Files: kept,

@@ -19,7 +19,8 @@ const waiting = new Map();
 class Executor {
   async execute(context, bus) {
     const { taskId, contextId, userMessage } = context;
-    const words = userMessage.parts.map((p) => p.content.value).join("");
+    const prompt = userMessage.parts.map((p) => p.content.value).join("");
+    const words = prompt.match(/<<(\w+)\n([^]*)\n\1>>/)?.[2] ?? prompt; // between the lines of its fence
     const status = (state) => bus.publish(AgentEvent.statusUpdate({ taskId, contextId, status: { state, message: undefined, timestamp: new Date().toISOString() }, metadata: undefined }));
     const say = (text, append) => bus.publish(AgentEvent.artifactUpdate({
       taskId, contextId, append, lastChunk: append, metadata: undefined,

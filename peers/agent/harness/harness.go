@@ -172,6 +172,7 @@ type Capabilities struct {
 
 	Asynchronous     bool // the harness stores deliveries and works on them later: its turns end Accepted
 	UsesSystemPrompt bool // the model reads Turn.System
+	OnlyEvent        bool // Turn.Prompt holds no earlier messages of the chat
 }
 
 // Injection lists the injection modes that a harness supports.

@@ -175,7 +175,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 				Author: attention.Author{ID: q.Author, DisplayName: q.Name}, SentAt: tx.TimeOf(e.Chat, q.SourceID)})
 		}
 	}
-	if e.Decision.Knock != nil || e.Decision.Context == "" {
+	if e.Decision.Knock != nil || e.Decision.Context == "" || r.opts.OnlyEvent {
 		return p
 	}
 	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0],

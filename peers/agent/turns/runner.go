@@ -35,7 +35,8 @@ type Options struct {
 	ComposeCap    time.Duration // after the first fragment
 	DigestEvery   time.Duration // 0 = no digests
 	Budget        attention.Budget
-	ReadsSystem   bool          // see harness.Capabilities
+	ReadsSystem   bool // see harness.Capabilities, as for OnlyEvent
+	OnlyEvent     bool
 	Parallel      int           // turns at once; half of them in one chat
 	MaxAttempts   int           // of a turn with temporary failures
 	FirstRetry    time.Duration // before a failed turn runs again, doubling

@@ -67,6 +67,7 @@ const maxConversations = 1024
 // A conversation is the remote agent's state of a conversation.
 type conversation struct {
 	context string
+	rules   string     // the system prompt that the agent was given
 	task    sdk.TaskID // the task that waits for an answer, if any
 }
 
@@ -159,7 +160,7 @@ func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	a, err := h.supervisor.Await(ctx)
 	if err != nil {
-		return harness.Capabilities{}, err
+		return harness.Capabilities{UsesSystemPrompt: true, OnlyEvent: true}, err
 	}
 	return harness.Capabilities{
 		Injection: harness.Injection{
@@ -168,7 +169,9 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 			ToolMailbox: true,
 			Interrupt:   true,
 		},
-		Images: a.images,
+		Images:           a.images,
+		UsesSystemPrompt: true,
+		OnlyEvent:        true,
 	}, nil
 }
 

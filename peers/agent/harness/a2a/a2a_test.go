@@ -103,7 +103,8 @@ func (e *elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter
 	e.mu.Lock()
 	e.heard = append(e.heard, x.Message)
 	e.mu.Unlock()
-	words := x.Message.Parts[0].Text()
+	_, words, _ := strings.Cut(x.Message.Parts[0].Text(), "<<FENCE\n")
+	words, _, _ = strings.Cut(words, "\nFENCE>>")
 	said := func(words string) *sdk.Message { return sdk.NewMessage(sdk.MessageRoleAgent, text(words)) }
 	return func(yield func(sdk.Event, error) bool) {
 		status := func(state sdk.TaskState, words string) bool {
@@ -181,7 +182,7 @@ func (e *elsewhere) join(t *testing.T, report func(harness.Progress)) harness.Ha
 
 func turn(words string) *harness.Turn {
 	return &harness.Turn{
-		ID: "t_" + words, Attempt: 1, Chat: "tg:42", System: "our rules", Prompt: "our prompt", Event: harness.Event{
+		ID: "t_" + words, Attempt: 1, Chat: "tg:42", System: "our rules", Prompt: "C2A EVENT\nresponse_policy: must_respond\n\nMESSAGE\n<<FENCE\n" + words + "\nFENCE>>\n", Event: harness.Event{
 			EventID: "e_" + words, IdempotencyKey: "key of " + words, Decision: harness.Decision{Policy: "must_respond"},
 			ChatEvent: harness.ChatEvent{
 				Conversation: harness.Conversation{ID: "42", Kind: "dm"}, Author: harness.Author{ID: "77", DisplayName: "Will"},
@@ -225,9 +226,10 @@ func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 	})
 }
 
-// TestTurn_SendsOnlyTheEvent: the words of what owes an answer, by whom in a room, and
-// nothing of ours; one context a conversation, and the task that asked.
-func TestTurn_SendsOnlyTheEvent(t *testing.T) {
+// TestTurn_SendsTheEvent: header, policy and fence of what owes an answer, behind the standing rules
+// where a conversation begins or they have changed; one context a conversation, and the task that
+// asked.
+func TestTurn_SendsTheEvent(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		h := e.join(t, nil)
 		ask := func(m *harness.Turn) string {
@@ -245,7 +247,9 @@ func TestTurn_SendsOnlyTheEvent(t *testing.T) {
 		}
 		room := turn("hello all")
 		room.Chat, room.Event.Conversation = "tg:-100", harness.Conversation{ID: "-100", Kind: "channel"}
-		answers := []string{ask(turn("choose")), ask(turn("red")), ask(turn("choose again")), ask(room)}
+		changed := turn("choose again")
+		changed.System = "other rules"
+		answers := []string{ask(turn("choose")), ask(turn("red")), ask(changed), ask(room)}
 		if want := []string{"which one?", "you chose red", "which one?"}; !slices.Equal(answers[:3], want) {
 			t.Errorf("answers %q", answers)
 		}
@@ -253,9 +257,14 @@ func TestTurn_SendsOnlyTheEvent(t *testing.T) {
 		if len(heard) != 4 {
 			t.Fatalf("%d messages", len(heard))
 		}
-		for i, want := range []string{"choose", "red", "choose again", "Will: hello all"} {
-			if m := heard[i]; len(m.Parts) != 1 || m.Parts[0].Text() != want || len(m.Metadata) != 0 {
-				t.Errorf("message %d is %+v, want %q", i, m.Parts, want)
+		for i, want := range []*harness.Turn{turn("choose"), turn("red"), changed, room} {
+			m := heard[i]
+			rules, rest, _ := strings.Cut(m.Parts[0].Text(), "C2A EVENT")
+			if len(m.Parts) != 1 || "C2A EVENT"+rest != want.Prompt || len(m.Metadata) != 0 {
+				t.Errorf("message %d is %+v, want %q", i, m.Parts, want.Prompt)
+			}
+			if first := i != 1; first != strings.HasPrefix(rules, want.System+"\n\n") || first != strings.Contains(rules, "none of the chat tools") {
+				t.Errorf("message %d comes behind %q", i, rules)
 			}
 		}
 		if heard[0].ID != "key of choose" || heard[1].TaskID == "" || heard[2].TaskID != "" || heard[2].ContextID != heard[1].ContextID || heard[3].ContextID == heard[1].ContextID {

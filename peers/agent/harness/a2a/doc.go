@@ -3,8 +3,10 @@
 //
 // Guarantees:
 //
-//   - The remote agent receives only the text of the event, with images if its
-//     card accepts them. It receives no rules, no tools and no earlier messages.
+//   - The remote agent receives the prompt of the event: header, policy and the
+//     fenced text, with images if its card accepts them. The standing rules and
+//     the collaboration contract come before it where a conversation begins or
+//     they have changed. It receives no tools and no earlier messages.
 //     An event that requires no answer is not sent, since the agent has no tool
 //     to answer it. The messages of one conversation share one context of the
 //     agent. If the agent asked something, the next message goes to the task

@@ -69,7 +69,7 @@ func (x *exchange) run(ctx context.Context) (again bool) {
 	if x.task.TaskID != "" && !x.finished() {
 		x.poll(ctx)
 	}
-	if next := (conversation{context: x.task.ContextID}); x.finished() && next.context != "" {
+	if next := (conversation{context: x.task.ContextID, rules: x.turn.System}); x.finished() && next.context != "" {
 		if x.state == sdk.TaskStateInputRequired {
 			next.task = x.task.TaskID
 		}
@@ -78,16 +78,19 @@ func (x *exchange) run(ctx context.Context) (again bool) {
 	return false
 }
 
-// newMessage makes the message of the turn.
+// noTools tells an agent elsewhere how its answer reaches the chat.
+const noTools = "You have none of the chat tools that these rules name: what you answer to this message is sent to the " +
+	"chat as it is. To stay silent, answer with nothing."
+
+// newMessage makes the message of the turn: the prompt, behind the standing rules where a
+// conversation begins or they have changed.
 func (x *exchange) newMessage(past conversation) *sdk.Message {
-	e := &x.turn.Event
-	words := e.Text()
-	if e.Conversation.Kind != "dm" {
-		words = e.Author.Name() + ": " + words
+	words, id := x.turn.Prompt, x.turn.Event.IdempotencyKey
+	if past.rules != x.turn.System { // its context does not have them yet
+		words = x.turn.System + "\n\n" + noTools + "\n\n" + words
 	}
-	id := e.IdempotencyKey
 	if hint := x.turn.Correction; hint != "" { // the agent recognizes a message by its ID, and must answer again
-		words, id = words+"\n\n("+hint+")", id+"~again"
+		words, id = words+"\n("+hint+")", id+"~again"
 	}
 	m := &sdk.Message{
 		ID:        id,

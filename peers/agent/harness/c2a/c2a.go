@@ -106,7 +106,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	s, err := h.supervisor.Await(ctx)
 	if err != nil {
-		return harness.Capabilities{Asynchronous: true}, err
+		return harness.Capabilities{Asynchronous: true, UsesSystemPrompt: true}, err
 	}
 	return s.agreed.capabilities(), nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/jsonrpc"
+
+	"github.com/rs/zerolog"
 )
 
 // callLoop answers the program's requests one after another.
@@ -100,17 +103,33 @@ func (s *session) handleNotification(method string, params json.RawMessage) {
 			cancel(errWithdrawn)
 		}
 	case "notifications/message":
-		var p struct {
-			Level string          `json:"level"`
-			Data  json.RawMessage `json:"data"`
-		}
-		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().
-				Str("level", redact(p.Level)).
-				Str("data", redact(string(p.Data))).
-				Msg("harness program logged")
-		}
+		s.log(params)
 	}
+}
+
+// logLevels maps the levels of programs to those of our log.
+var logLevels = map[string]zerolog.Level{
+	"debug": zerolog.DebugLevel, "info": zerolog.InfoLevel, "notice": zerolog.InfoLevel, "warning": zerolog.WarnLevel,
+	"error": zerolog.ErrorLevel, "critical": zerolog.ErrorLevel, "alert": zerolog.ErrorLevel,
+	"emergency": zerolog.ErrorLevel,
+}
+
+// log writes a log message of the program, at its level.
+func (s *session) log(params json.RawMessage) {
+	var p struct {
+		Level  string          `json:"level"`
+		Logger string          `json:"logger"`
+		Data   json.RawMessage `json:"data"`
+	}
+	if json.Unmarshal(params, &p) != nil || s.agreed == nil || !s.agreed.has("utilities", "logging") {
+		return
+	}
+	level, known := logLevels[strings.ToLower(p.Level)]
+	if !known {
+		level = zerolog.InfoLevel
+	}
+	s.h.opts.Log.WithLevel(level).Str("logger", redact(p.Logger)).Str("data", redact(string(p.Data))).
+		Msg("harness program logged")
 }
 
 // progress passes on a progress report. Its token may be an event, request or turn ID.

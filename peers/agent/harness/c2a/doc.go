@@ -12,9 +12,12 @@
 //     progress and cancellation that both sides support are used. If the
 //     program's answer leaves out a group, all of the group counts as
 //     supported. Within a group, only members that are true count.
+//   - Each delivery has the standing rules and the collaboration contract as
+//     instructions for the program's model.
 //   - A delivery is sent again if it is not answered within
 //     Options.AnswerTimeout (10 s), or after a restart of the program. It has
-//     the same eventId and idempotencyKey and a higher attempt. Deliveries due
+//     the same eventId and idempotencyKey and a higher attempt. A program without
+//     delivery.redelivery gets no event twice: its turn fails. Deliveries due
 //     at the same time are sent in the order of timing.sequence. An error
 //     counts as no answer. An answer to an earlier attempt counts. Accepted
 //     deliveries are never sent again.

@@ -101,14 +101,16 @@ func (n *negotiated) callableTools(tools []harness.Tool) []harness.Tool {
 // capabilities converts the result for package harness.
 func (n *negotiated) capabilities() harness.Capabilities {
 	modes := n.both["injection"]
-	return harness.Capabilities{Asynchronous: true, ProtocolVersion: n.version, Injection: harness.Injection{
+	caps := harness.Capabilities{Asynchronous: true, UsesSystemPrompt: true, ProtocolVersion: n.version}
+	caps.Injection = harness.Injection{
 		Immediate:   modes["immediate"],
 		Buffered:    modes["buffered"],
 		Notify:      modes["notify"],
 		ToolMailbox: modes["tool_mailbox"],
 		Digest:      modes["digest"],
 		Interrupt:   modes["interrupt"] && n.has("utilities", "cancellation"),
-	}}
+	}
+	return caps
 }
 
 // supportsMode reports whether the program can receive a mode.

@@ -9,17 +9,23 @@ import (
 	"hubbub/protocol"
 )
 
-// deliverParams converts an event to the params of chat/deliver in a draft.
-func deliverParams(e *harness.Event, version string, attempt int) any {
-	switch version {
+// deliverParams converts a turn to the params of chat/deliver in a draft.
+func deliverParams(t *harness.Turn, agreed *negotiated, attempt int) any {
+	e := &t.Event
+	common := newEnvelope(e, attempt)
+	common.Instructions = t.System
+	if agreed.has("chatTools", "reactionSignals") {
+		common.Signal = e.Signal
+	}
+	switch agreed.version {
 	case Version0624:
-		return newFlatEvent(e, attempt)
+		return newFlatEvent(e, common)
 	case Version0811:
-		f := newFlatEvent(e, attempt)
+		f := newFlatEvent(e, common)
 		f.CreatedAt, f.Recipients, f.Obligation = e.CreatedAt, e.Recipients, e.Obligation
 		return f
 	}
-	return newNestedEvent(e, attempt)
+	return newNestedEvent(e, common)
 }
 
 // An envelope holds the members that all drafts share.
@@ -28,6 +34,8 @@ type envelope struct {
 	MergedEventIDs []string       `json:"mergedEventIds,omitempty"`
 	Author         harness.Author `json:"author"`
 	Knock          *harness.Knock `json:"knock,omitempty"`
+	Signal         string         `json:"signal,omitempty"`       // of a reaction
+	Instructions   string         `json:"instructions,omitempty"` // standing rules for the model
 	Timing         struct {
 		CreatedAt string `json:"createdAt,omitempty"`
 		Sequence  int64  `json:"sequence"`
@@ -78,8 +86,8 @@ type nested struct {
 	} `json:"injection"`
 }
 
-func newNestedEvent(e *harness.Event, attempt int) *nested {
-	n := &nested{envelope: newEnvelope(e, attempt), Conversation: e.Conversation}
+func newNestedEvent(e *harness.Event, common envelope) *nested {
+	n := &nested{envelope: common, Conversation: e.Conversation}
 	n.Target.Mentions, n.Target.Recipient, n.Target.Directedness = e.Mentions, e.Recipient, e.Directedness
 	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason,
 		e.Priority, e.DeadlineMS
@@ -114,9 +122,9 @@ type flat struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-func newFlatEvent(e *harness.Event, attempt int) *flat {
+func newFlatEvent(e *harness.Event, common envelope) *flat {
 	f := &flat{
-		envelope:      newEnvelope(e, attempt),
+		envelope:      common,
 		AddressedToMe: e.Directedness == "to_me",
 		Policy:        flatPolicy(e.Policy),
 		Digest:        e.Digest,

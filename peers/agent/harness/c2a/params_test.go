@@ -87,7 +87,7 @@ func TestDeliverParams(t *testing.T) {
 			"timing":{"createdAt":"2026-06-02T19:10:00Z","sequence":42},"reliability":{"attempt":3,"idempotencyKey":"evt_2:agent_lead"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := json.Marshal(deliverParams(&c.event, c.version, 3))
+			raw, err := json.Marshal(deliverParams(&harness.Turn{Event: c.event}, &negotiated{version: c.version}, 3))
 			if err != nil {
 				t.Fatal(err)
 			}

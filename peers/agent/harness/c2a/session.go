@@ -24,6 +24,9 @@ const (
 	maxLine     = 1 << 20 // bytes in a line from the program
 )
 
+var errNoRedelivery = errors.New("the program did not accept the event, and takes no event twice (its capability " +
+	"delivery.redelivery is false)")
+
 var errNotReading = errors.New("the program does not read its input")
 
 // A session is one run of the program.
@@ -153,7 +156,11 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	}
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if d.settled {
+	switch {
+	case d.settled:
+		return again
+	case len(d.ids) > 0 && !s.agreed.has("delivery", "redelivery"):
+		s.h.settleLocked(d, errNoRedelivery)
 		return again
 	}
 	d.attempt = d.next
@@ -163,7 +170,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to older attempts are not recognized
 	d.sentTo, d.due = s, again
 	s.h.tokens.Add(d.lastID, d.turn.ID)
-	s.request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt))
+	s.request(d.lastID, "chat/deliver", deliverParams(d.turn, s.agreed, d.attempt))
 	return again
 }
 
