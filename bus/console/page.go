@@ -31,8 +31,9 @@ var templateFiles embed.FS
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
 	names := template.FuncMap{
-		"called": plain(func(id string) string { return nameOf(titles, id) }),
-		"named":  plain(func(name string) string { return personOrAgent(titles, name) }),
+		"called":   plain(func(id string) string { return nameOf(titles, id) }),
+		"labelled": plain(titles.Called), // as filters take it
+		"named":    plain(func(name string) string { return personOrAgent(titles, name) }),
 	}
 	shared := template.Must(template.New("layout").Funcs(functions).Funcs(names).
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
