@@ -358,3 +358,44 @@ func TestBroker_StopsCleanly(t *testing.T) {
 		will.Leave()
 	}
 }
+
+// TestWake_FollowsAnAgentThatDiedWithIt: the agent goes without an answer and is back at once, so that
+// no wake finds it absent.
+func TestWake_FollowsAnAgentThatDiedWithIt(t *testing.T) {
+	b := bustest.Start(t, nil)
+	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+	lead, helper := b.Join(t, "agent:lead", "agent:lead"), join(t, b, "agent:helper")
+	taken := make(chan struct{})
+	take := sync.OnceFunc(func() { close(taken) })
+	held := asking(t, lead)
+	held.Refuse(func(d *bustest.Delivery) error {
+		if d.Message.Type == protocol.TypeCollabEvent {
+			take() // it never acknowledges it
+		} else {
+			var r protocol.CollabResult
+			if err := d.Decode(&r); err != nil {
+				return err
+			}
+			held.results <- r
+		}
+		return nil
+	})
+	held.do("identity.announce", object{"endpointId": "e1"})
+	helper.do("conversation.create", object{"id": "c", "kind": "group"})
+	helper.do("message.post", object{"conversationId": "c", "text": "hi", "targets": []string{"lead"}})
+	wait(t, taken)
+	lead.Leave()
+	back := join(t, b, "agent:lead")
+	back.do("identity.announce", object{"endpointId": "e2"})
+	var w collab.Wake
+	if err := json.Unmarshal(back.event(collab.EventWoken.Name).Payload, &w); err != nil || w.EndpointID != "e2" || w.Message.Text != "hi" {
+		t.Errorf("woken with %+v, %v", w, err)
+	}
+	for _, want := range []string{collab.WakeMissed, collab.WakeWoken} {
+		var d collab.Delivery
+		e := helper.event(collab.EventDeliveryChanged.Name)
+		if err := json.Unmarshal(e.Payload, &d); err != nil || d.Wake != want || want == collab.WakeWoken && d.EndpointID != "e2" {
+			t.Errorf("the sender hears %s, %v; want %s", e.Payload, err, want)
+		}
+	}
+}

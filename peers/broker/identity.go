@@ -77,10 +77,11 @@ func (t identityHandler) announce(p collab.AnnounceParams) collab.IdentityResult
 		AnnouncedAt:     now,
 		LastHeartbeatAt: now,
 	}
-	t.endPredecessors(e)
+	before := t.endPredecessors(e)
 	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.presence.onAnnounce(e.Identity)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
+	wakeHandler(t).parkUnanswered(&e, before)
 	wakeHandler(t).wakeWaiting(&e)
 	return t.result(e.EndpointID)
 }
@@ -160,19 +161,21 @@ func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 }
 
 // endPredecessors takes the endpoints offline that a new one replaces: those of the same
-// identity, workspace and project.
-func (t identityHandler) endPredecessors(e collab.Endpoint) {
+// identity, workspace and project. It returns their ids.
+func (t identityHandler) endPredecessors(e collab.Endpoint) (before []string) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
 		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID ||
 			old.ProjectPath != e.ProjectPath {
 			continue
 		}
+		before = append(before, id)
 		t.presence.setLost(id, false)
 		if old.Status == collab.StatusOnline {
 			t.setOffline(old, e.EndpointID+" replaced it")
 		}
 	}
+	return before
 }
 
 // heartbeat keeps an endpoint online. It makes no event unless the endpoint was offline. After a

@@ -91,14 +91,30 @@ func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject)
 	}
 }
 
+// openFor returns the open deliveries to the agent of an endpoint.
+func (s *state) openFor(e *collab.Endpoint) []string {
+	open := slices.Clone(s.openByTarget[e.AgentIdentity])
+	if e.Identity != e.AgentIdentity {
+		open = append(open, s.openByTarget[e.Identity]...)
+	}
+	return open
+}
+
+// parkUnanswered parks the wakes that went to earlier endpoints of an agent and were not
+// acknowledged: the agent ended with them.
+func (t wakeHandler) parkUnanswered(e *collab.Endpoint, earlier []string) {
+	for _, id := range t.openFor(e) {
+		d := t.deliveries.get(id)
+		if d.Status == collab.DeliveryPending && slices.Contains(earlier, d.EndpointID) {
+			t.park(id)
+		}
+	}
+}
+
 // wakeWaiting wakes the agent of an endpoint once for each waiting delivery, and cancels the
 // obsolete ones.
 func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
-	waiting := slices.Clone(t.openByTarget[e.AgentIdentity])
-	if e.Identity != e.AgentIdentity {
-		waiting = append(waiting, t.openByTarget[e.Identity]...)
-	}
-	for _, id := range waiting {
+	for _, id := range t.openFor(e) {
 		d := currentDelivery(t.deliveries.get(id), t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != collab.WakeWanted && d.Wake != collab.WakeMissed {
 			continue
@@ -189,10 +205,14 @@ func decisionFor(dec collab.Decision, p party) collab.Decision {
 	return out
 }
 
-// wakeAgain sends a parked wake again. It is the same event, so that the agent recognizes a
-// repetition.
+// wakeAgain sends a parked wake again, to the current endpoint. It is the same event, so that the
+// agent recognizes a repetition.
 func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
+	var w collab.Wake
+	must(json.Unmarshal(e.Payload, &w))
+	w.EndpointID = st.Endpoint.EndpointID
+	e.Payload = mustEncode(w)
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
 	deliveryHandler(t).change(d, nil)
 	t.notifySender(d)

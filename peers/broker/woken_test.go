@@ -236,3 +236,48 @@ func TestWake_RequestsAnAbsentAgent(t *testing.T) {
 	d.mustRefuse(collab.CodeUnavailable, "agent:boss", "message.post", post("manual"))
 	wanted()
 }
+
+// TestAnnounce_TakesUnansweredWakesOver: an agent that ended with a wake gets it again at its new
+// endpoint, and its sender hears that it missed it and that it was woken again.
+func TestAnnounce_TakesUnansweredWakesOver(t *testing.T) {
+	d := newFixture(t)
+	at := func(endpoint, workspace string) m { return m{"endpointId": endpoint, "workspaceId": workspace} }
+	d.do("agent:lead", "identity.announce", at("e1", "main"))
+	d.announce("helper")
+	group(d, "")
+	d.do("agent:helper", "message.post", m{"conversationId": "c", "text": "hi", "targets": []string{"lead"}})
+	if len(d.sent) != 1 || d.sent[0].deliveryID == "" {
+		t.Fatalf("sent %+v; want one wake", d.sent)
+	}
+	wake := d.sent[0]
+	d.sent = nil
+	d.do("agent:lead", "identity.announce", at("e9", "dev")) // beside it
+	d.do("agent:lead", "identity.announce", at("e1", "main"))
+	if len(d.sent) != 0 {
+		t.Errorf("while the endpoint is there: sent %+v", d.sent)
+	}
+	d.now = d.now.Add(time.Second)
+	d.do("agent:lead", "identity.announce", at("e2", "main"))
+	var again *sending
+	var heard []string
+	for i, s := range d.sent {
+		if s.to == "agent:helper" {
+			heard = append(heard, d.state.deliveries.get(wake.deliveryID).ID)
+		} else {
+			again = &d.sent[i]
+		}
+	}
+	if again == nil || again.event.ID != wake.event.ID || !strings.Contains(string(again.event.Payload), `"endpointId":"e2"`) || len(heard) != 2 {
+		t.Errorf("sent %+v; want the wake at e2, and two events for its sender", d.sent)
+	}
+	if got := d.state.deliveries.get(wake.deliveryID); got.EndpointID != "e2" || got.Wake != collab.WakeWoken {
+		t.Errorf("the delivery is %+v", got)
+	}
+	d.do("agent:lead", "delivery.ack", m{"id": wake.deliveryID})
+	d.sent = nil
+	d.do("agent:lead", "identity.announce", at("e3", "main"))
+	if len(d.sent) != 0 {
+		t.Errorf("an acknowledged wake is sent again: %+v", d.sent)
+	}
+	d.checkRebuild()
+}
