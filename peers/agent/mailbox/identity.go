@@ -35,7 +35,8 @@ func (e *Entry) OnBehalfOf() string {
 // effect.
 func QuotedName(a *protocol.Author) string {
 	name := attention.HeaderValue(cmp.Or(a.DisplayName, a.Username, a.ID))
-	return "`" + text.Clip(strings.ReplaceAll(name, "`", "'"), 60) + "`"
+	const backtick = "\x60"
+	return backtick + text.Clip(strings.ReplaceAll(name, backtick, "'"), 60) + backtick
 }
 
 // WithNames replaces identities in a text for a chat by the names of the people there, as far as they
