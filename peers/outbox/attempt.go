@@ -77,9 +77,14 @@ func (r *runState) settleUntilStored(item Item, v decision) error {
 }
 
 // settle stores a decision in one transaction. If the item is settled, OnSettled runs in the same
-// transaction.
+// transaction. A power cut may undo that an item is sent, or is to be attempted again, where an
+// interrupted attempt is repeated anyway; the receiver then detects the duplicate.
 func (o *Outbox) settle(ctx context.Context, item Item, v decision) error {
-	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
+	inTx := store.InTx
+	if o.opts.OnInterrupted == Resend && (v.state == StateSent || v.state == StatePending) {
+		inTx = store.InTxUnsynced
+	}
+	err := inTx(ctx, o.db, func(tx *store.Tx) {
 		if v.state != StatePending {
 			o.settleTx(tx, &item, v)
 			return

@@ -20,7 +20,8 @@
 //     SettleUnknown settles the item as unknown, for sends that must not be repeated, unless
 //     Options.MayHaveSent reports that it had no effect yet. With Resend, every accepted item
 //     is sent at least once. With SettleUnknown, every item is attempted at most once after
-//     SendFunc could have had an effect.
+//     SendFunc could have had an effect. With Resend, a power cut may undo the mark, and that
+//     the item was sent, if it comes within a second; the item is then sent again.
 //   - Retries: a failed attempt is repeated after a delay that doubles from
 //     Options.MinBackoff to Options.MaxBackoff (1 s to 60 s) with jitter, or after the delay
 //     that [Retry] or [Later] names. The time of the next attempt is stored, so a restart

@@ -60,7 +60,8 @@ func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
 }
 
 // markSending marks items as being attempted, in one transaction, and returns
-// them. An item that is no longer pending is left out.
+// them. An item that is no longer pending is left out. If an interrupted attempt is
+// repeated anyway, the mark need not survive a power cut.
 func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([]Item, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -69,7 +70,11 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 		return nil, err
 	}
 	var items []Item
-	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
+	inTx := store.InTx
+	if o.opts.OnInterrupted == Resend {
+		inTx = store.InTxUnsynced
+	}
+	err := inTx(ctx, o.db, func(tx *store.Tx) {
 		for _, id := range ids {
 			items = append(items, store.All(tx, itemColumns, `UPDATE outbox SET state = 'sending',
 				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id,

@@ -47,6 +47,18 @@ func (c *connection) close() error {
 	return c.conn.Close()
 }
 
+// changes returns the number of rows that the connection has changed so far.
+func (c *connection) changes() (n int64) {
+	err := c.run(context.Background(), "SELECT total_changes()", nil, func(s *sqlite.Stmt) error {
+		n = s.ColumnInt64(0)
+		return nil
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // run runs one statement and calls row, which may be nil, for each of its rows.
 func (c *connection) run(ctx context.Context, query string, args []any, row func(s *sqlite.Stmt) error) error {
 	s, err := c.prepare(query)
@@ -71,18 +83,22 @@ func (c *connection) prepare(query string) (*sqlite.Stmt, error) {
 	return s, nil
 }
 
-// exec runs one or more statements, each with as many of args as it has parameters.
+// exec runs one or more statements, each with as many of args as it has parameters. It
+// prepares a single statement once.
 func (c *connection) exec(ctx context.Context, statements string, args []any) error {
 	if !strings.Contains(strings.TrimRight(statements, "; \t\n"), ";") {
 		return c.run(ctx, statements, args, nil)
 	}
-	for strings.TrimSpace(statements) != "" {
+	return c.execAnew(ctx, statements, args)
+}
+
+// execAnew is exec for statements that must be prepared each time. SQLite runs some
+// PRAGMAs while it prepares them.
+func (c *connection) execAnew(ctx context.Context, statements string, args []any) error {
+	for strings.Trim(statements, "; \t\n") != "" {
 		s, trailing, err := c.conn.PrepareTransient(statements)
 		if err != nil {
 			return err
-		}
-		if s.BindParamCount() < len(args) && trailing == 0 {
-			args = args[:s.BindParamCount()]
 		}
 		err = step(ctx, s, args[:min(len(args), s.BindParamCount())], nil)
 		if s.Finalize(); err != nil { //nolint:errcheck // repeats err

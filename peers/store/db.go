@@ -20,6 +20,8 @@ const (
 	busyTimeout = 10 * time.Second
 	// maxGroup limits the transactions that share one commit.
 	maxGroup = 64
+	// syncDelay limits the time until what InTxUnsynced committed survives a power cut.
+	syncDelay = time.Second
 )
 
 var errClosed = errors.New("the database is closed")
@@ -34,6 +36,9 @@ type DB struct {
 	mu      sync.Mutex   // guards the fields below
 	writer  *connection  // nil after Close
 	group   *group       // the open transaction, or nil
+	synced  bool         // the mode of writer
+	dirty   bool         // a power cut may undo the last commits
+	timer   *time.Timer  // runs sync, or nil
 
 	slots   chan struct{} // one for each reader that exists
 	readMu  sync.Mutex    // guards the fields below
@@ -44,6 +49,9 @@ type DB struct {
 // A group is a database transaction that several calls of InTx share.
 type group struct {
 	size      int
+	synced    bool
+	changes   int64         // of the connection, when the group began
+	left      bool          // a member was rolled back
 	committed chan struct{} // closed once err is set
 	err       error
 }
@@ -53,7 +61,7 @@ func newDB(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{path: path, writer: writer, slots: make(chan struct{}, maxReaders)}, nil
+	return &DB{path: path, writer: writer, synced: true, slots: make(chan struct{}, maxReaders)}, nil
 }
 
 // Close waits for the statements that run, and closes the database. Further calls do
@@ -70,8 +78,11 @@ func (db *DB) Close() (err error) {
 		err = errors.Join(err, c.close())
 	}
 	db.readers, db.closed = nil, true
+	if db.timer != nil {
+		db.timer.Stop()
+	}
 	if db.writer != nil {
-		err = errors.Join(err, db.writer.close())
+		err = errors.Join(err, db.syncLocked(), db.writer.close())
 	}
 	db.writer = nil
 	return err
@@ -93,9 +104,10 @@ func (db *DB) Exec(ctx context.Context, statements string, args ...any) error {
 
 // inTx calls do in a transaction, and returns after its commit. If other goroutines wait
 // to write when do returns, the commit is left to the last of them: one sync of the disk
-// then serves them all. An error of do rolls back what do wrote, and no more.
-func (db *DB) inTx(ctx context.Context, do func(c *connection) error) error {
-	g, err := db.enter(ctx, do)
+// then serves them all. An error of do rolls back what do wrote, and no more. If synced
+// is false and no member needs it, the commit does not wait for the disk.
+func (db *DB) inTx(ctx context.Context, synced bool, do func(c *connection) error) error {
+	g, err := db.enter(ctx, synced, do)
 	if err != nil {
 		return err
 	}
@@ -103,7 +115,7 @@ func (db *DB) inTx(ctx context.Context, do func(c *connection) error) error {
 	return g.err
 }
 
-func (db *DB) enter(ctx context.Context, do func(c *connection) error) (*group, error) {
+func (db *DB) enter(ctx context.Context, synced bool, do func(c *connection) error) (*group, error) {
 	db.waiting.Add(1)
 	db.mu.Lock()
 	db.waiting.Add(-1)
@@ -119,7 +131,7 @@ func (db *DB) enter(ctx context.Context, do func(c *connection) error) (*group, 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := db.join(ctx); err != nil {
+	if err := db.join(ctx, synced); err != nil {
 		return nil, fmt.Errorf("beginning a transaction: %w", err)
 	}
 	g, done := db.group, false
@@ -140,15 +152,21 @@ func (db *DB) enter(ctx context.Context, do func(c *connection) error) (*group, 
 }
 
 // join adds a member to the open transaction, which it begins if there is none.
-func (db *DB) join(ctx context.Context) error {
+func (db *DB) join(ctx context.Context, synced bool) error {
+	if db.group != nil && synced && !db.group.synced {
+		db.commit()
+	}
 	if db.group != nil {
 		db.group.size++
 		return db.writer.exec(context.Background(), "SAVEPOINT member", nil)
 	}
+	if err := db.setSynced(synced); err != nil {
+		return err
+	}
 	if err := db.writer.begin(ctx); err != nil {
 		return err
 	}
-	db.group = &group{size: 1, committed: make(chan struct{})}
+	db.group = &group{size: 1, synced: synced, changes: db.writer.changes(), committed: make(chan struct{})}
 	return nil
 }
 
@@ -156,6 +174,7 @@ func (db *DB) join(ctx context.Context) error {
 // whole transaction after some errors, such as a full disk; then the group fails.
 func (db *DB) leave(cause error) {
 	c := db.writer
+	db.group.left = true
 	if db.group.size--; db.group.size > 0 && !c.conn.AutocommitEnabled() &&
 		c.exec(context.Background(), "ROLLBACK TO member; RELEASE member", nil) == nil {
 		return
@@ -178,7 +197,69 @@ func (db *DB) commit() {
 			err = errors.Join(err, db.writer.exec(context.Background(), "ROLLBACK", nil))
 		}
 	}
+	db.noteCommit(err == nil)
 	db.finish(err)
+}
+
+// noteCommit notes whether a power cut may undo commits. A commit that wrote nothing does
+// not wait for the disk, whatever its mode.
+func (db *DB) noteCommit(ok bool) {
+	switch {
+	case !db.group.synced:
+		db.dirty = true
+	case ok && !db.group.left && db.writer.changes() > db.group.changes:
+		db.dirty = false
+	}
+	if db.dirty && db.timer == nil {
+		db.timer = time.AfterFunc(syncDelay, db.sync)
+	}
+}
+
+// setSynced makes the following commits wait for the disk, or not.
+func (db *DB) setSynced(synced bool) error {
+	if db.synced == synced {
+		return nil
+	}
+	level := "PRAGMA synchronous = NORMAL"
+	if synced {
+		level = "PRAGMA synchronous = FULL"
+	}
+	if err := db.writer.execAnew(context.Background(), level, nil); err != nil {
+		return err
+	}
+	db.synced = synced
+	return nil
+}
+
+// sync makes what was committed survive a power cut.
+func (db *DB) sync() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.timer = nil
+	if db.writer == nil || db.syncLocked() == nil {
+		return
+	}
+	db.timer = time.AfterFunc(syncDelay, db.sync)
+}
+
+// syncLocked writes to the log of SQLite, and waits until the disk has it. All earlier
+// commits precede that in the log.
+func (db *DB) syncLocked() error {
+	db.commit()
+	if !db.dirty {
+		return nil
+	}
+	if err := db.setSynced(true); err != nil {
+		return err
+	}
+	var version int
+	err := db.writer.run(context.Background(), "PRAGMA user_version", nil,
+		func(s *sqlite.Stmt) error { return scan(s, []any{&version}) })
+	if err == nil { // writes a page, though the version stays
+		err = db.writer.execAnew(context.Background(), fmt.Sprintf("PRAGMA user_version = %d", version), nil)
+	}
+	db.dirty = err != nil
+	return err
 }
 
 // finish ends the group with an error or nil.

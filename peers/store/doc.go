@@ -9,6 +9,8 @@
 //   - The transactions of one program run one after the other on one connection. Those
 //     that wait for each other share a commit, and so a sync of the disk: each returns
 //     after the commit, and an error of one rolls back its own writes only.
+//   - What InTxUnsynced wrote survives SIGKILL at once, and a power cut a second later or
+//     with the next transaction that is synced.
 //   - Transactions take the write lock when they begin. Those of two programs wait for
 //     each other (up to 10 s), and neither fails halfway.
 //   - No error is lost: [InTx], [Autocommit] and [Read] return the first error of the

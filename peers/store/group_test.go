@@ -8,6 +8,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"zombiezen.com/go/sqlite"
 )
 
 func openTable(t *testing.T) *DB {
@@ -170,5 +174,74 @@ func TestClose_RefusesFurtherStatements(t *testing.T) {
 	_, read := Read(t.Context(), db, func(tx *Tx) int { return Value[int](tx, `SELECT 1`) })
 	if !errors.Is(write, errClosed) || !errors.Is(read, errClosed) {
 		t.Error(write, read)
+	}
+}
+
+// isDirty reports whether a power cut may undo commits, and the PRAGMA synchronous of the
+// connection: 1 is NORMAL, 2 is FULL.
+func isDirty(t *testing.T, db *DB) (dirty bool, mode int) {
+	t.Helper()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	err := db.writer.run(t.Context(), "PRAGMA synchronous", nil,
+		func(s *sqlite.Stmt) error { return scan(s, []any{&mode}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db.dirty, mode
+}
+
+func TestInTxUnsynced_IsSyncedWithTheNextTransactionOrLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTable(t)
+		write := func(inTx func(context.Context, *DB, func(*Tx)) error, query string) {
+			t.Helper()
+			if err := inTx(t.Context(), db, func(tx *Tx) { tx.Exec(query) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(dirty bool, mode int) {
+			t.Helper()
+			if d, m := isDirty(t, db); d != dirty || m != mode {
+				t.Errorf("dirty %t, mode %d; want %t, %d", d, m, dirty, mode)
+			}
+		}
+		write(InTxUnsynced, `INSERT INTO n VALUES (1)`)
+		expect(true, 1)
+		write(InTx, `INSERT INTO n SELECT 1 WHERE false`) // writes nothing, so SQLite does not sync
+		expect(true, 2)
+		write(InTx, `INSERT INTO n VALUES (2)`)
+		expect(false, 2)
+		write(InTxUnsynced, `INSERT INTO n VALUES (3)`)
+		time.Sleep(syncDelay)
+		synctest.Wait()
+		expect(false, 2)
+		write(InTxUnsynced, `INSERT INTO n VALUES (4)`)
+		if err := db.Close(); err != nil { // the bubble ends only without a timer that runs
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestInTx_IsSyncedInGroupWithUnsynced also checks that an unsynced transaction joins a
+// synced group.
+func TestInTx_IsSyncedInGroupWithUnsynced(t *testing.T) {
+	db := openTable(t)
+	var synced []bool
+	member := func(tx *Tx) { synced = append(synced, db.group.synced) }
+	var wg sync.WaitGroup
+	if err := InTxUnsynced(t.Context(), db, func(tx *Tx) {
+		member(tx)
+		wg.Go(func() { InTx(t.Context(), db, member) })         //nolint:errcheck // it writes nothing
+		wg.Go(func() { InTxUnsynced(t.Context(), db, member) }) //nolint:errcheck // it writes nothing
+		for db.waiting.Load() < 2 {
+			tx.Exec(`SELECT 1`)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if len(synced) != 3 || synced[0] || !slices.Contains(synced[1:], true) {
+		t.Error(synced)
 	}
 }

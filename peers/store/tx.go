@@ -27,9 +27,18 @@ type Tx struct {
 // the functions given to OnCommit run. Otherwise it rolls back, and InTx returns the
 // error unchanged. Transactions that run at the same time may share a commit; do must not
 // wait for another one.
-func InTx(ctx context.Context, db *DB, do func(tx *Tx)) error {
+func InTx(ctx context.Context, db *DB, do func(tx *Tx)) error { return inTx(ctx, db, true, do) }
+
+// InTxUnsynced is InTx for what need not survive a power cut at once. It survives the
+// end of the program as soon as InTxUnsynced returns, and a power cut a second later, or
+// once InTx has returned for another transaction.
+func InTxUnsynced(ctx context.Context, db *DB, do func(tx *Tx)) error {
+	return inTx(ctx, db, false, do)
+}
+
+func inTx(ctx context.Context, db *DB, synced bool, do func(tx *Tx)) error {
 	tx := &Tx{ctx: ctx, db: db}
-	err := db.inTx(ctx, func(c *connection) error {
+	err := db.inTx(ctx, synced, func(c *connection) error {
 		tx.c = c
 		do(tx)
 		return tx.err
@@ -106,7 +115,7 @@ func (tx *Tx) Exec(query string, args ...any) { tx.ExecCount(query, args...) }
 // ExecCount runs a statement and returns the number of rows that it changed, 0 after an
 // error.
 func (tx *Tx) ExecCount(query string, args ...any) (n int64) {
-	tx.use(query, func(c *connection) error {
+	tx.use(query, false, func(c *connection) error {
 		err := c.run(tx.ctx, query, args, nil)
 		if err == nil {
 			n = int64(c.conn.Changes())
@@ -150,7 +159,8 @@ func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all 
 var errEnough = errors.New("no further row is wanted")
 
 func read(tx *Tx, query string, args []any, row func(s *sqlite.Stmt) error) {
-	tx.use(query, func(c *connection) error {
+	reads := !strings.Contains(query, "RETURNING")
+	tx.use(query, reads, func(c *connection) error {
 		if err := c.run(tx.ctx, query, args, row); err != errEnough {
 			return err
 		}
@@ -160,7 +170,7 @@ func read(tx *Tx, query string, args []any, row func(s *sqlite.Stmt) error) {
 
 // use calls do with the connection of the transaction. Outside, it calls do with a
 // connection for reading, or in a transaction of its own.
-func (tx *Tx) use(query string, do func(c *connection) error) {
+func (tx *Tx) use(query string, reads bool, do func(c *connection) error) {
 	if tx.err != nil {
 		return
 	}
@@ -168,10 +178,10 @@ func (tx *Tx) use(query string, do func(c *connection) error) {
 	switch {
 	case tx.c != nil:
 		err = do(tx.c)
-	case strings.HasPrefix(strings.TrimSpace(query), "SELECT"):
+	case reads:
 		err = tx.db.read(tx.ctx, do)
 	default:
-		err = tx.db.inTx(tx.ctx, do)
+		err = tx.db.inTx(tx.ctx, true, do)
 	}
 	tx.err = wrap(query, err)
 }

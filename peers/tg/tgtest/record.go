@@ -37,9 +37,13 @@ func (c Call) Int(name string) int64 {
 }
 
 func (s *Server) recordLocked(req *request, sent *models.Message) {
-	s.calls = append(s.calls, Call{
+	c := Call{
 		Method: req.method, ChatID: req.int("chat_id"), Params: maps.Clone(req.params), Message: sent, At: s.now(),
-	})
+	}
+	s.calls = append(s.calls, c)
+	if s.onCall != nil {
+		s.onCall(c)
+	}
 	s.notifyLocked()
 }
 

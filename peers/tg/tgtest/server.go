@@ -23,6 +23,7 @@ type Options struct {
 	PrivacyMode   bool             // in groups the bot sees only commands, mentions and replies
 	FirstUpdateID int64            // default 1000
 	Now           func() time.Time // default time.Now
+	OnCall        func(Call)       // called for each call that took effect; it must not block
 }
 
 // A Server plays the role of Telegram for one bot.
@@ -31,6 +32,7 @@ type Server struct {
 	bot     models.User
 	privacy bool
 	now     func() time.Time
+	onCall  func(Call)
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced after every change
@@ -63,6 +65,7 @@ func New(opts *Options) *Server {
 		token:   o.Token,
 		privacy: o.PrivacyMode,
 		now:     o.Now,
+		onCall:  o.OnCall,
 		bot: models.User{
 			ID: id, IsBot: true, FirstName: "Hubbub", Username: o.Username,
 			CanJoinGroups: true, CanReadAllGroupMessages: !o.PrivacyMode,

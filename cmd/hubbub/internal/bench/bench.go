@@ -32,6 +32,7 @@ func NewCommand() *cobra.Command {
 	var s options
 	cmd := &cobra.Command{
 		Use:   "bench",
+		Args:  cobra.NoArgs,
 		Short: "Measure a running bus beside a plain WebSocket echo and bare TCP",
 		Long: "Run whole-system workloads against the bus of --bus. Each workload also runs against two\n" +
 			"baselines: as many WebSocket round trips through a plain echo server (\"of echo\"), and the same\n" +
@@ -69,6 +70,7 @@ func NewCommand() *cobra.Command {
 	if err := f.MarkHidden("serve"); err != nil {
 		panic(err)
 	}
+	cmd.AddCommand(newChatCommand())
 	return cmd
 }
 

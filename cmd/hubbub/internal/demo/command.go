@@ -184,7 +184,7 @@ func (s *demoRun) stop(cancel context.CancelCauseFunc) error {
 
 // makePlan plans the programs as `hubbub up` would.
 func (s *demoRun) makePlan(api string) error {
-	listen, err := freeAddress()
+	listen, err := FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ func (s *demoRun) makePlan(api string) error {
 	return provision.Provision(s.data, s.plan.AgentEnv)
 }
 
-// freeAddress returns a loopback address that is not in use.
-func freeAddress() (string, error) {
+// FreeAddress returns a loopback address that is not in use.
+func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)
