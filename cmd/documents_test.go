@@ -70,6 +70,7 @@ var handlings = map[string]handling{
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 
 	"hubbub new peer":                         {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
+	"hubbub new c2a":                          {elsewhere: "it passes the kit", file: "cmd/hubbub/internal/newpeer/newpeer_test.go", text: `"c2a"`},
 	"hubbub new peer --lang ts|py|go|sh NAME": {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 	"hubbub chat agent:echo hello":            {elsewhere: "with each peer", file: "cmd/readme_test.go", text: `"chat", "agent:echo"`},
 	"hubbub token create echo --identity agent:echo --subscribe agent:echo --publish cli:* --publish tg:*": {
@@ -192,7 +193,7 @@ func TestDocumentedCommands_Run(t *testing.T) {
 	used := map[string]bool{}
 	pages := []string{"README.md"}
 	for _, topic := range docs.Topics() { // in the order of hubbub help
-		pages = append(pages, "docs/"+topic.Name+".md")
+		pages = append(pages, "docs/"+topic.File())
 	}
 	for _, where := range pages {
 		seen := map[string]bool{} // a repeated command of a document runs once

@@ -5,6 +5,7 @@
 package docs
 
 import (
+	"cmp"
 	"embed"
 	"strings"
 )
@@ -14,10 +15,14 @@ var pages embed.FS
 
 // A Topic is a page that `hubbub help NAME` prints.
 type Topic struct {
-	Name    string // the file without its extension
+	Name    string // the file without its extension, or the beginning of its name
 	Summary string // one line for the list of topics
+	page    string // the file without its extension, if its name is longer
 	Text    string // Markdown, at most 80 columns wide outside of tables and code
 }
+
+// File returns the name of the topic's file in this folder.
+func (t Topic) File() string { return cmp.Or(t.page, t.Name) + ".md" }
 
 // summaries lists the topics in the order in which `hubbub help` lists them.
 var summaries = []Topic{
@@ -30,6 +35,7 @@ var summaries = []Topic{
 	{Name: "sending", Summary: "What a sender should do after each outcome"},
 	{Name: "models", Summary: "How to give agents a model or a coding agent"},
 	{Name: "attention", Summary: "How agents decide which messages to answer"},
+	{Name: "c2a", page: "c2a-programs", Summary: "How to write a program that an agent runs, in any language"},
 	{Name: "broker", Summary: "How to delegate work and be woken, in any language"},
 	{Name: "chorus", Summary: "Agents, channels and webhooks over HTTP, and A2A"},
 	{Name: "matrix", Summary: "Rooms of Matrix: who is heard, what agents see, commands"},
@@ -43,7 +49,7 @@ var summaries = []Topic{
 func Topics() []Topic {
 	list := make([]Topic, len(summaries))
 	for i, t := range summaries {
-		text, err := pages.ReadFile(t.Name + ".md")
+		text, err := pages.ReadFile(t.File())
 		if err != nil {
 			panic(err) // every listed page is embedded, which a test checks
 		}

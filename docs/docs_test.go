@@ -11,7 +11,7 @@ import (
 func TestTopics_ListEveryPage(t *testing.T) {
 	listed := map[string]bool{}
 	for _, topic := range Topics() {
-		listed[topic.Name+".md"] = true
+		listed[topic.File()] = true
 		if !strings.HasPrefix(topic.Text, "# ") {
 			t.Errorf("%s.md does not begin with a title", topic.Name)
 		}

@@ -23,6 +23,25 @@ const templateIdentity = "agent:echo"
 
 var newPeerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
+// newC2A returns the command `hubbub new c2a`.
+func newC2A() *cobra.Command {
+	return &cobra.Command{
+		Use:   "c2a",
+		Short: "Print a program for --harness c2a in Python",
+		Long: "Print a program for --harness c2a in one file of Python. It answers what it must answer, once, and\n" +
+			"passes hubbub conformance c2a. The file explains how to run it; hubbub help c2a has the protocol.",
+		Example: "  hubbub new c2a > agent.py\n  hubbub conformance c2a --harness-command \"python3 agent.py\"",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := peerFiles.ReadFile("templates/c2a.py")
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(text)
+			}
+			return err
+		},
+	}
+}
+
 // NewCommand returns the command `hubbub new`.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "new", Short: "Print a program to start from"}
@@ -62,6 +81,6 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	peer.Flags().StringVar(&language, "lang", "", "ts, py, go or sh")
-	cmd.AddCommand(peer)
+	cmd.AddCommand(peer, newC2A())
 	return cmd
 }
