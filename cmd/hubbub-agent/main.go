@@ -24,6 +24,7 @@ import (
 	"hubbub/peers/netguard"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -362,5 +363,9 @@ func readText(path string) (string, error) {
 		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw),
 			maxPrompt)
 	}
-	return string(raw), nil
+	prompt, ok := text.Decode(raw)
+	if !ok {
+		return "", program.Usage("--system-prompt-file %s is no text: save it as UTF-8", path)
+	}
+	return prompt, nil
 }

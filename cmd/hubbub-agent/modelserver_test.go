@@ -232,7 +232,7 @@ func writeAnthropic(e *events, m move) {
 	empty, delta := obj{"type": "text", "text": ""}, obj{"type": "text_delta", "text": m.text}
 	if m.tool != "" {
 		empty = obj{"type": "tool_use", "id": block["id"], "name": m.tool, "input": obj{}}
-		delta = obj{"type": "input_json_delta", "partial_json": text(m.arguments)}
+		delta = obj{"type": "input_json_delta", "partial_json": textOf(m.arguments)}
 	}
 	e.event("content_block_start", obj{"type": "content_block_start", "index": 0, "content_block": empty})
 	e.event("content_block_delta", obj{"type": "content_block_delta", "index": 0, "delta": delta})
@@ -267,7 +267,7 @@ func readResponses(b *modelBody, r *request) {
 func writeResponses(e *events, m move) {
 	item := obj{"type": "message", "role": "assistant", "id": callID(), "content": []obj{{"type": "output_text", "text": m.text}}}
 	if m.tool != "" {
-		item = obj{"type": "function_call", "id": callID(), "call_id": callID(), "name": m.tool, "arguments": text(m.arguments)}
+		item = obj{"type": "function_call", "id": callID(), "call_id": callID(), "name": m.tool, "arguments": textOf(m.arguments)}
 		if space, name, found := strings.Cut(m.tool, "\x00"); found {
 			item["namespace"], item["name"] = space, name
 		}
@@ -300,7 +300,7 @@ func readChat(b *modelBody, r *request) {
 func writeChat(e *events, m move) {
 	message, reason := obj{"role": "assistant", "content": m.text}, "stop"
 	if m.tool != "" {
-		call := obj{"index": 0, "id": callID(), "type": "function", "function": obj{"name": m.tool, "arguments": text(m.arguments)}}
+		call := obj{"index": 0, "id": callID(), "type": "function", "function": obj{"name": m.tool, "arguments": textOf(m.arguments)}}
 		message, reason = obj{"role": "assistant", "tool_calls": []obj{call}}, "tool_calls"
 	}
 	chunk := func(delta obj, reason any) obj {
@@ -347,7 +347,7 @@ func writeGemini(e *events, m move) {
 	e.complete(answer)
 }
 
-func text(arguments map[string]any) string {
+func textOf(arguments map[string]any) string {
 	raw, _ := json.Marshal(arguments) //nolint:errcheck // strings
 	return string(raw)
 }

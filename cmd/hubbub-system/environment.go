@@ -10,6 +10,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/proc"
+	"hubbub/protocol/text"
 
 	"github.com/rs/zerolog"
 )
@@ -59,8 +60,12 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 		log.Warn().Str("file",
 			path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
 	}
+	content, ok := text.Decode(raw)
+	if !ok {
+		return nil, fmt.Errorf("%s is no text: save it as UTF-8", path)
+	}
 	var env []string
-	for n, line := range strings.Split(string(raw), "\n") {
+	for n, line := range strings.Split(content, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue

@@ -179,7 +179,7 @@ func (h *Hook) Trouble() string {
 	case h.Lost > 0, h.Waiting > 0 && h.LostWhy != "":
 		return cmp.Or(h.LostWhy, "its chat did not accept a post")
 	case !h.RefusedAt.IsZero():
-		return "refused at " + h.RefusedAt.Format("2006-01-02 15:04") + ": " + h.RefusedWhy
+		return "refused at " + h.RefusedAt.UTC().Format("2006-01-02 15:04 MST") + ": " + h.RefusedWhy
 	}
 	return ""
 }

@@ -1,5 +1,3 @@
-// Package text shortens texts for people and finds characters that people cannot see. Its
-// functions never split a character.
 package text
 
 import (

@@ -122,9 +122,9 @@ func (p *Printer) colourOf(name string) term.Colour {
 func clock(stamp string) string {
 	t, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
-		return "            "
+		return "             "
 	}
-	return t.Local().Format("15:04:05.000")
+	return t.Local().Format("15:04:05.000Z07:00")
 }
 
 // text renders a member of a log entry.

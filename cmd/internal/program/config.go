@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"hubbub/protocol/text"
+
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
 )
@@ -31,7 +33,15 @@ func ReadTOML(path string) (map[string]any, error) {
 		}
 	}
 	var file map[string]any
-	if _, err := toml.DecodeFile(name, &file); err != nil {
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		content, ok := text.Decode(raw)
+		if !ok {
+			return nil, Usage("%s is no text: save it as UTF-8", name)
+		}
+		_, err = toml.Decode(content, &file)
+	}
+	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, Usage("there is no file %s; --config must name one", name)
 		}

@@ -256,7 +256,7 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWri
 	colour := term.IsTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
 	if logFormat(c, w) == "console" {
-		out = zerolog.ConsoleWriter{Out: out, NoColor: !colour, TimeFormat: "15:04:05.000"}
+		out = zerolog.ConsoleWriter{Out: out, NoColor: !colour, TimeFormat: "15:04:05.000Z07:00"}
 	}
 	end := &switchWriter{}
 	end.set(out)

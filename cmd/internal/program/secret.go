@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"hubbub/protocol/text"
 )
 
 // Token returns the token for the bus: from the file of a --token-file flag, else from
@@ -78,8 +80,11 @@ func (e *Env) SecretFile(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading a secret: %w", err)
 	}
-	s := strings.TrimSpace(string(data))
-	if s == "" {
+	s, ok := text.Decode(data)
+	if !ok {
+		return "", fmt.Errorf("%s is no text: save it as UTF-8", path)
+	}
+	if s = strings.TrimSpace(s); s == "" {
 		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
 	}
 	e.secrets.add(s)

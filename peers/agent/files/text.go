@@ -7,8 +7,8 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // maxText bounds the bytes of text extracted from one document.
@@ -19,28 +19,14 @@ var errNoText = errors.New("it is not a readable text")
 // Text returns the text of a document: UTF-8, UTF-16, or an office document (docx, odt, pptx,
 // odp).
 func Text(body []byte) (string, error) {
-	switch {
-	case bytes.HasPrefix(body, []byte("PK\x03\x04")):
+	if bytes.HasPrefix(body, []byte("PK\x03\x04")) {
 		return officeText(body, 8*maxText)
-	case bytes.HasPrefix(body, []byte{0xff, 0xfe}):
-		return decodeUTF16(body[2:], 0, 1), nil
-	case bytes.HasPrefix(body, []byte{0xfe, 0xff}):
-		return decodeUTF16(body[2:], 1, 0), nil
 	}
-	body = bytes.TrimPrefix(body, []byte("\ufeff"))
-	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
+	s, ok := text.Decode(body)
+	if !ok {
 		return "", errNoText
 	}
-	return string(body), nil
-}
-
-// decodeUTF16 decodes UTF-16. low and high are the offsets of the two bytes in each pair.
-func decodeUTF16(body []byte, low, high int) string {
-	units := make([]uint16, len(body)/2)
-	for i := range units {
-		units[i] = uint16(body[2*i+low]) | uint16(body[2*i+high])<<8
-	}
-	return string(utf16.Decode(units))
+	return s, nil
 }
 
 // officeText returns the text of an office document. It reads at most the given number of bytes,

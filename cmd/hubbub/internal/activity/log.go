@@ -85,7 +85,7 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 		Before time.Time `json:"before"`
 		activitylog.Removal
 	}{path, before.UTC(), removed}, "%d rows from before %s deleted from %s, in %d sealed files of %d bytes",
-		removed.Rows, before.Local().Format(time.DateTime), path, removed.Segments, removed.Bytes)
+		removed.Rows, before.Local().Format(moment), path, removed.Segments, removed.Bytes)
 }
 
 func newLogExport(from *logs.Flag) *cobra.Command {
@@ -231,7 +231,7 @@ func printVerdict(p *output.Printer, v *activitylog.Verdict) {
 	}
 	p.Linef("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
 	if v.Rows > 0 {
-		p.Linef("from %s to %s", v.First.Local().Format(time.DateTime), v.Last.Local().Format(time.DateTime))
+		p.Linef("from %s to %s", v.First.Local().Format(moment), v.Last.Local().Format(moment))
 	}
 	count := func(n int64, format string) {
 		if n > 0 {
@@ -248,7 +248,7 @@ func printVerdict(p *output.Printer, v *activitylog.Verdict) {
 		p.Linef(
 			"%s %s: %d rows were lost: %s",
 			p.Paint(term.Yellow, "gap"),
-			g.At.Local().Format(time.DateTime),
+			g.At.Local().Format(moment),
 			g.Lost,
 			term.Printable(g.Reason),
 		)

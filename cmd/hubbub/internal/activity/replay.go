@@ -156,9 +156,7 @@ var effects = map[[2]bool]effect{
 }
 
 func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
-	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(
-		time.DateTime,
-	), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
+	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(moment), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
 		term.Printable(e.EventID), text.Clip(term.Printable(fmt.Sprintf("%q", e.Text)), 80))
 	p.Linef("    now:  %s", term.Printable(e.Now.String()))
 	if e.Then != nil && *e.Then != e.Now {

@@ -13,6 +13,12 @@ import (
 	"hubbub/protocol/text"
 )
 
+// The formats of a time in texts for people.
+const (
+	moment = "2006-01-02 15:04:05 MST"
+	clock  = "15:04:05.000 MST"
+)
+
 // A rowLayout formats rows of the activity log as lines. On a terminal it aligns the columns,
 // which grow with their contents.
 type rowLayout struct {

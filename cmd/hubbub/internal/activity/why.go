@@ -229,7 +229,7 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 			if words := activitylog.DescribeReason(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
-			p.Linef("  %s  %s", p.Paint(term.Dim, a.At.Local().Format("15:04:05.000")), term.Printable(line))
+			p.Linef("  %s  %s", p.Paint(term.Dim, a.At.Local().Format(clock)), term.Printable(line))
 		}
 	}
 }

@@ -66,7 +66,7 @@ func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, title
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(id)))
 	for _, s := range steps {
 		p.Linef(
-			"  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By),
+			"  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format(clock)), term.Printable(s.By),
 			term.Printable(s.What),
 		)
 		if s.Type == collab.EventWoken.Name {
@@ -74,6 +74,6 @@ func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, title
 		}
 	}
 	if now := describeState(steps); now != "" {
-		p.Linef("  since %s: %s", steps[len(steps)-1].At.Local().Format("15:04:05.000"), term.Printable(now))
+		p.Linef("  since %s: %s", steps[len(steps)-1].At.Local().Format(clock), term.Printable(now))
 	}
 }

@@ -431,9 +431,7 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
 				findings = append(findings, warning(fmt.Sprintf("All turns of agent:%s have failed since %s (%d): %s",
-					name, from.Local().Format(
-						"2 Jan 15:04",
-					), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+
+					name, from.Local().Format("2 Jan 15:04 MST"), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+
 					agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
@@ -442,7 +440,7 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 			}
 			says := fmt.Sprintf("agent:%s has decided nothing since %s. Waiting events: %d. Its harness does not "+
 				"start, or the agent does not run.",
-				name, since.Local().Format("2 Jan 15:04"), count)
+				name, since.Local().Format("2 Jan 15:04 MST"), count)
 			findings = append(findings, problem(says, "For the reason, see "+agentLog(data, name)+"."))
 		}
 	}

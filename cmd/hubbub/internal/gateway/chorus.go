@@ -247,7 +247,7 @@ func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []ch
 			rows = append(rows, []any{"INBOX", "CHANNELS", "CHANGED", "STATE"})
 		}
 		state := map[bool]string{false: "open", true: "revoked"}[in.Revoked]
-		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
+		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Local().Format("2006-01-02 15:04 MST"), state})
 	}
 	none := fmt.Sprintf(
 		"no agents and no inboxes in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`",

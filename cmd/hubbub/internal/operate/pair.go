@@ -132,7 +132,7 @@ func listAdmissions(cmd *cobra.Command, databases []*store.DB) error {
 	}
 	head := []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}
 	return output.Table(cmd, admitted, "nobody was admitted with a code", head, func(a bridge.Admission) []any {
-		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
+		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Local().Format("2006-01-02 15:04:05 MST")}
 	})
 }
 

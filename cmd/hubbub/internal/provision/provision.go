@@ -12,6 +12,7 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/text"
 )
 
 // Grants are the credentials of the programs of a system. [program.TokenPath] names the file of
@@ -96,7 +97,8 @@ func Adopt(data, folder string) (names []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		token := strings.TrimSpace(string(raw))
+		content, _ := text.Decode(raw) // other bytes are a token, too
+		token := strings.TrimSpace(content)
 		if len(token) < minTokenLen {
 			return nil, fmt.Errorf(
 				"the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand "+

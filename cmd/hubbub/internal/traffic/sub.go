@@ -168,6 +168,6 @@ func messageLine(d *peer.Delivery, now time.Time) string {
 	if err := json.Unmarshal(m.Content, &chat); err == nil && chat.Text != "" {
 		content = chat.Text
 	}
-	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), term.Printable(string(m.Type)),
+	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000 MST"), term.Printable(string(m.Type)),
 		term.Printable(string(m.From)), term.Printable(to), text.Clip(term.Printable(content), 500))
 }

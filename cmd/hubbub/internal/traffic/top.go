@@ -194,7 +194,7 @@ func (t *topScreen) draw(s console.State) {
 		t.Paint(term.Bold, "hubbub "+c.Name),
 		c.Version,
 		view.Ago(s.At.Sub(c.Started), ""),
-		t.Paint(term.Dim, s.At.Local().Format(time.TimeOnly)),
+		t.Paint(term.Dim, s.At.Local().Format("15:04:05 MST")),
 	)
 	t.titles = map[string]string{}
 	for i := range s.Peers {

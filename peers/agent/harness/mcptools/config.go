@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/subprocess"
+	"hubbub/protocol/text"
 )
 
 // maxConfig is the maximum size of a server configuration.
@@ -35,7 +36,11 @@ func LoadServers(path string) ([]harness.MCPServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP servers: %w", err)
 	}
-	servers, err := ParseServers(raw)
+	content, ok := text.Decode(raw)
+	if !ok {
+		return nil, fmt.Errorf("%s is no text: save it as UTF-8", path)
+	}
+	servers, err := ParseServers([]byte(content))
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP servers of %s: %w", path, err)
 	}
