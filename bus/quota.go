@@ -268,16 +268,16 @@ func (u *usage) checkRatesLocked(at time.Time, change bool) error {
 	if change {
 		lowest = -float64(u.limits.LogBytes) / 10
 	}
-	if u.messages.TokensAt(at) < 1 {
+	if u.messages.holds(at) < 1 {
 		return u.rejectLocked(at, limitCredentialMessages,
 			"sends more than %d messages a second (--credential-messages); send again in a moment", u.limits.Messages)
 	}
-	if u.bytes.TokensAt(at) <= 0 {
+	if u.bytes.holds(at) <= 0 {
 		return u.rejectLocked(at, limitCredentialBytes,
 			"sends more than %d bytes a second (--credential-bytes); send again in a moment", u.limits.Bytes)
 	}
-	if left := u.logBytes.TokensAt(at) - float64(u.unchargedBytes.Load()); left <= lowest {
-		wait := time.Duration((lowest-left)/float64(u.logBytes.Limit())+1) * time.Second
+	if left := u.logBytes.holds(at) - float64(u.unchargedBytes.Load()); left <= lowest {
+		wait := time.Duration((lowest-left)/u.logBytes.perSecond+1) * time.Second
 		return u.rejectLocked(at, limitCredentialLogBytes,
 			"has used up its %d bytes of the activity log for a day (--credential-log-bytes); send again in %s",
 			u.limits.LogBytes, wait)
@@ -301,13 +301,13 @@ func (u *usage) chargeOverhead(at time.Time) time.Duration {
 	defer u.mu.Unlock()
 	at = u.clockLocked(at)
 	pause := u.issuer.chargeOverhead(at)
-	charge := u.overhead.ReserveN(at, 1)
-	delay := charge.DelayFrom(at)
+	u.overhead.take(at, 1)
+	delay := u.overhead.untilPaid(at)
 	if delay == 0 {
 		return pause
 	}
 	if delay > maxPause {
-		charge.CancelAt(at)
+		u.overhead.take(at, -1)
 		delay = maxPause
 	}
 	u.rejectLocked(at, limitCredentialMessages, //nolint:errcheck // it is counted and logged
@@ -348,7 +348,7 @@ func (u *usage) chargeAnswer(at time.Time, bytes int) bool {
 	defer u.mu.Unlock()
 	at = u.clockLocked(at)
 	u.logBytes.take(at, bytes)
-	return u.issuer.chargeAnswer(at, bytes) && u.logBytes.TokensAt(at) > 0
+	return u.issuer.chargeAnswer(at, bytes) && u.logBytes.holds(at) > 0
 }
 
 // highest returns, for each limit of a credential, the largest use by any credential.
