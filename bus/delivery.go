@@ -96,7 +96,7 @@ func (s *session) backlogFull(size int) bool {
 	if !s.server.backlog.Full(size) {
 		return false
 	}
-	stream, ok := s.stream.(interface{ Slow() bool })
+	stream, ok := s.stream.(slowReporter)
 	return ok && stream.Slow()
 }
 

@@ -110,7 +110,7 @@ func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Patt
 // hungUp reports whether the peer has closed the connection, for example because this program
 // stood still. An old request of such a connection must not take the peer's identity.
 func hungUp(stream jsonrpc.Stream) bool {
-	p, ok := stream.(interface{ HungUp() bool })
+	p, ok := stream.(hangUpReporter)
 	return ok && p.HungUp()
 }
 

@@ -58,7 +58,7 @@ type pings struct {
 // serve reads until the stream ends.
 func (s *session) serve() {
 	s.stream.BeforeWait(s.releaseBatch)
-	if p, ok := s.stream.(interface{ OnPing(func()) }); ok {
+	if p, ok := s.stream.(pingNotifier); ok {
 		p.OnPing(func() { // the reader is in Read then
 			s.client.chargeOverhead(time.Now())
 			s.pauseReading()
@@ -276,10 +276,24 @@ func (s *session) evict(b *batch, code int, reason string) {
 	s.server.shutdown.background.Go(func() { s.stream.Close(code, reason) })
 }
 
-// A pinger is a stream that can ask its peer for a sign of life.
-type pinger interface {
-	Ping(context.Context) error
-	HasUnread() bool // reports whether the session has input to read
-}
+// The optional methods of a stream. A stream in memory has none of them.
+type (
+	// A pinger can ask its peer for a sign of life.
+	pinger interface {
+		Ping(context.Context) error
+		HasUnread() bool // reports whether the session has input to read
+	}
+	// A pingNotifier calls a function for each ping of its peer.
+	pingNotifier interface{ OnPing(func()) }
+	// A slowReporter reports whether its peer reads slowly.
+	slowReporter interface{ Slow() bool }
+	// A hangUpReporter reports whether its peer has closed the connection.
+	hangUpReporter interface{ HungUp() bool }
+)
 
-var _ pinger = (*wire.WebSocket)(nil)
+var (
+	_ pinger         = (*wire.WebSocket)(nil)
+	_ pingNotifier   = (*wire.WebSocket)(nil)
+	_ slowReporter   = (*wire.WebSocket)(nil)
+	_ hangUpReporter = (*wire.WebSocket)(nil)
+)
