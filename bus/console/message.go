@@ -172,7 +172,7 @@ func (v *messageView) draw(w *view.Waterfall) {
 		bar.Depth = min(bar.Depth, 12)
 		b := barLine{Bar: bar, Detail: bar.Note}
 		if b.Kind == view.BarMessage {
-			b.Detail = text.Clip(view.Brief.Message(b.Payload), maxText)
+			b.Detail = text.Clip(cmp.Or(recordWords(b.Type, b.Payload), view.Brief.Message(b.Payload)), maxText)
 		}
 		if b.Start.IsZero() {
 			b.Start = b.Finish

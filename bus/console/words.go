@@ -2,9 +2,11 @@ package console
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/protocol"
 )
 
 // codeWords are everyday words for codes of the drafts and of the log. Pages show the words, and the
@@ -34,6 +36,28 @@ func wordsFor(code string) string {
 // reasonWords returns the reason of a record in words.
 func reasonWords(reason string) string {
 	return cmp.Or(activitylog.DescribeReason(reason), wordsFor(reason))
+}
+
+// recordWords returns the decision of an agent, or how an event ended, in words. It returns "" for
+// other messages.
+func recordWords(kind string, payload []byte) string {
+	var m struct{ Content activitylog.AttentionRecord }
+	if kind != string(protocol.TypeAgentEvent) || json.Unmarshal(payload, &m) != nil {
+		return ""
+	}
+	words := ""
+	switch r := &m.Content; r.Event {
+	case activitylog.RecordDecision:
+		words = wordsFor(r.Policy) + ", " + wordsFor(r.Injection)
+	case activitylog.RecordDisposition:
+		words = wordsFor(r.Disposition)
+	default:
+		return ""
+	}
+	if why := reasonWords(m.Content.Reason); why != "" && why != words {
+		words += ": " + why
+	}
+	return words
 }
 
 // Outcome says what an agent did about an event, after the agent's name.
