@@ -65,8 +65,7 @@ type backlog struct {
 // pacing is what commits have taught about the speed of the disk.
 type pacing struct {
 	progress time.Time // time of the last commit, or when the queue became non-empty
-	stepAt   time.Time // when the writer began its last step
-	syncs    int       // how often that step syncs, at most
+	steps    time.Time // until when the steps that the writer and its checkpoint began may take
 	limit    int       // rows that the writer writes within maxLag; 0 if unknown
 	credit   int       // rows that may be queued beyond limit
 	slow     bool      // the disk is so slow that nobody waits for it before the queue is full
@@ -166,8 +165,8 @@ func (w *Writer) holdUntilLocked() time.Time {
 		return q.progress.Add(stallAfter)
 	}
 	until := q.progress.Add(w.opts.Hold)
-	if step := q.stepAt.Add(time.Duration(q.syncs) * w.opts.Hold); step.After(until) {
-		until = step
+	if q.steps.After(until) {
+		return q.steps
 	}
 	return until
 }
@@ -185,7 +184,15 @@ func (w *Writer) holdLimitLocked() time.Duration {
 func (w *Writer) beginStep(syncs int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.q.stepAt, w.q.syncs = time.Now(), syncs
+	w.beginStepLocked(syncs)
+}
+
+// beginStepLocked keeps the end of a longer step: a checkpoint runs beside the writer, which may
+// then wait for it.
+func (w *Writer) beginStepLocked(syncs int) {
+	if until := time.Now().Add(time.Duration(syncs) * w.opts.Hold); until.After(w.q.steps) {
+		w.q.steps = until
+	}
 }
 
 // fullLocked reports whether so many more rows would exceed a bound. An empty queue is never
@@ -299,9 +306,6 @@ func (q *queue) markWritten(c *chunk, first int64, n int, took time.Duration) {
 	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n], c.gaps > 0})
 	c.written += n
 	q.written += n
-	if took > maxLag { // it has waited for the disk, as a commit does that restarts the write-ahead log
-		q.stepAt, q.syncs = time.Now(), 1
-	}
 	if n >= chunkRows { // as fast as it can
 		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
 	}

@@ -97,6 +97,9 @@ func (w *Writer) rotate() {
 func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration) (last bool) {
 	w.mu.Lock()
 	w.q.markWritten(c, first, n, took)
+	if took > maxLag { // it has waited for the disk, as a commit does that restarts the write-ahead log
+		w.beginStepLocked(1)
+	}
 	last = c.written == len(c.rows)
 	w.q.totals.Commits++
 	w.q.totals.WALBytes = w.sink.walBytes()
