@@ -88,6 +88,7 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 				return true
 			})
 			l.check(v)
+			l.release(in)
 		}
 	})
 	if err != nil {

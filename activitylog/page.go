@@ -86,6 +86,7 @@ func (p *pager) window(r *snapshot) (at *part, w window, ok bool) {
 			if w, ok = p.narrow(r, at, window{s.first, min(s.last, p.at-1)}, times); ok || r.err != nil {
 				return at, w, r.err == nil
 			}
+			r.release(at)
 		}
 		return nil, w, false
 	}
@@ -98,6 +99,7 @@ func (p *pager) window(r *snapshot) (at *part, w window, ok bool) {
 		if w, ok = p.narrow(r, at, window{max(s.first, p.at+1), s.last}, times); ok || r.err != nil {
 			return at, w, r.err == nil
 		}
+		r.release(at)
 	}
 	return nil, w, false
 }
@@ -240,9 +242,13 @@ func (r *snapshot) envelopeOf(messageID string, times interval, except *view) (h
 		if !times.meet(r.span(p)) {
 			continue
 		}
+		closed := p.view == nil
 		if v := r.open(p); v != except {
 			h = v.startOf(messageID, 0)
 			r.check(v)
+		}
+		if closed {
+			r.release(p)
 		}
 		if h != (envelope{}) || r.err != nil {
 			return h

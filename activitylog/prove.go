@@ -75,6 +75,7 @@ func (r *snapshot) rowsOf(p *part, messageID string) (ids []int64) {
 	})
 	r.check(v)
 	slices.Sort(ids)
+	r.release(p)
 	return ids
 }
 
@@ -192,13 +193,19 @@ func (p *prover) findRanges() {
 		}
 	}
 	for _, part := range p.log.parts {
-		v := p.log.open(part)
-		if start, first, ok := v.treeStart(); ok {
+		closed := part.view == nil
+		if start, first, ok := p.log.open(part).treeStart(); ok {
 			p.ranges = append(p.ranges, hashRange{start: start, load: func() (leaves []byte) {
+				closed, v := part.view == nil, p.log.open(part)
 				v.commits(first, func(c *commitRecord) { leaves = append(leaves, c.leaves...) })
-				p.log.check(v)
+				if p.log.check(v); closed {
+					p.log.release(part)
+				}
 				return leaves
 			}})
+		}
+		if closed {
+			p.log.release(part)
 		}
 	}
 }

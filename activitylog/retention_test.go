@@ -94,7 +94,7 @@ func TestAReaderLetsGoOfWhatWasPruned(t *testing.T) {
 	for n, f := range before {
 		if r.sources[0].sealed[n] == nil {
 			gone++
-			if len(f.idle) > 0 {
+			if slices.ContainsFunc(r.sources[0].pool.idle, func(v *view) bool { return v.file == f }) {
 				t.Errorf("file %d is still open", n)
 			}
 		}

@@ -389,8 +389,8 @@ func TestTheFilesOfACopy(t *testing.T) {
 // TestFewConnectionsAreKept, and none of a file that is not there any more.
 func TestFewConnectionsAreKept(t *testing.T) {
 	path, _ := threes(t, 1)
-	f := &file{path: path}
-	defer f.close()
+	f := newSource(path).active
+	defer f.pool.close()
 	take := func(n int) (views []*view) {
 		for range n {
 			v, err := f.take(t.Context())
@@ -409,19 +409,19 @@ func TestFewConnectionsAreKept(t *testing.T) {
 		}
 	}
 	six := take(6)
-	if put(six, true); len(f.idle) != 4 {
-		t.Errorf("%d are kept of six", len(f.idle))
+	if put(six, true); len(f.pool.idle) != 4 {
+		t.Errorf("%d are kept of six", len(f.pool.idle))
 	}
 	again := take(1)
-	if again[0] != six[3] || len(f.idle) != 3 {
+	if again[0] != six[5] || len(f.pool.idle) != 3 {
 		t.Errorf("the last one is not used again")
 	}
-	if put(again, false); len(f.idle) != 3 {
+	if put(again, false); len(f.pool.idle) != 3 {
 		t.Errorf("one that failed is kept")
 	}
 	frozen := take(1)
 	frozen[0].frozen = true
-	if put(frozen, true); len(f.idle) != 2 {
+	if put(frozen, true); len(f.pool.idle) != 2 {
 		t.Errorf("one that sees nothing new is kept")
 	}
 	old := take(1)
@@ -430,16 +430,16 @@ func TestFewConnectionsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	anew := take(1)
-	if len(f.idle) != 0 || anew[0] == old[0] {
-		t.Errorf("%d of the file before are kept", len(f.idle))
+	if len(f.pool.idle) != 0 || anew[0] == old[0] {
+		t.Errorf("%d of the file before are kept", len(f.pool.idle))
 	}
-	if put(old, true); len(f.idle) != 0 {
+	if put(old, true); len(f.pool.idle) != 0 {
 		t.Error("one of the file before is kept")
 	}
-	if put(anew, true); len(f.idle) != 1 {
+	if put(anew, true); len(f.pool.idle) != 1 {
 		t.Error("one of the new file is not kept")
 	}
-	if f.close(); len(f.idle) != 0 || f.info != nil {
+	if f.pool.close(); len(f.pool.idle) != 0 {
 		t.Error("it is not closed")
 	}
 }

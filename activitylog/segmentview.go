@@ -19,6 +19,7 @@ import (
 // uses it. Without a connection it gives nothing.
 type view struct {
 	conn      *sqlite.Conn
+	file      *file
 	info      os.FileInfo
 	frozen    bool // it sees nothing that is written later
 	lookup    bool // it is sealed and has the table lookup
@@ -73,21 +74,30 @@ func (v *view) fail(err error) {
 type envelope struct{ Type, From string }
 
 // openView opens a file for reading. If SQLite cannot create its files beside it, in a
-// read-only folder or on a full disk, it is read as it is.
+// read-only folder or on a full disk, it is read as it is: nobody can be writing it.
 func openView(path string) (*view, error) {
 	v, err := connectView(path, "")
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
-		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil &&
-			info.Size() == 0 {
-			v, err = connectView(path, "?immutable=1")
-			if err == nil {
+		parameters := ""
+		switch info, walErr := os.Stat(path + "-wal"); {
+		case errors.Is(walErr, fs.ErrNotExist), walErr == nil && info.Size() == 0:
+			parameters = "?immutable=1"
+		case walErr == nil && isMissing(path+"-shm"): // a copy
+			parameters = unlocked
+		}
+		if parameters != "" {
+			if v, err = connectView(path, parameters); err == nil {
 				v.frozen = true
 			}
 		}
 	}
 	return v, err
 }
+
+// unlocked reads a database and its write-ahead log without the -shm file: the index of the
+// write-ahead log is kept in memory.
+const unlocked = "?vfs=unix-none"
 
 func connectView(path, parameters string) (*view, error) {
 	conn, err := sqlite.OpenConn(fileURI(path)+parameters, sqlite.OpenReadOnly|sqlite.OpenURI)
@@ -96,6 +106,9 @@ func connectView(path, parameters string) (*view, error) {
 	}
 	conn.SetBusyTimeout(busyTimeout)
 	v := &view{conn: conn, envelopes: map[string]envelope{}}
+	if parameters == unlocked {
+		v.query("PRAGMA locking_mode=EXCLUSIVE", nil, noRow)
+	}
 	if err := v.inspect(path); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -331,4 +344,9 @@ func (v *view) remember(messageID string, h envelope) {
 		clear(v.envelopes)
 	}
 	v.envelopes[messageID] = h
+}
+
+func isMissing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }

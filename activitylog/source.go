@@ -25,20 +25,23 @@ var ErrLocked = errors.New("the activity log is locked")
 // readTimeout is how long a reader waits where the log is locked for all.
 const readTimeout = 5 * time.Second
 
-// keptConnections is how many idle connections are kept to one file.
+// keptConnections is how many idle connections are kept to the files of a log.
 const keptConnections = 4
 
 // A source is one log that is read. Its methods may be called from any goroutine.
 type source struct {
 	path   string
 	active *file
+	pool   pool
 
 	mu     sync.Mutex
 	sealed map[int]*file
 }
 
 func newSource(path string) *source {
-	return &source{path: path, active: &file{path: path}, sealed: map[int]*file{}}
+	s := &source{path: path, sealed: map[int]*file{}}
+	s.active = &file{path: path, pool: &s.pool}
+	return s
 }
 
 // A snapshot is a log as one goroutine reads it: its files, the oldest first. A file is opened
@@ -107,7 +110,7 @@ func (s *source) list(r *snapshot) error {
 	defer s.mu.Unlock()
 	for n := range s.sealed {
 		if !slices.Contains(numbers, n) {
-			s.sealed[n].close()
+			s.pool.drop(s.sealed[n])
 			delete(s.sealed, n)
 		}
 	}
@@ -116,7 +119,7 @@ func (s *source) list(r *snapshot) error {
 			break
 		}
 		if s.sealed[n] == nil {
-			s.sealed[n] = &file{path: segmentPath(s.path, n)}
+			s.sealed[n] = &file{path: segmentPath(s.path, n), pool: &s.pool}
 		}
 		r.parts = append(r.parts, &part{file: s.sealed[n]})
 	}
@@ -124,6 +127,18 @@ func (s *source) list(r *snapshot) error {
 		r.parts = append(r.parts, live)
 	}
 	return nil
+}
+
+// release closes the view of a part that is not needed for now, so that a reader of many files
+// has few of them open.
+func (r *snapshot) release(p *part) {
+	if p.view == nil || p.active || p.view.conn == nil {
+		return
+	}
+	if err := p.put(p.view, r.err == nil); err != nil {
+		r.fail(err)
+	}
+	p.view = nil
 }
 
 // open returns the view of a part. A part that cannot be read has an empty view.
@@ -165,10 +180,14 @@ func (r *snapshot) span(p *part) span {
 			return *known
 		}
 	}
+	closed := p.view == nil
 	v := r.open(p)
 	s := v.span()
 	if r.check(v) && !p.active && v.conn != nil {
 		p.known.Store(&s)
+	}
+	if closed {
+		r.release(p)
 	}
 	return s
 }
@@ -190,22 +209,14 @@ func (s *source) describe(err error) error {
 }
 
 func (s *source) close() {
-	s.active.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.sealed {
-		f.close()
-	}
+	s.pool.close()
 }
 
 // A file is one database of a log. Its methods may be called from any goroutine.
 type file struct {
 	path  string
 	known atomicSpan // of a sealed file
-
-	mu   sync.Mutex
-	idle []*view
-	info os.FileInfo // of what the idle connections have open
+	pool  *pool
 }
 
 // take returns an idle connection. It opens one if none is idle, or if the file was replaced.
@@ -217,19 +228,10 @@ func (f *file) take(ctx context.Context) (*view, error) {
 	if info.IsDir() {
 		return nil, errors.New("it is a folder")
 	}
-	f.mu.Lock()
-	if f.info == nil || !os.SameFile(f.info, info) {
-		f.info = info
-		f.closeIdleLocked()
-	}
-	if n := len(f.idle); n > 0 {
-		v := f.idle[n-1]
-		f.idle = f.idle[:n-1]
-		f.mu.Unlock()
+	if v := f.pool.take(f, info); v != nil {
 		v.conn.SetInterrupt(ctx.Done())
 		return v, nil
 	}
-	f.mu.Unlock()
 	began := time.Now()
 	for { // SQLite's own waiting would not end with ctx
 		v, err := openView(f.path)
@@ -239,44 +241,97 @@ func (f *file) take(ctx context.Context) (*view, error) {
 				_ = v.conn.Close() // it only read
 				return f.take(ctx)
 			}
-			v.info = info
+			v.file, v.info = f, info
 			v.conn.SetInterrupt(ctx.Done())
 			return v, nil
 		}
 		if !isBusy(err) || ctx.Err() != nil || time.Since(began) > readTimeout {
-			return nil, err
+			return nil, explainOpen(f.path, err)
 		}
 	}
+}
+
+// explainOpen returns why a file cannot be opened at all, which SQLite does not say.
+func explainOpen(path string, err error) error {
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCantOpen {
+		return err
+	}
+	f, cause := os.Open(path)
+	if cause != nil {
+		return cause
+	}
+	return errors.Join(err, f.Close())
 }
 
 // put returns a connection for reuse, unless it has failed.
 func (f *file) put(v *view, sound bool) error {
 	v.conn.SetInterrupt(nil)
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if !sound {
 		return v.conn.Close()
 	}
-	if v.frozen || f.info == nil || !os.SameFile(v.info, f.info) || len(f.idle) >= keptConnections {
+	if info, err := os.Stat(f.path); v.frozen || err != nil || !os.SameFile(v.info, info) {
 		_ = v.conn.Close() // it only read
-		return nil
+	} else {
+		f.pool.put(v)
 	}
-	f.idle = append(f.idle, v)
 	return nil
 }
 
-func (f *file) closeIdleLocked() {
-	for _, v := range f.idle {
-		_ = v.conn.Close() // it only read
-	}
-	f.idle = nil
+// A pool keeps idle connections to the files of a log, the one that was used last at the end. Its
+// methods may be called from any goroutine.
+type pool struct {
+	mu     sync.Mutex
+	idle   []*view
+	closed bool
 }
 
-func (f *file) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closeIdleLocked()
-	f.info = nil
+// take returns a connection to a file; nil if none is idle. It closes those to a file that was
+// replaced.
+func (p *pool) take(f *file, info os.FileInfo) (found *view) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeLocked(func(v *view) bool { return v.file == f && !os.SameFile(v.info, info) })
+	for i, v := range slices.Backward(p.idle) {
+		if v.file == f {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return v
+		}
+	}
+	return nil
+}
+
+func (p *pool) put(v *view) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, v)
+	p.closeLocked(func(old *view) bool { return p.closed || len(p.idle) > keptConnections && old == p.idle[0] })
+}
+
+// drop closes the connections to a file.
+func (p *pool) drop(f *file) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeLocked(func(v *view) bool { return v.file == f })
+}
+
+// close closes all idle connections, and those that are put back later.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.closeLocked(func(*view) bool { return true })
+}
+
+func (p *pool) closeLocked(chosen func(*view) bool) {
+	kept := make([]*view, 0, len(p.idle))
+	for _, v := range p.idle {
+		if chosen(v) {
+			_ = v.conn.Close() // it only read
+		} else {
+			kept = append(kept, v)
+		}
+	}
+	p.idle = kept
 }
 
 // fileURI returns the URI of a file, whatever characters its path has.

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // SQL runs one SELECT over all files of the log as one table, activity_log, and calls row
@@ -26,6 +29,9 @@ func (r *Reader) SQL(ctx context.Context, query string, row func(columns []strin
 	}
 	defer func() { failed = errors.Join(failed, conn.Close()) }()
 	conn.SetInterrupt(ctx.Done())
+	if err := sqlitex.ExecuteTransient(conn, sortIn(), nil); err != nil {
+		return err
+	}
 	t := &table{ctx: ctx, r: r}
 	if err := conn.SetModule("activity_log", &sqlite.Module{Connect: t.connect}); err != nil {
 		return err
@@ -58,6 +64,19 @@ func (r *Reader) SQL(ctx context.Context, query string, row func(columns []strin
 			return err
 		}
 	}
+}
+
+// sortIn returns the pragma that says where SQLite sorts what is too large for its cache: in memory
+// if no folder for temporary files can be written, as in a container with a read-only root.
+func sortIn() string {
+	const write, search = 2, 1
+	folders := []string{os.Getenv("SQLITE_TMPDIR"), os.Getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", "."}
+	for _, folder := range folders {
+		if info, err := os.Stat(folder); err == nil && info.IsDir() && syscall.Access(folder, write|search) == nil {
+			return "PRAGMA temp_store=DEFAULT"
+		}
+	}
+	return "PRAGMA temp_store=MEMORY"
 }
 
 func onlyReads(a sqlite.Action) sqlite.AuthResult {

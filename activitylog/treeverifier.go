@@ -64,6 +64,7 @@ func (r *Reader) auditLog(ctx context.Context, s *source, c *checker, o *VerifyO
 			}
 			a.file(v, p.path)
 			l.check(v)
+			l.release(p)
 		}
 		if l.err == nil {
 			a.end(o.Key)

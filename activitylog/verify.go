@@ -93,6 +93,7 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 				v := l.open(in)
 				c.checkFile(v, in.path, o.Quick || !in.active && c.checkSum(ctx, in.path))
 				l.check(v)
+				l.release(in)
 			}
 		})
 		if err := c.recordDamage(s.path, err); err != nil {
