@@ -172,10 +172,10 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		shown = s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
 		return shown != nil || s.unknownAnswers().holds(what)
 	})
-	by := user.FirstName
+	by, name := fmt.Sprint("tg:", user.ID), user.FirstName
 	s.during(f, !f.before, chat, func() {
 		if shown == nil { // a bridge killed before the send reports the outcome as unknown
-			by = "cli:somebody" // who never wrote to the agent
+			by = "cli:somebody"
 			s.hubbub("decisions", "allow", s.decisionsOf(chat)[0].ID, "--as=somebody")
 			return
 		}
@@ -189,7 +189,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		}
 	}
 	if shown != nil {
-		shows, stores := says("Decision: allowed by "+by), says("Decision: allowed by `"+by+"`")
+		shows, stores := says("Decision: allowed by "+name), says("Decision: allowed by `"+name+"`")
 		s.await("the verdict in the chat", func() bool { return shows() || stores() })
 	}
 	asked := 1

@@ -24,9 +24,15 @@ func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 	return m
 }
 
-// Addressees reports whether an event mentions an agent, and whether it mentions anybody else.
+// Addressees reports whether an event mentions an agent, and whether it mentions anybody else. If the
+// chat surface has resolved mentions, the labels of the text count only there: one of them may be the
+// name of a bot that means the agent.
 func Addressees(e *Event, self *Self) (me, others bool) {
-	m := resolveMentions(e, self, &defaultWords, e.Text)
+	text := e.Text
+	if len(e.Mentions) > 0 {
+		text = ""
+	}
+	m := resolveMentions(e, self, &defaultWords, text)
 	return m.me, m.others || m.role
 }
 

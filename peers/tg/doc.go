@@ -30,10 +30,16 @@
 //     is simply set again. A reply that Telegram refuses for good, or that is older than 24
 //     hours, becomes a dead letter; the agent, the user and the operator are notified. If a
 //     reply lost its claim to another agent's, only its agent is notified.
+//   - Mentions: the bot is mentioned by its name, by a link to it, and by a name without @
+//     that Telegram marks as the bot's, in texts and captions, but not in code or quotes. A
+//     command that takes no words is a message for the agents if words follow it.
+//   - Formatting that has a meaning reaches agents as Markdown: struck text, spoilers, code,
+//     quotes, and links whose text does not show the address.
 //   - Buttons: a press counts if the message currently shows the button and the user may
 //     press it. Any other press is answered and logged, and no agent receives it. A message
 //     is edited once, however many attempts that takes. If it no longer exists, the text is
-//     sent as a new message.
+//     sent as a new message. If Telegram refuses buttons, the text names them. After /stop,
+//     open questions lose their buttons and say why.
 //   - Drafts: in a direct chat the text that an agent has written so far is shown as a
 //     draft with a stop button, at most once a second. The draft's number is that of the
 //     message that it answers, so that a press is understood after a restart. The press

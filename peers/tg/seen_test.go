@@ -60,7 +60,7 @@ func (h *fixture) realAgent(dir string, model harness.Harness) *store.DB {
 		h.t.Fatal(err)
 	}
 	a := agent.New("agent:lead", db, model, &agent.Options{
-		Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}, Zone: time.UTC,
+		Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}, Zone: time.UTC, Approve: []string{"shell"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
