@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strings"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/decisions"
@@ -144,7 +142,7 @@ func isAnswer(w *collab.Wake) bool {
 // if others wait for the agent, an approval if it is to review work, or else an assignment.
 func wakeContent(w *collab.Wake) protocol.ChatMessage {
 	c := protocol.ChatMessage{
-		Event: protocol.EventAssignment, Text: wakeText(w),
+		Event: protocol.EventAssignment, Text: w.Text(),
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
@@ -175,37 +173,6 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		}
 	}
 	return c
-}
-
-// wakeText returns the text of a wake, quoting the broker's records.
-func wakeText(w *collab.Wake) string {
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if w.Message != nil {
-		add("%s", w.Message.Text)
-	}
-	if w.Invocation != nil {
-		add("%s", w.Invocation.Text)
-	}
-	if w.Question != nil {
-		add("Question %s (%s): %s", w.Question.ID, w.Question.State, w.Question.Title)
-		if w.Question.Answer != "" {
-			add("Answer: %s", w.Question.Answer)
-		}
-	}
-	if w.WorkItem != nil {
-		add("Work item %s (%s): %s", w.WorkItem.ID, w.WorkItem.State, w.WorkItem.Title)
-		if w.WorkItem.Summary != "" {
-			add("%s", w.WorkItem.Summary)
-		}
-	}
-	switch {
-	case w.Sweep:
-		add("This is a reminder, because nothing has happened for a while: %s.", w.Reason)
-	case len(lines) == 0:
-		add("You were woken: %s", w.Reason)
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Answer queues the answer to a wake: as the answer to its question, a message in its

@@ -14,7 +14,9 @@ import (
 //go:embed prompt.tmpl
 var promptText string
 
-var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{"line": oneLine}).Parse(promptText))
+var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{
+	"line": oneLine, "describe": func(w *record) string { return w.Describe(collab.NameOf) },
+}).Parse(promptText))
 
 // A contract has the data for the template.
 type contract struct {

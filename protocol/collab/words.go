@@ -70,6 +70,37 @@ func (d *Decision) Describe() string {
 	return "woke nobody: " + d.Reason
 }
 
+// Text returns what a wake tells its agent, with the texts of the records that it is about.
+func (w *Wake) Text() string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if w.Message != nil {
+		add("%s", w.Message.Text)
+	}
+	if w.Invocation != nil {
+		add("%s", w.Invocation.Text)
+	}
+	if w.Question != nil {
+		add("Question %s (%s): %s", w.Question.ID, w.Question.State, w.Question.Title)
+		if w.Question.Answer != "" {
+			add("Answer: %s", w.Question.Answer)
+		}
+	}
+	if w.WorkItem != nil {
+		add("Work item %s (%s): %s", w.WorkItem.ID, w.WorkItem.State, w.WorkItem.Title)
+		if w.WorkItem.Summary != "" {
+			add("%s", w.WorkItem.Summary)
+		}
+	}
+	switch {
+	case w.Sweep:
+		add("This is a reminder, because nothing has happened for a while: %s.", w.Reason)
+	case len(lines) == 0:
+		add("You were woken: %s", w.Reason)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // DescribeRequest returns a decision in words: the question while it is pending, else its outcome.
 func (a *Approval) DescribeRequest() string {
 	if a.State != ApprovalPending {
