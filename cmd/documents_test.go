@@ -66,6 +66,8 @@ var handlings = map[string]handling{
 	"make test-chorus":     {elsewhere: "TestChorusChannel_TwoAgents, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
 	"make test-matrix":     {elsewhere: "a homeserver that builds for minutes", file: "Makefile", text: "scripts/test-matrix"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
+	"make test-slow-disk":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-slow-disk"},
+	"make test-proxy":      {elsewhere: "programs of others", file: "Makefile", text: "scripts/test-proxy"},
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 
@@ -103,6 +105,8 @@ var handlings = map[string]handling{
 	"hubbub trace":                             {named: true},
 	"hubbub chat":                              {named: true},
 	"hubbub resume AGENT --budget":             {named: true},
+	"hubbub decisions":                         {named: true},
+	"hubbub chorus assign":                     {named: true},
 	"hubbub why":                               {named: true},
 	"hubbub conformance broker --show":         {named: true},
 	"hubbub resume":                            {named: true},

@@ -74,8 +74,8 @@ func TestManualPages(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	pages, err := filepath.Glob(filepath.Join(folder, "*.[17]"))
-	if err != nil || len(pages) != 7+len(docs.Topics()) {
-		t.Fatalf("%d pages, %v; want %d", len(pages), err, 7+len(docs.Topics()))
+	if err != nil || len(pages) != 8+len(docs.Topics()) {
+		t.Fatalf("%d pages, %v; want %d", len(pages), err, 8+len(docs.Topics()))
 	}
 	if _, err := exec.LookPath("groff"); err != nil {
 		t.Skip("groff is missing")
