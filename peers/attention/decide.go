@@ -215,7 +215,8 @@ func (v *situation) acknowledges() bool {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
-		(emoji || !consistsOf(v.words, v.cfg.words().Thanks, nil) || offers(v.facts.Question, v.words)) && v.isDirected()
+		(emoji || !consistsOf(v.words, v.cfg.words().Thanks, nil) || offers(v.facts.Question, v.words)) &&
+		v.isDirected()
 	return !answers
 }
 
