@@ -100,7 +100,9 @@ type Options struct {
 	OnInterrupted     Interruption  // default Resend
 
 	// MayHaveSent reports whether an interrupted attempt may have had its effect. With
-	// SettleUnknown, an item is attempted again if not. Default: always true.
+	// SettleUnknown, an item is attempted again if not. SendFunc must have stored the answer in
+	// the outbox's database, by store.InTx or store.Autocommit, before it has an effect.
+	// Default: always true.
 	MayHaveSent func(item Item) bool
 
 	// OnSettled is called in the transaction that settles an item. It must write with tx only,

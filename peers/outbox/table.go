@@ -60,8 +60,8 @@ func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
 }
 
 // markSending marks items as being attempted, in one transaction, and returns
-// them. An item that is no longer pending is left out. If an interrupted attempt is
-// repeated anyway, the mark need not survive a power cut.
+// them. An item that is no longer pending is left out. The mark need not survive a power
+// cut if an interrupted attempt is repeated anyway, or if MayHaveSent knows.
 func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([]Item, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -71,7 +71,7 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 	}
 	var items []Item
 	inTx := store.InTx
-	if o.opts.OnInterrupted == Resend {
+	if o.opts.OnInterrupted == Resend || o.opts.MayHaveSent != nil {
 		inTx = store.InTxUnsynced
 	}
 	err := inTx(ctx, o.db, func(tx *store.Tx) {

@@ -74,13 +74,14 @@ func (in *ingester) applyBatch(ctx context.Context) (int, error) {
 	return len(batch), err
 }
 
-// apply applies one update in one transaction.
+// apply applies one update in one transaction. If a power cut undoes it, the stored update is
+// applied again.
 func (in *ingester) apply(ctx context.Context, u storedUpdate) error {
 	h, unread := in.parseSafely(u.raw)
 	if unread != nil {
 		in.log.Error().Err(unread).Int64("update", u.seq).Msg("update not understood; kept unchanged")
 	}
-	err := store.InTx(ctx, in.db, func(tx *store.Tx) {
+	err := store.InTxUnsynced(ctx, in.db, func(tx *store.Tx) {
 		state, reason := "done", ""
 		if unread != nil {
 			state, reason = "unreadable", unread.Error()

@@ -137,6 +137,11 @@ func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
+// InTxUnsynced is InTx for what can be done again after a power cut; see store.InTxUnsynced.
+func (m *Mailbox) InTxUnsynced(ctx context.Context, do func(tx *Tx)) error {
+	return store.InTxUnsynced(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
+}
+
 // First returns the first row of a query, or the zero value if there is none.
 func First[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
 	value, _ := store.One(tx, columns, query, args...)

@@ -52,7 +52,7 @@ func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.Ra
 	var named eventRef
 	_ = json.Unmarshal(arguments, &named)                   // invalid arguments name no event
 	ctx = context.WithoutCancel(ctx)                        // record the call even if the turn has ended
-	_ = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // a failing mailbox shows in the next turn
+	_ = b.provider.Mailbox.InTxUnsynced(ctx, func(tx *mailbox.Tx) { // a failing mailbox shows in the next turn
 		e := b.turnEvent(&tx.View)
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
 			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {

@@ -18,7 +18,11 @@ func (r *iteration) decideStored() (more bool) {
 	const batch = 100
 	list := r.InState(mailbox.Stored, batch)
 	for _, e := range list {
-		r.inEntry("deciding on "+e.EventID, e, r.decide)
+		r.inTxUnsynced("deciding on "+e.EventID, func(tx *mailbox.Tx) {
+			if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == e.State {
+				r.decide(tx, fresh)
+			}
+		})
 	}
 	return len(list) == batch && r.Err() == nil
 }
@@ -202,7 +206,7 @@ func (r *iteration) compose() {
 		if waits && !joins {
 			continue
 		}
-		r.inTx("composing a turn over "+last.EventID, func(tx *mailbox.Tx) {
+		r.inTxUnsynced("composing a turn over "+last.EventID, func(tx *mailbox.Tx) {
 			joined := joins && tx.Extend(g.events, last.ReceivedAt.Add(-r.opts.ComposeCap), g.due)
 			if !joined && !waits {
 				tx.Compose(g.events)

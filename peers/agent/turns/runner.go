@@ -160,11 +160,19 @@ func (r *iteration) process() {
 func (r *iteration) schedule(at time.Time) { r.next = earliest(r.next, at) }
 
 // inTx runs do in a transaction. what prefixes its error.
-func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) {
+func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) { r.run(r.mailbox.InTx, what, do) }
+
+// inTxUnsynced is inTx for decisions, which a restart repeats if a power cut undoes them. What
+// they lead to, such as the start of a turn, is synced, and they with it.
+func (r *iteration) inTxUnsynced(what string, do func(tx *mailbox.Tx)) {
+	r.run(r.mailbox.InTxUnsynced, what, do)
+}
+
+func (r *iteration) run(inTx func(context.Context, func(*mailbox.Tx)) error, what string, do func(tx *mailbox.Tx)) {
 	if r.Err() != nil {
 		return
 	}
-	if err := r.mailbox.InTx(r.Context(), do); err != nil {
+	if err := inTx(r.Context(), do); err != nil {
 		r.Fail(fmt.Errorf("%s: %w", what, err))
 	}
 }
