@@ -362,6 +362,15 @@ func TestCredentials_SpawnerIssuesAndRevokesNarrowerOnes(t *testing.T) {
 		"no identity":         `{"name":"y","identities":[],"subscribe":[],"publish":[]}`,
 		"wider issue rights":  `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[],"issue":["*"]}`,
 		"a name that escapes": `{"name":"../y","identities":["agent:y"],"subscribe":[],"publish":[]}`,
+		"a repeated member":   `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[],"name":"z"}`,
+		"an escaped repeat":   `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[],"n\u0061me":"z"}`,
+		"another case":        `{"Name":"y","identities":["agent:y"],"subscribe":[],"publish":[]}`,
+		"a surrogate":         `{"name":"y","identities":["agent:y\ud800"],"subscribe":[],"publish":[]}`,
+		"a zero character":    `{"name":"y","identities":["agent:y\u0000"],"subscribe":[],"publish":[]}`,
+		"overlong UTF-8":      "{\"name\":\"y\",\"identities\":[\"agent:y\xc0\xaf\"],\"subscribe\":[],\"publish\":[]}",
+		"a number as name":    `{"name":7,"identities":["agent:y"],"subscribe":[],"publish":[]}`,
+		"two objects":         `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[]}{}`,
+		"more members behind": `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[]},"id":1`,
 	} {
 		if status, _ := call(t, b, tokens["system"], "POST", "/credentials", body); status < 400 || status >= 500 {
 			t.Errorf("%s: %d; want a refusal", what, status)

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/bus/report"
 	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -184,16 +186,44 @@ func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
 // maxCredentialBody bounds the request of POST /credentials, in bytes.
 const maxCredentialBody = 64 << 10
 
+// credentialMembers are the members of the request of POST /credentials.
+var credentialMembers = []string{
+	"name", "identities", "subscribe", "publish", "issue", "names", "issuer", "credential-sessions",
+	"credential-subscriptions", "credential-messages", "credential-bytes", "credential-log-bytes",
+}
+
+// readCredential reads the request of POST /credentials as strictly as the bus reads frames: without
+// repeated members and members that differ only by case, which two readers could understand
+// differently.
+func readCredential(r io.Reader) (c grant.Credential, err error) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return c, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return c, err
+	}
+	if decoder.More() {
+		return c, errors.New("there is more behind it")
+	}
+	var p jsonrpc.Parser
+	m, err := p.Parse(slices.Concat([]byte(`{"jsonrpc":"2.0","method":"issue","params":`), body, []byte("}")))
+	if err != nil {
+		return c, err
+	}
+	return c, p.Object(m.Params, credentialMembers, make([][]byte, len(credentialMembers)))
+}
+
 // issue creates a credential within what the caller may issue.
 func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials; create the first with: hubbub token create")
 		return
 	}
-	var child grant.Credential
-	decoder := json.NewDecoder(io.LimitReader(r.Body, maxCredentialBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&child); err != nil {
+	child, err := readCredential(io.LimitReader(r.Body, maxCredentialBody))
+	if err != nil {
 		refuseHTTP(w, http.StatusBadRequest, `the body must be {"name","identities","subscribe","publish"}: `+
 			err.Error())
 		return
