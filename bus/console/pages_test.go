@@ -431,3 +431,29 @@ func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
 		t.Errorf("the decision of the agent is not behind a why:\n%s", body)
 	}
 }
+
+// TestChat_CountsAFailureOnce although the bridge repeats its report until somebody receives it.
+func TestChat_CountsAFailureOnce(t *testing.T) {
+	s := newFixture(t, nil)
+	bridge := s.Join(t, "tg:room", "tg:room")
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	for _, text := range []string{"one", "two"} {
+		lead.Send(t, "tg:room", protocol.TypeTGReply, protocol.ChatReply{Text: text})
+	}
+	var ids []string
+	for _, id := range regexp.MustCompile(`msg_[0-9A-Z]+`).FindAllString(s.shows(t, "/console/chat?id=tg:room", ">two<"), -1) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for range 3 {
+		for _, id := range ids {
+			bridge.Send(t, "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{MessageID: protocol.MessageID(id), Status: protocol.StatusFailed, Reason: "no"})
+		}
+	}
+	s.Sync(t)
+	body := s.shows(t, "/console/chat?id=tg:room", "2 not delivered")
+	if len(ids) != 2 || strings.Contains(body, "6 not delivered") {
+		t.Errorf("%d messages: %s", len(ids), body)
+	}
+}
