@@ -149,7 +149,7 @@ func TestUnknownOutcome_IsNotRepeated(t *testing.T) {
 			s := status(t, lead)
 			got[s.IdempotencyKey] = append(got[s.IdempotencyKey], s.Status)
 		}
-		want := map[string][]string{"a": {"unknown"}, "b": {"unknown"}, "c": {"queued", "delivered"}}
+		want := map[string][]string{"a": {"unknown"}, "b": {"unknown"}, "c": {"accepted", "delivered"}}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("statuses %v, want %v", got, want)
 		}
