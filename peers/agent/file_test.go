@@ -135,7 +135,7 @@ func TestAtMostTenImagesAreShown(t *testing.T) {
 		w.say(attached("e2", big...))
 		w.sleep(10 * time.Second)
 		turns := s.seen()
-		if len(turns) != 2 || len(turns[0].Images) != 10 || len(turns[1].Images) != 3 {
+		if len(turns) != 2 || len(turns[0].Images) != 10 || len(turns[1].Images) != 6 { // and three of before
 			t.Fatalf("%d turns", len(turns))
 		}
 		if p := turns[0].Prompt; strings.Count(p, "not shown to you: at most 10 images are shown at once") != 1 {
@@ -409,4 +409,54 @@ func TestAModelSeesWhatIsAnswered(t *testing.T) {
 			t.Errorf("the tool reads %q", read)
 		}
 	})
+}
+
+// TestEarlierImages_AreShownAgain: those of the last messages of the same chat, the newest first, to
+// models that see them.
+func TestEarlierImages_AreShownAgain(t *testing.T) {
+	gone := attached("p1")
+	gone.Event, gone.Attachments = protocol.EventDelete, nil
+	filler := func(n int) (list []protocol.ChatMessage) {
+		for i := range n {
+			list = append(list, dm(fmt.Sprint("f", i), fmt.Sprint("and ", i)))
+		}
+		return list
+	}
+	elsewhere := attached("p1", photo("/1", 10))
+	elsewhere.Chat = &protocol.Chat{ID: "42", Kind: "channel", ThreadID: "T9"}
+	quoting := dm("q", "what colour is the boat?")
+	quoting.ReplyTo = &protocol.ReplyTo{SourceID: "p1", Text: "x", Attachments: []protocol.Attachment{photo("/1", 10)}}
+	for name, c := range map[string]struct {
+		before []protocol.ChatMessage
+		asked  protocol.ChatMessage
+		blind  bool
+		want   int
+	}{
+		"a photo":             {[]protocol.ChatMessage{attached("p1", photo("/1", 10))}, dm("q", "what colour is the boat?"), false, 1},
+		"a picture as a file": {[]protocol.ChatMessage{attached("p1", document("/2", "plan.png", "image/png"))}, dm("q", "and the roof?"), false, 1},
+		"four of an album":    {[]protocol.ChatMessage{attached("p1", photo("/1", 10), photo("/1", 10), photo("/1", 10), photo("/1", 10))}, dm("q", "which is best?"), false, 3},
+		"a while ago":         {append([]protocol.ChatMessage{attached("p1", photo("/1", 10))}, filler(3)...), dm("q", "and the first?"), false, 1},
+		"long ago":            {append([]protocol.ChatMessage{attached("p1", photo("/1", 10))}, filler(12)...), dm("q", "and the first?"), false, 0},
+		"deleted":             {[]protocol.ChatMessage{attached("p1", photo("/1", 10)), gone}, dm("q", "and?"), false, 0},
+		"a text file":         {[]protocol.ChatMessage{attached("p1", document("/3", "a.txt", "text/plain"))}, dm("q", "and?"), false, 0},
+		"answered":            {[]protocol.ChatMessage{attached("p1", photo("/1", 10))}, quoting, false, 1},
+		"of another thread":   {[]protocol.ChatMessage{elsewhere}, inThread(post("q", "@lead and the boat?"), "T1"), false, 0},
+		"to a blind model":    {[]protocol.ChatMessage{attached("p1", photo("/1", 10))}, dm("q", "and?"), true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(answering("nice"))
+			s.caps.Images = !c.blind
+			files := newFileServer(map[string][]byte{"/1": jpeg, "/2": png, "/3": []byte("text")})
+			withFixture(t, s, files.options(), func(t *testing.T, w *fixture) {
+				for _, m := range append(c.before, c.asked) {
+					w.say(m)
+					w.sleep(5 * time.Second)
+				}
+				turn := w.turnOf("q")
+				if shown := strings.Count(turn.Prompt, "shown to you as image"); len(turn.Images) != c.want || shown != c.want {
+					t.Errorf("%d images, of which the prompt names %d:\n%s", len(turn.Images), shown, turn.Prompt)
+				}
+			})
+		})
+	}
 }

@@ -19,6 +19,11 @@ var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 // IsImage reports whether models accept images of a type.
 func IsImage(mime string) bool { return slices.Contains(images, mime) }
 
+// MayBeImage reports whether a file is shown as an image, as far as its message says.
+func MayBeImage(a *protocol.Attachment) bool {
+	return a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType)
+}
+
 // maxTranscript bounds the bytes of one voice message's transcript in a prompt. The reading tool
 // returns the rest.
 const maxTranscript = 8 << 10
@@ -42,7 +47,7 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 		return line + ": " + k.transcriptLine(ctx, e, a)
 	case isRecording(a) && k.Transcribe != nil:
 		return line + fmt.Sprintf(": read its transcript with chat.read_file, eventId %s, file %d", e.EventID, n)
-	case a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType):
+	case MayBeImage(a):
 		return line + ": " + k.showImage(ctx, e, a, sees, shown)
 	case a.Kind == "document":
 		return line + fmt.Sprintf(": read it with chat.read_file, eventId %s, file %d", e.EventID, n)

@@ -43,6 +43,7 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
 		shown.Event.Now = time.Now().In(r.opts.ZoneOf(carrier.Content.Chat))
 		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
+		j.earlier = r.earlierEvents(tx, carrier, parts)
 		j.prompt.Now = shown.Event.Now
 		if t.Body != "" {
 			shown.Correction = t.Body
@@ -75,7 +76,35 @@ func (r *Runner) finishPrompt(ctx context.Context, j *task) {
 			r.addTranscript(ctx, j.delivery.Event.Content, part, &a)
 		}
 	}
+	if j.images && j.prompt.Decision.Knock == nil {
+		j.prompt.Attachments = append(j.prompt.Attachments, r.earlierImages(ctx, j, &shown)...)
+	}
 	j.delivery.Prompt, j.delivery.Images = j.prompt.Block(r.opts.Fence()), shown.Images
+}
+
+// maxEarlierImages limits how many images of earlier messages a turn shows again.
+const maxEarlierImages = 3
+
+// earlierImages shows the newest images of the context again: a model keeps none between turns. It
+// returns their prompt lines.
+func (r *Runner) earlierImages(ctx context.Context, j *task, shown *files.Attachments) (lines []string) {
+	quoted := map[string]bool{} // shown with the message that answers them
+	for _, part := range j.parts {
+		if q := part.Content.ReplyTo; q != nil && len(q.Attachments) > 0 {
+			quoted[q.SourceID] = true
+		}
+	}
+	for _, e := range slices.Backward(j.earlier) {
+		for i := range e.Content.Attachments {
+			a := &e.Content.Attachments[i]
+			if len(lines) == maxEarlierImages || quoted[e.SourceID] || !files.MayBeImage(a) {
+				continue
+			}
+			lines = append(lines, "of the earlier message "+e.EventID+": "+
+				r.opts.Files.Describe(ctx, e, i+1, j.images, shown))
+		}
+	}
+	return lines
 }
 
 // addTranscript adds the transcript of a voice message to the content of the event, for programs
@@ -130,6 +159,9 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 	}
 	event.Revision = tools.Revision(parts, 0)
 	event.IdempotencyKey += "~" + tools.Revision(parts, e.Deferrals)
+	if e.ClaimGranted() { // its knock had the same text, and a program drops what it has seen
+		event.IdempotencyKey += "~granted"
+	}
 	if event.Knock = d.Knock; event.Knock != nil {
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text by others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
@@ -178,8 +210,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" || r.opts.OnlyEvent {
 		return p
 	}
-	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0],
-		contextLimit) {
+	for _, line := range r.window(tx, e, parts) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Context = append(p.Context, attention.Line{
@@ -195,6 +226,24 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	}
 	p.Notes = append(p.Notes, contextNotes(tx, e)...)
 	return p
+}
+
+// earlierEvents returns the events of the context that have files, oldest first.
+func (r *Runner) earlierEvents(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (list []*mailbox.Entry) {
+	if e.Decision.Knock != nil || e.Decision.Context == "" {
+		return nil
+	}
+	for _, line := range r.window(tx, e, parts) {
+		if line.Entry != nil && !line.Entry.Deleted && len(line.Entry.Content.Attachments) > 0 {
+			list = append(list, line.Entry)
+		}
+	}
+	return list
+}
+
+// window returns the messages before an event that its turn shows.
+func (r *Runner) window(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) []mailbox.Line {
+	return tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], contextLimit)
 }
 
 func replyTarget(e *mailbox.Entry) string {

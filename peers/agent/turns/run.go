@@ -206,6 +206,7 @@ type task struct {
 	delivery *harness.Turn
 	prompt   *attention.Prompt // without its files, which are fetched during the execution; nil for a digest
 	parts    []*mailbox.Entry  // the events of the prompt
+	earlier  []*mailbox.Entry  // the events of its context that have files
 	images   bool              // the model accepts images
 	origin   *mailbox.Origin   // of a wake, else empty; nil for a digest
 	version  attention.Version
