@@ -39,8 +39,11 @@ func TestAnInterimMessageIsNotTheAnswer(t *testing.T) {
 		}
 		want := []string{"refused invalid", "refused not_for_people", "refused invalid", "sent", "duplicate", "refused interim_sent"}
 		equal(t, "results", got, want)
-		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "keyed", "interim": true, "idempotencyKey": "k"}); r["reason"] != "invalid" {
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "keyed", "interim": true, "idempotencyKey": "k"}); r["reason"] != "interim_sent" {
 			t.Errorf("with a key: %v", r)
+		}
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": long[1:], "interim": true, "idempotencyKey": "k"}); r["status"] != "duplicate" {
+			t.Errorf("again with a key: %v", r)
 		}
 		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "the key of it", "idempotencyKey": "interim:e1"}); r["reason"] != "key_reused" {
 			t.Errorf("its key was taken: %v", r)

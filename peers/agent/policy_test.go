@@ -190,7 +190,7 @@ func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
 func TestReactions(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		want := map[string]string{
-			"seen": "acknowledged", "agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
+			"agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
 			"done": "responded", "declined": "ignored", "blocked": "deferred",
 		}
 		for signal, disposition := range want {
@@ -212,18 +212,20 @@ func TestReactions(t *testing.T) {
 		if len(w.replies) != len(want) {
 			t.Errorf("%d signals were sent; want %d, each once", len(w.replies), len(want))
 		}
-		w.say(dm("unclear", "please do it"))
-		w.sleep(3 * time.Second)
-		if r, _ := call(w.tools(), "chat.react", map[string]any{"inReplyTo": "unclear", "signal": "unclear"}); r["disposition"] != nil {
-			t.Errorf("unclear gives %v", r)
+		for _, signal := range []string{"seen", "unclear"} {
+			w.say(dm(signal, "please do it"))
+			w.sleep(3 * time.Second)
+			if r, _ := call(w.tools(), "chat.react", map[string]any{"inReplyTo": signal, "signal": signal}); r["disposition"] != nil {
+				t.Errorf("%s gives %v", signal, r)
+			}
 		}
 		open, _ := call(w.tools(), "chat.list_events", map[string]any{"open": true})
 		var ids []string
 		for _, e := range open["events"].([]any) {
 			ids = append(ids, e.(map[string]any)["eventId"].(string))
 		}
-		if len(ids) != 5 || ids[len(ids)-1] != "unclear" {
-			t.Errorf("open are %v; want working, claimed, queued, blocked and unclear", ids)
+		if len(ids) != 6 || ids[len(ids)-1] != "unclear" {
+			t.Errorf("open are %v; want working, claimed, queued, blocked, seen and unclear", ids)
 		}
 		if _, r := call(w.tools(), "chat.react", map[string]any{"inReplyTo": "unclear", "signal": "applause"}); !r.IsError {
 			t.Error("an unknown signal is taken")
@@ -421,6 +423,33 @@ func TestAChatThatHangsLeavesTheOthersRoom(t *testing.T) {
 		w.sleep(20 * time.Minute)
 		if n := len(s.seen()); n != 9 {
 			t.Errorf("%d turns ran in the end, want 9", n)
+		}
+	})
+}
+
+// TestSignal_UnclearAsksAndSeenAnswersNothing: what is unclear stays open until its author writes again.
+func TestSignal_UnclearAsksAndSeenAnswersNothing(t *testing.T) {
+	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		signal := map[string]string{"e1": "unclear", "e3": "seen"}[turn.Event.EventID]
+		if signal == "" {
+			return harness.Outcome{State: harness.Finished, FinalText: "It is open."}, nil
+		}
+		call(tools, "chat.react", map[string]any{"signal": signal})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+		w.say(dm("e1", "is the thing there?"))
+		w.sleep(10 * time.Minute)
+		w.wantTexts("signal unclear", "I do not understand this. Could you say what you mean?")
+		w.wantDispositions()
+		w.say(dm("e2", "is the window open?"))
+		w.sleep(5 * time.Second)
+		w.wantDispositions("e1 superseded", "e2 responded")
+		w.say(dm("e3", "and the door?"))
+		w.sleep(5 * time.Second)
+		w.wantDispositions("e1 superseded", "e2 responded", "e3 failed")
+		if last := w.replies[len(w.replies)-1].Text; !strings.HasPrefix(last, "I could not answer") {
+			t.Errorf("after a receipt alone the chat is told %q", last)
 		}
 	})
 }

@@ -233,8 +233,7 @@ func offers(question string, words []string) bool {
 }
 
 // IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the
-// default words. If the text may be an answer, words that can
-// answer, such as "ok", do not count.
+// default words. If the text may be an answer, words that can answer, such as "ok", do not count.
 func IsAcknowledgement(text string, answer bool) bool {
 	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Yes, said))

@@ -29,8 +29,11 @@ func (v *View) ConversationOf(chat protocol.Topic) string {
 func (v *View) AssignedChat(target string) *Entry {
 	there, ok := store.One(v.Tx, func(e *Entry) []any {
 		e.Content.Chat = &protocol.Chat{}
-		return []any{&e.Chat, &e.Content.Chat.ID}
-	}, `SELECT topic, conversation FROM chats WHERE (topic IN (?1, 'tg:' || ?1) OR conversation = ?1) AND topic <> ?2 ORDER BY topic = ?1 DESC, topic LIMIT 1`, target, protocol.TopicBroker)
+		return []any{&e.Chat, &e.Content.Chat.ID, &e.Content.Chat.Kind, &e.Content.Chat.TimeZone}
+	}, `SELECT topic, conversation,
+		coalesce((SELECT iif(content ->> '$.chat.kind' = 'dm', 'dm', 'channel') FROM events WHERE chat = topic ORDER BY seq DESC LIMIT 1), ''),
+		coalesce((SELECT content ->> '$.chat.timeZone' FROM events WHERE chat = topic ORDER BY seq DESC LIMIT 1), '')
+		FROM chats WHERE (topic IN (?1, 'tg:' || ?1) OR conversation = ?1) AND topic <> ?2 ORDER BY topic = ?1 DESC, topic LIMIT 1`, target, protocol.TopicBroker)
 	if !ok || !protocol.IsIdentity(there.Chat) {
 		return nil
 	}

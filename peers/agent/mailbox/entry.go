@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hubbub/peers/attention"
@@ -70,6 +71,9 @@ func (e *Entry) Files() []protocol.Attachment {
 	}
 	return e.Content.Attachments
 }
+
+// ClaimGranted reports whether the event is shown because its claim was granted.
+func (e *Entry) ClaimGranted() bool { return strings.HasPrefix(e.Decision.Reason, "claim_granted") }
 
 // SentAt returns when the event was written, as far as its chat says so plausibly, else when it was
 // received.

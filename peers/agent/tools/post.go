@@ -27,6 +27,7 @@ var postTool = harness.Tool{
 		"mention them (@name). Repeating a call is safe.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"target":{"type":"string","description":"the chat, such as tg:42, or its conversation id"},
+		"threadId":{"type":"string","description":"a thread or topic of that chat; default: none"},
 		"text":{"type":"string","description":"the message, Markdown"},
 		"reason":{"type":"string","description":"why you speak, for the record"},
 		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges; default: whom it mentions, else nobody"},
@@ -36,9 +37,12 @@ var postTool = harness.Tool{
 	Idempotent:   true,
 }
 
+const maxThread = 200 // bytes of the id of a thread
+
 type postArguments struct {
 	sendArguments
-	Reason string `json:"reason"`
+	Reason   string `json:"reason"`
+	ThreadID string `json:"threadId"`
 }
 
 func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result {
@@ -49,6 +53,8 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	switch {
 	case problem == "" && args.Target == "":
 		problem = "target is empty. Name the chat, such as tg:42."
+	case problem == "" && (len(args.ThreadID) > maxThread || !text.IsCleanName(args.ThreadID)):
+		problem = "threadId is not the id of a thread. chat.list_events shows those of the chat."
 	case problem == "" && args.Reason == "":
 		problem = "reason is empty. Say why you post; it is recorded."
 	}
@@ -98,7 +104,9 @@ func (args *postArguments) post(t *attempt, b *Toolset) result {
 		return result{}
 	}
 	p := mailbox.Post{Turn: b.turnID, Cause: t.event, Reason: args.Reason, Text: args.Text}
-	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat), args.IdempotencyKey, args.Text)
+	there.Content.Chat.ThreadID = args.ThreadID
+	p.Thread, p.Visibility = args.ThreadID, there.Visibility()
+	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat)+args.ThreadID, args.IdempotencyKey, args.Text)
 	p.Directedness = string(attention.MessageDirectedness(args.Text, attention.Directedness(args.Directedness)))
 	if before := t.SentAs(p.Key); before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}

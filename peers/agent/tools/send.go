@@ -62,8 +62,6 @@ func (args *sendArguments) check() string {
 	case args.Interim && len(args.Text) > maxInterim:
 		return fmt.Sprintf("text has %d bytes; an interim message has at most %d. Shorten it.", len(args.Text),
 			maxInterim)
-	case args.Interim && args.IdempotencyKey != "":
-		return "an interim message has no idempotencyKey: there is one for each event."
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
 	case !slices.Contains(visibilities, args.Visibility):

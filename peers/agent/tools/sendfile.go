@@ -86,7 +86,8 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 			return result{}
 		}
 		id := t.Reply(t.event, mailbox.SentFile, key,
-			protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility()})
+			protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility(),
+				Directedness: string(attention.MessageDirectedness(args.Caption, ""))})
 		return result{MessageID: id, Status: "sent"}
 	})
 }

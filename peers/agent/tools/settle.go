@@ -64,7 +64,12 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 	}
 	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *attempt) result {
 		b.signal(t, row, text.Prefix(args.ETA, maxETA))
-		return result{Signal: row.Signal, Disposition: row.Disposition}
+		d := row.Disposition
+		if e := t.event; row.Signal == attention.SignalSeen && e != nil && e.Open() &&
+			e.Decision.Policy == attention.PolicyMustRespond {
+			d = ""
+		}
+		return result{Signal: row.Signal, Disposition: d}
 	})
 }
 
@@ -88,11 +93,17 @@ func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 // message may follow.
 func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
-	if row.Disposition == "" || e.State == mailbox.Answered {
+	mustRespond := e.Decision.Policy == attention.PolicyMustRespond
+	switch {
+	case e.State == mailbox.Answered, row.Signal == attention.SignalSeen && mustRespond: // only a receipt
+		return
+	case row.Signal == attention.SignalUnclear && mustRespond && !e.FromAgent():
+		lifecycle.AskClarification(t.Tx, e)
+		return
+	case row.Disposition == "":
 		return
 	}
-	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged &&
-		e.Decision.Policy == attention.PolicyMustRespond {
+	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged && mustRespond {
 		b.pending.Store(row.Signal)
 		return
 	}

@@ -36,6 +36,7 @@ func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	applyAction(tx, e)
 	tx.Decide(e)
 	obligations.Open(tx, e)
+	lifecycle.HandleExplanation(tx, e)
 	r.assign(tx, e)
 	r.includeEarlier(tx, e)
 }

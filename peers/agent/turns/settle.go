@@ -173,6 +173,8 @@ func (r *Runner) failureNotice(failure error) string {
 	case errors.Is(failure, harness.ErrUnreachable):
 		return protocol.PeerID(r.opts.Self.ID).Name() +
 			" could not be reached, so this message was not delivered to it."
+	case errors.Is(failure, errDeadline):
+		return lifecycle.NotInTime
 	case errors.Is(failure, harness.ErrBudget):
 		return "I could not finish an answer within the limits of one turn. Please ask for less at once."
 	case errors.Is(failure, harness.ErrPermanent):

@@ -14,6 +14,9 @@ import (
 // NotAnswered tells an author who waits for an answer that none will come.
 const NotAnswered = "I could not answer this message. Please send it again, or ask somebody else."
 
+// NotInTime tells them that no answer came in time.
+const NotInTime = "I did not finish an answer to this message in time. Please send it again, or ask for less at once."
+
 // notAnsweredAgent is NotAnswered for an agent, which would otherwise send its message again and
 // again.
 const notAnsweredAgent = "I could not answer this message. Ask somebody else, or go on without it."
@@ -53,8 +56,10 @@ func NotifyFailure(tx *mailbox.Tx, e *mailbox.Entry, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !mayNotify(&tx.View, e) {
 		return
 	}
-	if after, ok := strings.CutPrefix(notice, NotAnswered); ok && e.FromAgent() {
-		notice = notAnsweredAgent + after
+	for _, general := range []string{NotAnswered, NotInTime} {
+		if after, ok := strings.CutPrefix(notice, general); ok && e.FromAgent() {
+			notice = notAnsweredAgent + after
+		}
 	}
 	tx.SendNotice(e, mailbox.NoticeFailed, notice)
 }
@@ -91,6 +96,41 @@ func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost mailbox.Cost
 	}
 }
 
+// clarificationTime is how long an event that is not clear stays open.
+const clarificationTime = 24 * time.Hour
+
+// AskClarification asks the author of an event that is not clear what they mean. The event stays
+// open, and ends as ignored if nothing explains it.
+func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
+	if obligations.Of(&tx.View, e) != nil { // it asks its author itself
+		return
+	}
+	tx.SendNotice(e, noticeUnclear, "I do not understand this. Could you say what you mean?")
+	e.DeadlineAt = time.Now().Add(clarificationTime)
+	tx.Save(e)
+}
+
+// HandleExplanation ends the events that were not clear, once their author writes again.
+func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
+	if e.Decision.Policy != attention.PolicyMustRespond || e.Content.Event != protocol.EventMessage {
+		return
+	}
+	for _, old := range tx.Events(`WHERE chat = ? AND thread = ? AND author = ? AND seq < ? AND state = 'turned'
+		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+noticeUnclear+`:' || event_id) AND NOT EXISTS
+		(SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND `+mailbox.LiveCondition+`)`, e.Chat,
+		e.Content.Chat.ThreadID, e.Content.Author.ID, e.Seq) {
+		old.DeadlineAt = time.Time{}
+		tx.Move(old, mailbox.Supersede, "explained by "+e.EventID)
+	}
+}
+
+const noticeUnclear = "unclear"
+
+// awaitsClarification reports whether the author of an event was asked what they mean.
+func awaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
+	return v.SentAs(noticeUnclear+":"+e.EventID) != nil
+}
+
 // FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
 // is settled.
 func FinishAccepted(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry) {
@@ -114,8 +154,10 @@ func Expire(tx *mailbox.Tx, id, reason string) {
 	e.DeadlineAt = time.Time{}
 	if e.State == mailbox.Deferred {
 		redeliver(tx, e)
+	} else if awaitsClarification(&tx.View, e) {
+		tx.Move(e, mailbox.Ignore, "it was not explained")
 	} else {
-		GiveUp(tx, e, reason)
+		GiveUpWithNotice(tx, e, reason, NotInTime)
 	}
 }
 

@@ -1,0 +1,59 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+)
+
+// TestOutbound_SaysVisibilityAndDirectedness: of posts, also into threads, and of files.
+func TestOutbound_SaysVisibilityAndDirectedness(t *testing.T) {
+	workspace := t.TempDir()
+	if err := os.WriteFile(filepath.Join(workspace, "a.txt"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind, tool                       string
+		arguments                        map[string]any
+		visibility, directedness, thread string
+	}{
+		"a post to a person":     {"dm", "chat.post", map[string]any{"text": "done"}, "dm", "ambient", ""},
+		"a post to a channel":    {"channel", "chat.post", map[string]any{"text": "done"}, "channel", "ambient", ""},
+		"a post to a thread":     {"channel", "chat.post", map[string]any{"text": "done", "threadId": "7"}, "thread", "ambient", "7"},
+		"a post to an agent":     {"channel", "chat.post", map[string]any{"text": "@w3 look"}, "channel", "to_me", ""},
+		"a file":                 {"dm", "chat.send_file", map[string]any{"path": "a.txt"}, "dm", "ambient", ""},
+		"a file with words":      {"channel", "chat.send_file", map[string]any{"path": "a.txt", "caption": "@w3 look"}, "channel", "to_me", ""},
+		"a post with no thread":  {"channel", "chat.post", map[string]any{"text": "done", "threadId": "a\nb"}, "refused", "", ""},
+		"a post with a long one": {"channel", "chat.post", map[string]any{"text": "done", "threadId": string(make([]byte, 300))}, "refused", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := false
+			s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				arguments := map[string]any{"target": "tg:42", "reason": "test"}
+				for k, v := range c.arguments {
+					arguments[k] = v
+				}
+				_, r := call(tools, c.tool, arguments)
+				refused = r.IsError
+				return harness.Outcome{State: harness.Finished, FinalText: "ok"}, nil
+			})
+			withFixture(t, s, &agent.Options{Workspace: workspace}, func(t *testing.T, w *fixture) {
+				m := dm("1", "@lead go on")
+				m.Chat.Kind = c.kind
+				w.say(m)
+				w.sleep(5 * time.Second)
+				if refused != (c.visibility == "refused") {
+					t.Fatalf("refused: %v", refused)
+				}
+				if r := w.replies[0]; !refused && (r.Visibility != c.visibility || r.Directedness != c.directedness || r.ThreadID != c.thread) {
+					t.Errorf("sent %+v", r)
+				}
+			})
+		})
+	}
+}
