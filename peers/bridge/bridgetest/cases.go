@@ -1,0 +1,178 @@
+package bridgetest
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// cases are what every bridge does in a direct chat, in this order, with one bridge.
+var cases = []struct {
+	name string
+	run  func(t *testing.T, f *fixture, c *Chat)
+}{
+	{"a message gets an agent and an answer", firstMessage},
+	{"a key is shown once", keyOnce},
+	{"an edit replaces a message", edit},
+	{"replies that can never be shown are rejected", rejections},
+	{"the other agents hear what one says", otherAgents},
+	{"halt and resume reach the agents", commands},
+	{"a stopped chat is silent", stopped},
+}
+
+// Run runs the cases against a bridge in this process.
+func Run(t *testing.T, d *Driver) {
+	t.Helper()
+	f := newFixture(t, d)
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	database := filepath.Join(t.TempDir(), "bridge.db")
+	go func() { done <- d.Bridge(ctx, f.bus.URL(), database) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the bridge ended: %v", err)
+		}
+	})
+	chat := d.NewChat(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(t, f, &chat) })
+	}
+}
+
+// shown waits until the bot has said a text, and returns how often.
+func (f *fixture) shown(t *testing.T, c *Chat, text string) (n int) {
+	t.Helper()
+	for {
+		for _, said := range c.Shown() {
+			if strings.Contains(said, text) {
+				n++
+			}
+		}
+		if n > 0 {
+			return n
+		}
+		select {
+		case <-f.ctx.Done():
+			t.Fatalf("never shown: %q in %q", text, c.Shown())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// say sends a reply and waits for its outcome, which must be delivered.
+func (f *fixture) say(t *testing.T, c *Chat, a *Agent, r protocol.ChatReply) {
+	t.Helper()
+	if refused := a.Say(f.ctx, c.Topic, &r); refused != "" {
+		t.Fatalf("%q was rejected: %s", r.Text, refused)
+	}
+	f.await(t, a, "the outcome of "+r.IdempotencyKey, func() bool { return a.outcome(r.IdempotencyKey) != "" })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.outcome(r.IdempotencyKey); got != protocol.StatusDelivered {
+		t.Errorf("%q is %s", r.Text, got)
+	}
+}
+
+func firstMessage(t *testing.T, f *fixture, c *Chat) {
+	c.Say("is it blocked?")
+	if n := f.shown(t, c, "answer to is it blocked?"); n != 1 {
+		t.Errorf("the answer is shown %d times", n)
+	}
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	m := f.agent.events[0]
+	if m.Chat.Kind != "dm" || m.Author.Kind != "human" || m.SourceID == "" || m.Sequence == 0 {
+		t.Errorf("the agent got %+v", m)
+	}
+}
+
+func keyOnce(t *testing.T, f *fixture, c *Chat) {
+	for range 2 {
+		f.say(t, c, f.agent, protocol.ChatReply{Text: "only once", IdempotencyKey: "once"})
+	}
+	f.say(t, c, f.agent, protocol.ChatReply{Text: "after it", IdempotencyKey: "after"})
+	if n := f.shown(t, c, "only once"); n != 1 {
+		t.Errorf("it is shown %d times", n)
+	}
+}
+
+func edit(t *testing.T, f *fixture, c *Chat) {
+	f.say(t, c, f.agent, protocol.ChatReply{Text: "working on it", IdempotencyKey: "interim"})
+	before := len(c.Shown())
+	f.say(t, c, f.agent, protocol.ChatReply{Text: "it is done", IdempotencyKey: "final", Edits: "interim"})
+	f.shown(t, c, "it is done")
+	if after := len(c.Shown()); after > before {
+		t.Errorf("the edit is another message: %q", c.Shown())
+	}
+}
+
+func rejections(t *testing.T, f *fixture, c *Chat) {
+	for name, r := range map[string]protocol.ChatReply{
+		"white space":    {Text: " \n\t"},
+		"a huge text":    {Text: strings.Repeat("x", 70_000)},
+		"an odd signal":  {Signal: "bored", InReplyTo: "x"},
+		"a lone signal":  {Signal: "seen"},
+		"an empty file":  {File: &protocol.File{Name: "a"}},
+		"a file's path":  {File: &protocol.File{Name: "../a", Data: []byte("x")}},
+		"a huge file":    {File: &protocol.File{Name: "a", Data: make([]byte, protocol.MaxFileData+1)}},
+		"a long caption": {Text: strings.Repeat("x", 2000), File: &protocol.File{Name: "a", Data: []byte("x")}},
+		"a long draft":   {Typing: true, Draft: strings.Repeat("x", protocol.MaxDraft+1)},
+	} {
+		r.IdempotencyKey = name
+		if refused := f.agent.Say(f.ctx, c.Topic, &r); refused == "" {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func otherAgents(t *testing.T, f *fixture, c *Chat) {
+	second := f.join(t, "agent:second")
+	cli := f.bus.Join(t, "cli:operator")
+	defer cli.Leave()
+	route := protocol.RouteAssigned{Agent: "agent:second"}
+	if r := cli.Send(t, c.Topic, protocol.TypeRouteAssigned, route); r.DeliveredTo != 1 {
+		t.Fatalf("the route was not taken: %+v", r)
+	}
+	f.say(t, c, f.agent, protocol.ChatReply{Text: "quiet word of lead", IdempotencyKey: "quiet"})
+	f.await(t, second, "what lead said", func() bool { return len(second.texts("quiet word")) == 1 })
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	i := slices.IndexFunc(second.events, func(m protocol.ChatMessage) bool { return m.Text == "quiet word of lead" })
+	heard := second.events[i]
+	if heard.Author.Kind != "agent" || heard.Author.ID != "agent:lead" || heard.Chat.Kind != "channel" {
+		t.Errorf("the other agent got %+v", heard)
+	}
+}
+
+func commands(t *testing.T, f *fixture, c *Chat) {
+	c.Say(f.Prefix + "halt")
+	f.shown(t, c, "to stop working here until "+f.Prefix+"resume")
+	c.Say(f.Prefix + "resume")
+	f.shown(t, c, "to continue")
+	c.Say(f.Prefix + "agents")
+	f.shown(t, c, "Agents of this chat:")
+	c.Say(f.Prefix + "help me choose a laptop")
+	f.await(t, f.agent, "a question", func() bool { return len(f.agent.texts(f.Prefix+"help me")) == 1 })
+}
+
+func stopped(t *testing.T, f *fixture, c *Chat) {
+	c.Say(f.Prefix + "stop")
+	f.shown(t, c, "Stopped. The agents don't see messages")
+	c.Say("quiet: not heard")
+	f.shown(t, c, "This chat is stopped, so the agents don't see your message")
+	c.Say(f.Prefix + "start")
+	f.shown(t, c, "This chat is running again")
+	c.Say("quiet: heard again")
+	f.await(t, f.agent, "a message after the stop", func() bool { return len(f.agent.texts("quiet: heard again")) == 1 })
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	if got := f.agent.texts("quiet: not heard"); len(got) > 0 {
+		t.Errorf("the agent got %q in a stopped chat", got)
+	}
+}

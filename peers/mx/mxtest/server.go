@@ -1,0 +1,268 @@
+package mxtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An Event is an event of a room.
+type Event struct {
+	ID      string         `json:"event_id"`
+	Type    string         `json:"type"`
+	Sender  string         `json:"sender"`
+	Key     *string        `json:"state_key,omitempty"`
+	Time    int64          `json:"origin_server_ts"`
+	Redacts string         `json:"redacts,omitempty"`
+	Content map[string]any `json:"content"`
+
+	room string
+	at   int // position in the stream
+}
+
+// A Server is a homeserver.
+type Server struct {
+	bot string
+
+	mu       sync.Mutex
+	Remember bool // transaction IDs
+	events   []*Event
+	invites  map[string]int // position of the bot's invitation, by room
+	joined   map[string]int
+	txns     map[string]string
+	limited  int           // requests to answer with M_LIMIT_EXCEEDED
+	Requests []string      // all but syncs
+	changed  chan struct{} // closed at the next event
+}
+
+// New returns a server with a bot.
+func New(bot string) *Server {
+	return &Server{bot: bot, invites: map[string]int{}, joined: map[string]int{}, txns: map[string]string{},
+		changed: make(chan struct{})}
+}
+
+// add appends an event. s.mu is held.
+func (s *Server) add(e *Event) *Event {
+	e.at = len(s.events) + 1
+	e.ID = fmt.Sprintf("$e%d", e.at)
+	e.Time = time.Now().UnixMilli()
+	s.events = append(s.events, e)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return e
+}
+
+func (s *Server) state(room, sender, kind, key string, content map[string]any) *Event {
+	return s.add(&Event{Type: kind, Sender: sender, Key: &key, Content: content, room: room})
+}
+
+// Room makes a room to which its first user invites the bot, and the others have come.
+func (s *Server) Room(users ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := fmt.Sprintf("!r%d:hs", len(s.events))
+	for _, user := range users {
+		s.state(room, user, "m.room.member", user, map[string]any{"membership": "join"})
+	}
+	s.invites[room] = s.state(room, users[0], "m.room.member", s.bot, map[string]any{"membership": "invite"}).at
+	return room
+}
+
+// Send sends an event as a user and returns its ID.
+func (s *Server) Send(room, user, kind string, content map[string]any) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.add(&Event{Type: kind, Sender: user, Content: content, room: room}).ID
+}
+
+// Say writes a text as a user.
+func (s *Server) Say(room, user, text string) string {
+	return s.Send(room, user, "m.room.message", map[string]any{"msgtype": "m.text", "body": text})
+}
+
+// SetState sets a state of a room as a user.
+func (s *Server) SetState(room, user, kind string, content map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state(room, user, kind, "", content)
+}
+
+// Limit answers the next n requests of the bot, except syncs, with M_LIMIT_EXCEEDED.
+func (s *Server) Limit(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limited = n
+}
+
+// Sent returns the bot's events of a type in a room.
+func (s *Server) Sent(room, kind string) (list []Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.room == room && e.Sender == s.bot && e.Type == kind {
+			list = append(list, *e)
+		}
+	}
+	return list
+}
+
+// Texts returns what the bot said in a room.
+func (s *Server) Texts(room string) (list []string) {
+	for _, e := range s.Sent(room, "m.room.message") {
+		body, _ := e.Content["body"].(string)
+		list = append(list, body)
+	}
+	return list
+}
+
+// Changed returns a channel that is closed at the next event.
+func (s *Server) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// RoundTrip answers a request without a network.
+func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}
+
+// ServeHTTP serves the client-server API.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/_matrix/client/"), "/")
+	var body map[string]any
+	if r.Body != nil && r.Method != http.MethodGet {
+		_ = json.NewDecoder(r.Body).Decode(&body) // an empty body stays nil
+	}
+	if len(path) == 2 && path[1] == "sync" {
+		s.sync(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Requests = append(s.Requests, r.Method+" "+strings.Join(path, "/"))
+	if s.limited > 0 && path[1] != "login" {
+		s.limited--
+		answer(w, http.StatusTooManyRequests, map[string]any{"errcode": "M_LIMIT_EXCEEDED", "error": "wait", "retry_after_ms": 100})
+		return
+	}
+	switch {
+	case path[1] == "login":
+		if body["password"] != "password" {
+			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "wrong password"})
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "access_token": "token", "device_id": body["device_id"]})
+	case path[1] == "account":
+		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "device_id": "DEV"})
+	case path[1] == "join":
+		s.state(path[2], s.bot, "m.room.member", s.bot, map[string]any{"membership": "join"})
+		s.joined[path[2]] = len(s.events)
+		answer(w, http.StatusOK, map[string]any{"room_id": path[2]})
+	case path[1] == "rooms" && len(path) > 3:
+		s.room(w, r, path[2], path[3:], body)
+	default:
+		answer(w, http.StatusNotFound, map[string]any{"errcode": "M_UNRECOGNIZED", "error": r.URL.Path})
+	}
+}
+
+// room serves what concerns a room. s.mu is held.
+func (s *Server) room(w http.ResponseWriter, r *http.Request, room string, rest []string, body map[string]any) {
+	switch rest[0] {
+	case "send", "redact":
+		if s.joined[room] == 0 {
+			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "not in the room"})
+			return
+		}
+		txn := r.URL.Path
+		if id := s.txns[txn]; id != "" && s.Remember {
+			answer(w, http.StatusOK, map[string]any{"event_id": id})
+			return
+		}
+		e := &Event{Type: rest[1], Sender: s.bot, Content: body, room: room}
+		if rest[0] == "redact" {
+			e.Type, e.Redacts = "m.room.redaction", rest[1]
+		}
+		s.txns[txn] = s.add(e).ID
+		answer(w, http.StatusOK, map[string]any{"event_id": e.ID})
+	case "leave":
+		s.state(room, s.bot, "m.room.member", s.bot, map[string]any{"membership": "leave"})
+		delete(s.invites, room)
+		delete(s.joined, room)
+		answer(w, http.StatusOK, map[string]any{})
+	case "messages":
+		var chunk []*Event
+		for _, e := range slices.Backward(s.events) {
+			if e.room == room {
+				chunk = append(chunk, e)
+			}
+		}
+		answer(w, http.StatusOK, map[string]any{"chunk": chunk})
+	default: // typing, receipts
+		answer(w, http.StatusOK, map[string]any{})
+	}
+}
+
+// sync serves events from a position on. It waits for one until the timeout.
+func (s *Server) sync(w http.ResponseWriter, r *http.Request) {
+	since, _ := strconv.Atoi(r.URL.Query().Get("since"))
+	wait, _ := strconv.Atoi(r.URL.Query().Get("timeout"))
+	end := time.After(time.Duration(wait) * time.Millisecond)
+	for {
+		s.mu.Lock()
+		result, found := s.since(since)
+		changed := s.changed
+		s.mu.Unlock()
+		if found || wait == 0 {
+			answer(w, http.StatusOK, result)
+			return
+		}
+		select {
+		case <-changed:
+		case <-end:
+			wait = 0
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// since returns what the bot sees after a position, and whether there is anything. s.mu is held.
+func (s *Server) since(since int) (result map[string]any, found bool) {
+	join, invite := map[string]any{}, map[string]any{}
+	for _, e := range s.events {
+		at := s.joined[e.room]
+		switch {
+		case at > 0 && (e.at > since || at > since):
+			room, known := join[e.room].(map[string]any)
+			if !known {
+				room = map[string]any{"timeline": map[string]any{"events": []*Event{}}}
+				join[e.room] = room
+			}
+			timeline := room["timeline"].(map[string]any) //nolint:errcheck // as made above
+			timeline["events"] = append(timeline["events"].([]*Event), e)
+		case at == 0 && s.invites[e.room] > since && e.at == s.invites[e.room]:
+			invite[e.room] = map[string]any{"invite_state": map[string]any{"events": []*Event{e}}}
+		}
+	}
+	return map[string]any{
+		"next_batch": strconv.Itoa(len(s.events)), "rooms": map[string]any{"join": join, "invite": invite},
+	}, len(join)+len(invite) > 0
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
+}
