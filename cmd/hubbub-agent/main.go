@@ -20,6 +20,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/attention"
 	"hubbub/peers/netguard"
 	"hubbub/protocol"
@@ -96,6 +97,13 @@ func (s *settings) add(fs *pflag.FlagSet) {
 		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is "+
 			"HUBBUB_A2A_TOKEN")
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
+	fs.StringArrayVar(&o.Aliases, "alias", nil,
+		"other name by which messages mention it, such as one that a Chorus service gives it (repeatable)")
+	fs.StringVar(&o.WorkspaceID, "workspace-id", "",
+		"name of its workspace, by which @NAME.WORKSPACE means it at the collaboration broker (that of --workspace "+
+			"does, too)")
+	fs.StringVar(&o.Node, "node", "",
+		"name of its machine, by which @NAME.node:NODE means it at the broker (default the host's name)")
 	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
 	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
 	fs.StringVar(&s.timeZone, "time-zone", "",
@@ -288,6 +296,17 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if o.Zone, err = zoneOf(s.timeZone); err != nil {
 		return program.Usage("--time-zone %q is not a time zone: use a name such as Europe/Berlin", s.timeZone)
 	}
+	if o.Node == "" {
+		if name, err := os.Hostname(); err == nil {
+			o.Node, _, _ = strings.Cut(name, ".")
+		}
+	}
+	for i, alias := range o.Aliases {
+		alias = strings.TrimPrefix(alias, "@")
+		if o.Aliases[i] = alias; alias == "" || strings.ContainsAny(alias, "@: \t\n") {
+			return program.Usage("--alias %q is not a name: use one word, as in a mention", alias)
+		}
+	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
 		return program.Usage("--approve: %s", err)
 	}
@@ -343,6 +362,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 		}
 	}
 	o.Model = cmp.Or(s.endpoint.model, s.harnessCommand)
+	o.ModelName = cmp.Or(s.endpoint.model, model.APIs[s.harness].DefaultModel)
 	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
 	return nil
 }

@@ -53,7 +53,8 @@ func (b *broker) attend(ctx context.Context) {
 	who := contract.AnnounceParams{
 		LogicalAgentID: b.agent.id.Name(), HarnessType: o.HarnessType, WorkspaceID: o.WorkspaceID,
 		ProjectPath: o.Workspace,
-		Roles:       roles, WakePolicy: o.WakePolicy,
+		Model:       o.ModelName, Node: o.Node,
+		Roles: roles, WakePolicy: o.WakePolicy,
 	}
 	b.Attend(ctx, who, func(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {

@@ -56,7 +56,9 @@ type Options struct {
 
 	Model       string // name of the model; what is learned about drafts is stored under it
 	HarnessType string // announced to the collaboration broker; default "scripted"
-	WorkspaceID string // announced to the collaboration broker
+	WorkspaceID string // announced to the collaboration broker, as are ModelName and Node
+	ModelName   string // by which @name?model means the agent; may differ from Model
+	Node        string // machine
 	WakePolicy  string // "auto" (default) or "manual"
 
 	Parallel    int           // turns at once; half of them in one chat; default 8

@@ -339,7 +339,7 @@ func (r *rig) waitDone(event string) {
 	harnesstest.Until(r.t, event+" is done", func() bool {
 		raw, err := os.ReadFile(r.state)
 		var m struct{ Done map[string]bool }
-		return err == nil && json.Unmarshal(raw, &m) == nil && m.Done[event]
+		return err == nil && json.Unmarshal(raw, &m) == nil && m.Done[event+":agent_a"]
 	})
 }
 

@@ -18,6 +18,15 @@ func (r *checker) behaviours(ctx context.Context) {
 		{"overheard", "a digest is not answered", r.silentCase(r.makeDigest)},
 		{"redelivery", "an event that is delivered again is accepted and not answered again", r.redelivery},
 		{"merged", "a merged turn is accepted and answered once", r.merged},
+		{"edited", "an event with a new text and key is answered again", r.again(func(s *eventRecord) {
+			s.event.Text = "Can you check whether the release is blocked?"
+		})},
+		{"deferred", "an event that comes back after a deferral, with a new key, is answered", r.again(nil)},
+		{"granted", "an event that was knocked for is answered once its claim is granted, with a new key", r.granted},
+		{"reaction", "a reaction to a message of the program is not answered", r.silentCase(func(s *eventRecord) {
+			r.makeKnock(s)
+			s.event.Signal = string(attention.SignalAgree)
+		})},
 		{"refused", "a refusal of a message is accepted", r.refusedMessage},
 		{"cancelled", "the program keeps working after a delivery is cancelled", r.cancelled},
 		{"burst", "many deliveries at once are all accepted", r.burst},
@@ -106,6 +115,51 @@ func (r *checker) redelivery(ctx context.Context, name string) error {
 		}
 	}
 	return r.settled(ctx, e.EventID)
+}
+
+// again returns a case with a question that is delivered again under another key before it has an
+// answer, as after an edit or a deferral. change may be nil.
+func (r *checker) again(change func(s *eventRecord)) func(ctx context.Context, name string) error {
+	return func(ctx context.Context, name string) error {
+		s := r.question(name, 1)
+		s.refuse = true
+		if err := r.deliver(ctx, r.event(s), 1); err != nil {
+			return err
+		}
+		r.chat.awaitQuiet(ctx, r.opts.Quiet)
+		r.chat.withEvent(s.event.EventID, func(s *eventRecord) {
+			s.refuse, s.sends, s.settled = false, nil, false
+			if change != nil {
+				change(s)
+			}
+		})
+		return r.deliverNew(ctx, s)
+	}
+}
+
+// deliverNew delivers an event under another key, and waits until it is discharged.
+func (r *checker) deliverNew(ctx context.Context, s *eventRecord) error {
+	e := r.event(s)
+	e.IdempotencyKey += ":new"
+	if err := r.deliverAndWait(ctx, e, 1); err != nil {
+		return err
+	}
+	return r.settled(ctx, e.EventID)
+}
+
+// granted knocks for a question, and delivers it with its content after a claim.
+func (r *checker) granted(ctx context.Context, name string) error {
+	s := r.question(name, 1)
+	owed := s.decision
+	r.makeKnock(s)
+	s.decision.Policy, s.decision.Knock.Policy = attention.PolicyMayRespond, attention.PolicyMayRespond
+	s.claims = 1 // no second grant
+	if err := r.deliver(ctx, r.event(s), 1); err != nil {
+		return err
+	}
+	r.chat.awaitQuiet(ctx, r.opts.Quiet)
+	r.chat.withEvent(s.event.EventID, func(s *eventRecord) { s.sends, s.settled, s.decision = nil, false, owed })
+	return r.deliverNew(ctx, s)
 }
 
 func (r *checker) alive(ctx context.Context, name string) error {

@@ -127,7 +127,8 @@ func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) er
 	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
 		fmt.Errorf("the delivery was not accepted within %s", r.opts.Timeout))
 	defer cancel()
-	_, err := r.harness.Turn(ctx, &harness.Turn{ID: turnID(e, attempt), Attempt: attempt, Event: *e}, nil)
+	_, err := r.harness.Turn(ctx, &harness.Turn{ID: turnID(e, attempt), Attempt: attempt, Event: *e,
+		System: attention.ResponseRules(r.version)}, nil)
 	return err
 }
 
@@ -143,6 +144,7 @@ func (r *checker) grant(ctx context.Context, id string) {
 	if e == nil {
 		return
 	}
+	e.IdempotencyKey += ":granted" // the key of the knock is known
 	if err := r.deliver(ctx, e, 1); err != nil && !errors.Is(err, errWithheld) {
 		r.chat.withEvent(
 			id,
@@ -170,7 +172,7 @@ func (r *checker) event(s *eventRecord) *harness.Event {
 				Title:    e.Conversation.Title,
 			},
 			Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
-			Mentions: e.Mentions,
+			Mentions: e.Mentions, Signal: e.Signal,
 		},
 		Decision: harness.NewDecision(&d, d.Policy),
 		Digest:   d.Injection == attention.ModeDigest,

@@ -90,6 +90,9 @@ func silenceProblems(s *eventRecord) error {
 	texts := map[string]bool{}
 	for _, m := range s.sends {
 		texts[m.text] = true
+		if m.text != "" && attention.VisibleText(m.text) == "" {
+			problems = append(problems, errors.New("its answer holds only its instructions, thoughts or calls"))
+		}
 	}
 	switch {
 	case len(texts) > 0 && !mayAnswer(s.decision.Policy):

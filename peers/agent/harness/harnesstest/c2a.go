@@ -279,13 +279,16 @@ type deliveredEvent struct {
 	} `json:"reliability"`
 }
 
+// key tells deliveries apart: an edit, a grant or the end of a deferral has a key of its own.
+func (e *deliveredEvent) key() string { return cmp.Or(e.Reliability.IdempotencyKey, e.EventID) }
+
 func (r *referenceProgram) deliver(id jsonrpc.ID, params []byte) {
 	var e deliveredEvent
 	must(json.Unmarshal(params, &e))
 	r.mu.Lock()
 	r.memory.Deliveries++
-	n, done := r.memory.Deliveries, r.memory.Done[e.EventID]
-	r.memory.Done[e.EventID] = done
+	n, done := r.memory.Deliveries, r.memory.Done[e.key()]
+	r.memory.Done[e.key()] = done
 	r.saveLocked()
 	r.mu.Unlock()
 	done = done && !r.has("reword")
@@ -356,7 +359,7 @@ func (r *referenceProgram) handleEvent(e *deliveredEvent) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.memory.Done[e.EventID] = true
+	r.memory.Done[e.key()] = true
 	r.saveLocked()
 }
 

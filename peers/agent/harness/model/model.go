@@ -30,12 +30,22 @@ type Endpoint struct {
 
 // An API is a model API that this package supports.
 type API struct {
-	KeyName string // environment variable of the key
-	New     func(*Options) *Harness
+	KeyName      string // environment variable of the key
+	DefaultModel string
+	New          func(*Options) *Harness
 }
 
 // APIs holds the APIs by the names of their harnesses.
-var APIs = map[string]API{"openai": {OpenAIKey, OpenAI}, "anthropic": {AnthropicKey, Anthropic}}
+var APIs = map[string]API{
+	"openai":    {OpenAIKey, openaiModel, OpenAI},
+	"anthropic": {AnthropicKey, anthropicModel, Anthropic},
+}
+
+// The models that are used if no other is named.
+const (
+	openaiModel    = "gpt-5-mini"
+	anthropicModel = "claude-sonnet-4-5"
+)
 
 // A provider describes an API and its default endpoint.
 type provider struct {
@@ -62,7 +72,7 @@ var _ harness.Harness = (*Harness)(nil)
 // OpenAI makes a harness for an endpoint of the chat completions API. It does no I/O.
 func OpenAI(opts *Options) *Harness {
 	p := provider{
-		endpoint:    Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"},
+		endpoint:    Endpoint{OpenAIKey, "https://api.openai.com/v1", openaiModel},
 		path:        "/chat/completions",
 		answerField: "choices",
 	}
@@ -79,7 +89,7 @@ func OpenAI(opts *Options) *Harness {
 func Anthropic(opts *Options) *Harness {
 	h := newHarness(
 		provider{
-			endpoint:    Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"},
+			endpoint:    Endpoint{AnthropicKey, "https://api.anthropic.com/v1", anthropicModel},
 			path:        "/messages",
 			answerField: "content",
 		},
