@@ -22,6 +22,7 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 	"github.com/spf13/cobra"
@@ -172,8 +173,8 @@ func (b *chatBench) startPrograms(api string, ids []string, background func(run 
 		return nil, err
 	}
 	file := filepath.Join(b.data, "hubbub.toml")
-	text := fmt.Sprintf(chatSettings, address, api, strings.Join(ids, ", "))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	content := fmt.Sprintf(chatSettings, address, api, strings.Join(ids, ", "))
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		return nil, err
 	}
 	settings, err := program.ReadTOML(file)
@@ -199,8 +200,8 @@ func (b *chatBench) startPrograms(api string, ids []string, background func(run 
 	background(func() error { return errors.Join(programs.Run(b.ctx), log.Close()) })
 	for _, c := range plan.Children {
 		if err := programs.Ready(b.ctx, c.Name); err != nil {
-			text, _ := os.ReadFile(log.Name()) //nolint:errcheck // the error names the program
-			return nil, fmt.Errorf("starting %s: %w\n%s", c.Name, err, text)
+			lines, _ := os.ReadFile(log.Name()) //nolint:errcheck // the error names the program
+			return nil, fmt.Errorf("starting %s: %w\n%s", c.Name, err, lines)
 		}
 	}
 	return programs, nil
@@ -327,8 +328,8 @@ func summarize(processes []process, messages, counted float64) (list []chatProgr
 }
 
 func printChatResult(p *output.Printer, r *chatResult) {
-	p.Linef("%d chats at once, %d messages: %.0f messages/s, p50 %.1f ms, p99 %.1f ms; first answers after %.1f s\n",
-		r.Chats, r.Messages, r.PerSecond, r.P50.Seconds()*1e3, r.P99.Seconds()*1e3, r.Start.Seconds())
+	p.Linef("%s, %s: %.0f messages/s, p50 %.1f ms, p99 %.1f ms; first answers after %.1f s\n",
+		text.Counted(r.Chats, "chat"), text.Counted(r.Messages, "message"), r.PerSecond, r.P50.Seconds()*1e3, r.P99.Seconds()*1e3, r.Start.Seconds())
 	t := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tprocesses\tCPU ms/message\tsyncs/message\tmemory MiB\tCPU s to start\t")
 	var cpu, syncs, start float64
