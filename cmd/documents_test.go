@@ -382,9 +382,8 @@ func (r *reader) try(words, env []string) (out, said string, err error) {
 // until repeats a program until its output matches.
 func (r *reader) until(pattern string, words ...string) string {
 	r.t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(patience); ; <-ticker.C {
+	for deadline := time.Now().Add(patience); ; {
+		began := time.Now()
 		out, said, err := r.try(words, nil)
 		if err == nil && regexp.MustCompile(pattern).MatchString(out) {
 			return out
@@ -392,6 +391,7 @@ func (r *reader) until(pattern string, words ...string) string {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%q never said %s: %v\n%s%s", strings.Join(words, " "), pattern, err, out, said)
 		}
+		<-time.After(max(50*time.Millisecond, 3*time.Since(began))) // leave a busy machine to what it waits for
 	}
 }
 
