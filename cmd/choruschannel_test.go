@@ -126,7 +126,8 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 	_, fence, _ := strings.Cut(asked, "\nfence: ")
 	fence, _, _ = strings.Cut(fence, "\n")
 	mustContain(t, asked, "<<"+fence+"\nservice: Studio\ncontext: The team uses this channel for ops coordination.\n"+fence+">>")
-	room.ask("hello you two") // is for nobody
+	// It is for nobody. What one author writes before a mention belongs to the mention.
+	room.post("/studio/say", map[string]string{"sender": "bob", "content": "hello you two"})
 	said := room.ask("@alpha sing", "alpha: La la land")
 	said = append(said, room.ask("@beta what was sung?", "beta: It was la la land")...)
 	if n := len(said); n != 2 {
