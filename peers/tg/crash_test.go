@@ -3,6 +3,7 @@ package tg_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/bridge/bridgetest"
 	"hubbub/peers/peer"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
@@ -40,7 +42,7 @@ const childVariable = "TG_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if raw := os.Getenv(childVariable); raw != "" {
-		if err := runChild(raw); err != nil {
+		if err := runChild(context.Background(), raw); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -49,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func runChild(raw string) error {
+func runChild(ctx context.Context, raw string) error {
 	var c child
 	if err := json.Unmarshal([]byte(raw), &c); err != nil {
 		return err
@@ -74,7 +76,7 @@ func runChild(raw string) error {
 			select {}
 		}
 	})
-	return b.Run(context.Background())
+	return errors.Join(b.Run(ctx), db.Close())
 }
 
 // launch starts a bridge process. It returns the process and a channel that is closed when it
@@ -187,7 +189,7 @@ func (a *answerer) snapshot() (events []string, status map[string][]string) {
 // receiving and acknowledging. Nothing may be lost, duplicated or reordered. Only a send in
 // progress may end as unknown.
 func TestSIGKILL_LosesAndDoublesNothing(t *testing.T) {
-	killBridgeAt(t, "", "received", "stored", "taken in", "asked", "assigned", "configured", "forwarding", "forwarded",
+	bridgetest.Kill(t, newDriver(t), "received", "stored", "taken in", "asked", "assigned", "configured", "forwarding", "forwarded",
 		"reply received", "reply stored", "sending", "sent", "recorded", "reported")
 }
 
