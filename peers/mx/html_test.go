@@ -1,0 +1,40 @@
+package mx
+
+import "testing"
+
+func TestMarkdownOf(t *testing.T) {
+	for source, want := range map[string]string{
+		"plain":                                                 "plain",
+		"<p>a</p><p>b</p>":                                      "a\n\nb",
+		"<b>a</b> <i>b</i> <del>c</del>":                        "**a** _b_ ~~c~~",
+		"<span data-mx-spoiler>x</span>":                        "||x||",
+		"<blockquote>a<br>b</blockquote>c":                      "> a\n> b\n\nc",
+		"<pre><code>a\n b</code></pre>":                         "```\na\n b\n```",
+		"<ol><li>a</li><li>b</li></ol>":                         "1. a\n\n2. b",
+		"<h2>T</h2>x":                                           "## T\n\nx",
+		`<a href="https://e.org">site</a>`:                      "site (https://e.org)",
+		"<mx-reply>old</mx-reply>new":                           "new",
+		"<script>alert(1)</script>x &lt; y":                     "x < y",
+		`<a href="https://matrix.to/#/@will:hs">Will S</a>: hi`: "@will: hi",
+	} {
+		if got := markdownOf(source); got != want {
+			t.Errorf("%q: %q; want %q", source, got, want)
+		}
+	}
+}
+
+func TestIsSilent(t *testing.T) {
+	for text, want := range map[string]bool{
+		"hi @a": false, "`@a`": true, "> @a": true, "```\n@a\n```": true, "`x` @a": false, "> x\n@a": false,
+	} {
+		at := 0
+		for i := range text {
+			if text[i] == '@' {
+				at = i
+			}
+		}
+		if got := isSilent(text, at); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
