@@ -92,8 +92,8 @@ func TestUnits_AreHardened(t *testing.T) {
 			t.Errorf("%s listens or dials before the network has its addresses", path)
 		}
 	}
-	if units != 5 {
-		t.Errorf("%d units, want 5", units)
+	if units != 6 {
+		t.Errorf("%d units, want 6", units)
 	}
 }
 

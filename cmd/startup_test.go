@@ -12,7 +12,8 @@ import (
 )
 
 // programEnv is the least environment with which each program has valid settings.
-var programEnv = []string{"TELEGRAM_BOT_TOKEN=1:AAtoken", "HUBBUB_ID=lead"}
+var programEnv = []string{"TELEGRAM_BOT_TOKEN=1:AAtoken", "HUBBUB_ID=lead",
+	"MATRIX_ACCESS_TOKEN=none", "HUBBUB_HOMESERVER=https://matrix.example"}
 
 // exitOf runs a program to its end, and returns what it prints and its exit code.
 func exitOf(t *testing.T, env []string, name string, args ...string) (string, int) {
@@ -56,10 +57,10 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		{"bus chorus", "--tls-cert " + absent + " --tls-key " + absent, "", 1, absent},
 		{"bus chorus", "--tls-cert " + empty + " --tls-key " + empty, "", 1, "--tls-cert and --tls-key"},
 		{"bus chorus", "--tls-cert " + half + " --tls-key " + half, "", 1, "--tls-cert and --tls-key"},
-		{"bus broker tg", "--cluster nats://127.0.0.1:1 --cluster-creds " + absent, "", 1, absent},
+		{"bus broker tg matrix", "--cluster nats://127.0.0.1:1 --cluster-creds " + absent, "", 1, absent},
 		{"bus", "--cluster nats://127.0.0.1:1 --cluster-ca " + absent, "", 1, absent},
-		{"system broker tg chorus agent", "--token-file " + absent, "", 1, absent},
-		{"system broker tg chorus agent", "--token-file " + empty, "", 1, "is empty"},
+		{"system broker tg matrix chorus agent", "--token-file " + absent, "", 1, absent},
+		{"system broker tg matrix chorus agent", "--token-file " + empty, "", 1, "is empty"},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + absent, 1, absent},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + empty, 1, "is empty"},
 		{"tg", "--webhook-secret-file " + absent, "", 1, absent},
