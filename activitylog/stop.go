@@ -7,6 +7,52 @@ import (
 	"time"
 )
 
+// stepTime is how much longer than StopTimeout a stop waits for what the disk is doing.
+const stepTime = 5 * time.Second
+
+// writeUntilStop writes what is appended until ctx ends. It returns false if the disk then takes
+// longer than a stop may, as the syncs of a new file do on a slow disk. What it does ends with the
+// process, and the next start repeats it.
+func (w *Writer) writeUntilStop(ctx context.Context) bool {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		w.writeQueued(ctx)
+	}()
+	select {
+	case <-written:
+		return true
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(w.opts.StopTimeout + stepTime)
+	defer timer.Stop()
+	select {
+	case <-written:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// leave ends a stop although the disk is still at work. Rows that wait are lost. The goroutine that
+// writes still uses them.
+func (w *Writer) leave() error {
+	w.mu.Lock()
+	rows := int64(w.q.rows) + w.q.lost.rows
+	w.q.closed, w.q.stopping = true, true
+	w.q.wakeWaiters()
+	w.abandoned += rows
+	w.q.totals.Lost += int64(w.q.rows)
+	if w.q.totals.LastError == "" {
+		w.q.totals.LastError = "the disk is too slow to begin a new file before the stop"
+	}
+	w.mu.Unlock()
+	w.commits.Notify()
+	w.opts.Log.Warn().Str("path", w.path).Int64("lost_rows", rows).
+		Msg("activity log: the disk is too slow to begin a new file before the stop; the next start continues")
+	return w.stopError()
+}
+
 // drain writes all queued rows and refuses new ones.
 func (w *Writer) drain(ctx context.Context) {
 	if w.sink == nil {

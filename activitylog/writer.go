@@ -140,7 +140,9 @@ func (w *Writer) Run(ctx context.Context) error {
 		defer close(kept)
 		w.compactor.run(ctx)
 	}()
-	w.writeQueued(ctx)
+	if !w.writeUntilStop(ctx) {
+		return w.leave()
+	}
 	stopBy := time.Now().Add(w.opts.StopTimeout)
 	told := make(chan struct{})
 	late := time.AfterFunc(w.opts.StopTimeout, func() {
