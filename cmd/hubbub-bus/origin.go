@@ -32,7 +32,7 @@ var (
 	errWildcard     = errors.New("it cannot have wildcards; list each origin")
 	errOpaque       = errors.New("browsers send null for pages without an origin, and any page can make one")
 	errOriginPort   = errors.New("the port must be a number from 1 to 65535")
-	errOriginScheme = errors.New("pages come with https: or http:")
+	errOriginScheme = errors.New("pages come by https or http")
 )
 
 // browserOrigin returns the origin of a page as browsers write it (RFC 6454; the URL Standard):

@@ -12,10 +12,9 @@ const (
 )
 
 var (
-	ruleWord    = regexp.MustCompile(`[\pL\pN_][\pL\pN_.']*[\pL\pN_]|[\pL\pN_]`)
-	ruleHeading = regexp.MustCompile(`(?i)C2A RESPONSE RULES:?`)
-	emptyFence  = regexp.MustCompile("(?m)^[ \\t>]*```[\\w-]*[ \\t]*\\n\\s*```[ \\t]*(?:\\n|\\z)")
-	lineMarks   = " \t>*-#\"“•"
+	ruleWord   = regexp.MustCompile(`[\pL\pN_][\pL\pN_.']*[\pL\pN_]|[\pL\pN_]`)
+	emptyFence = regexp.MustCompile("(?m)^[ \\t>]*```[\\w-]*[ \\t]*\\n\\s*```[ \\t]*(?:\\n|\\z)")
+	lineMarks  = " \t>*-#\"“•"
 )
 
 // ruleRuns holds the runs of words of the rules of all drafts, joined by spaces.

@@ -29,7 +29,7 @@ func (a *account) fetchFile(ctx context.Context, file, byteRange string) (*http.
 	err := a.call(ctx, "getFile", map[string]any{"file_id": file}, &found)
 	switch {
 	case botapi.Code(err) == http.StatusBadRequest:
-		return nil, "", fmt.Errorf("Telegram does not provide this file, it is larger than 20 MB: %w", bridge.ErrNoFile)
+		return nil, "", fmt.Errorf("the file is larger than 20 MB, and Telegram does not provide it: %w", bridge.ErrNoFile)
 	case err != nil || found.FilePath == "":
 		return nil, "", err
 	}

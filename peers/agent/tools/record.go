@@ -50,8 +50,8 @@ func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
 	raw, _ := json.Marshal(result) // strings and valid JSON can always be encoded
 	var named eventRef
-	_ = json.Unmarshal(arguments, &named)                   // invalid arguments name no event
-	ctx = context.WithoutCancel(ctx)                        // record the call even if the turn has ended
+	_ = json.Unmarshal(arguments, &named)                           // invalid arguments name no event
+	ctx = context.WithoutCancel(ctx)                                // record the call even if the turn has ended
 	_ = b.provider.Mailbox.InTxUnsynced(ctx, func(tx *mailbox.Tx) { // a failing mailbox shows in the next turn
 		e := b.turnEvent(&tx.View)
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
