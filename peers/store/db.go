@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// maxReaders limits the connections that read outside transactions.
-	maxReaders = 3
 	// busyTimeout is how long a statement waits for the lock of another program.
 	busyTimeout = 10 * time.Second
 	// maxGroup limits the transactions that share one commit.
@@ -27,7 +25,8 @@ const (
 var errClosed = errors.New("the database is closed")
 
 // A DB is an open SQLite database. All of its writes use one connection, one after the
-// other, and what is written at the same time shares a commit. Its methods and the
+// other, and what is written at the same time shares a commit. Reads outside transactions
+// use another one, and see what is committed. Its methods and the
 // functions of this package may be called from any goroutine.
 type DB struct {
 	path string
@@ -40,10 +39,9 @@ type DB struct {
 	dirty   bool         // a power cut may undo the last commits
 	timer   *time.Timer  // runs sync, or nil
 
-	slots   chan struct{} // one for each reader that exists
-	readMu  sync.Mutex    // guards the fields below
-	readers []*connection // idle
-	closed  bool
+	readMu sync.Mutex  // guards the fields below
+	reader *connection // nil until it is needed
+	closed bool
 }
 
 // A group is a database transaction that several calls of InTx share.
@@ -61,7 +59,7 @@ func newDB(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{path: path, writer: writer, synced: true, slots: make(chan struct{}, maxReaders)}, nil
+	return &DB{path: path, writer: writer, synced: true}, nil
 }
 
 // Close waits for the statements that run, and closes the database. Further calls do
@@ -74,10 +72,10 @@ func (db *DB) Close() (err error) {
 	db.commit()
 	db.readMu.Lock()
 	defer db.readMu.Unlock()
-	for _, c := range db.readers { // a reader in use is closed when it is put back
-		err = errors.Join(err, c.close())
+	if db.reader != nil {
+		err = db.reader.close()
 	}
-	db.readers, db.closed = nil, true
+	db.reader, db.closed = nil, true
 	if db.timer != nil {
 		db.timer.Stop()
 	}
@@ -269,44 +267,19 @@ func (db *DB) finish(err error) {
 	db.group = nil
 }
 
-// read calls do with a connection that no other goroutine uses meanwhile.
-func (db *DB) read(ctx context.Context, do func(c *connection) error) error {
-	select {
-	case db.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-db.slots }()
-	c, err := db.takeReader()
-	if err != nil {
-		return err
-	}
-	defer db.putReader(c)
-	return do(c)
-}
-
-func (db *DB) takeReader() (*connection, error) {
+// read calls do with the connection for reading, which it opens if there is none.
+func (db *DB) read(do func(c *connection) error) (err error) {
 	db.readMu.Lock()
 	defer db.readMu.Unlock()
 	if db.closed {
-		return nil, errClosed
+		return errClosed
 	}
-	if n := len(db.readers); n > 0 {
-		c := db.readers[n-1]
-		db.readers = db.readers[:n-1]
-		return c, nil
+	if db.reader == nil {
+		if db.reader, err = connect(db.path); err != nil {
+			return err
+		}
 	}
-	return connect(db.path)
-}
-
-func (db *DB) putReader(c *connection) {
-	db.readMu.Lock()
-	defer db.readMu.Unlock()
-	if db.closed {
-		c.close() //nolint:errcheck // it only read
-		return
-	}
-	db.readers = append(db.readers, c)
+	return do(db.reader)
 }
 
 // begin begins a transaction. It waits for the locks of other programs until ctx ends or

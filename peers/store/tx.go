@@ -179,7 +179,7 @@ func (tx *Tx) use(query string, reads bool, do func(c *connection) error) {
 	case tx.c != nil:
 		err = do(tx.c)
 	case reads:
-		err = tx.db.read(tx.ctx, do)
+		err = tx.db.read(do)
 	default:
 		err = tx.db.inTx(tx.ctx, true, do)
 	}
