@@ -180,7 +180,8 @@ func TestAttachments(t *testing.T) {
 	n := len(s.api.Texts(chat.ID))
 	s.api.Album(chat, user, "both of them", picture, other)
 	s.awaitTexts(chat, n+1)
-	if saysOnce("both of them", jpeg, png); last() != "I see an image an image" {
+	// The picture before is shown again.
+	if saysOnce("both of them", jpeg, png); last() != "I see an image an image an image" {
 		t.Errorf("of an album it said %q", last())
 	}
 	for _, c := range []struct{ name, mime, content, want string }{

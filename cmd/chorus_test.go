@@ -203,6 +203,9 @@ func checkAnswersChannel(t *testing.T, s *fixture, hubbub func(...string) string
 	s.await("the steps in the log", func() bool {
 		steps = nil
 		for _, p := range s.publications() {
+			if p.entry.Topic == string(protocol.TopicRoute) {
+				continue // a copy for whoever watches
+			}
 			for _, w := range want {
 				reply := contentOf[protocol.ChatReply](p)
 				if p.message.Type == w && p.about("chorus:ops.ch_abc123") && !reply.Typing && reply.Signal == "" && p.status != "" {

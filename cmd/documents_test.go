@@ -90,7 +90,7 @@ var handlings = map[string]handling{
 	"hubbub-bus --cluster nats://...": {
 		says: `"message":"ready"`, serves: true, first: (*reader).startNATS,
 	},
-	"hubbub-matrix --homeserver https://matrix.example.org --allow-user @will:example.org": {
+	"hubbub-matrix --homeserver https://example.org --allow-user @me:example.org": {
 		elsewhere: "a homeserver", file: "cmd/matrix_test.go", text: `"--allow-user", "@will:hs.test"`,
 	},
 	"hubbub-chorus --public-url https://chat.example.com": {
@@ -177,6 +177,7 @@ var handlings = map[string]handling{
 	"hubbub config sample --services":                  {says: `\[tg\]`},
 	"hubbub config check --config hubbub.toml":         {says: `no errors`},
 	"hubbub bench --help":                              {says: `--scale`},
+	"hubbub bench chat":                                {says: `CPU ms/message`, with: []string{"--messages", "2"}},
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance c2a --harness-command COMMAND": {

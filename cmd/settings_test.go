@@ -54,7 +54,7 @@ func TestProgramTable_NamesFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile("(?m)^\\| `(hubbub[a-z-]*)` \\|(.*)$").FindAllStringSubmatch(string(text), -1)
-	if len(rows) != 7 {
+	if len(rows) != 8 {
 		t.Errorf("the table has %d programs", len(rows))
 	}
 	for _, row := range rows {

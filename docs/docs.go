@@ -35,7 +35,7 @@ var summaries = []Topic{
 	{Name: "sending", Summary: "What a sender should do after each outcome"},
 	{Name: "models", Summary: "How to give agents a model or a coding agent"},
 	{Name: "attention", Summary: "How agents decide which messages to answer"},
-	{Name: "c2a", page: "c2a-programs", Summary: "How to write a program that an agent runs, in any language"},
+	{Name: "c2a", page: "c2a-programs", Summary: "How to write a program that an agent runs"},
 	{Name: "broker", Summary: "How to delegate work and be woken, in any language"},
 	{Name: "chorus", Summary: "Agents, channels and webhooks over HTTP, and A2A"},
 	{Name: "matrix", Summary: "Rooms of Matrix: who is heard, what agents see, commands"},

@@ -55,13 +55,16 @@ func Find(where, text string) []*Command {
 	return list
 }
 
+// word matches a word of a command, or several in quotation marks.
+var word = regexp.MustCompile(`"[^"]*"|\S+`)
+
 // Parse splits a line into words.
 func Parse(where, line string) *Command {
 	for _, end := range []string{"   ", " # ", " > ", " | ", " && ", " &"} {
 		line, _, _ = strings.Cut(line, end)
 	}
 	set := assignments.FindString(line)
-	c := &Command{Where: where, Env: strings.Fields(set), Words: strings.Fields(strings.TrimPrefix(line, set))}
+	c := &Command{Where: where, Env: strings.Fields(set), Words: word.FindAllString(strings.TrimPrefix(line, set), -1)}
 	if len(c.Words) > 3 && c.Words[0] == "sudo" && c.Words[1] == "-u" {
 		c.Words = c.Words[3:]
 	}
@@ -70,6 +73,9 @@ func Parse(where, line string) *Command {
 	}
 	for i := range c.Words {
 		c.Words[i] = strings.Trim(c.Words[i], "'")
+		if strings.HasPrefix(c.Words[i], `"`) {
+			c.Words[i] = strings.Trim(c.Words[i], `"`)
+		}
 	}
 	return c
 }

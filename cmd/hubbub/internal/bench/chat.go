@@ -35,7 +35,7 @@ func newChatCommand() *cobra.Command {
 	var chats, messages int
 	cmd := &cobra.Command{
 		Use:   "chat",
-		Short: "Measure what a chat message costs, from Telegram's update to the answer",
+		Short: "Measure what a chat message costs",
 		Long: "Start the real programs and a Bot API server in a temporary folder. In each of --chats direct\n" +
 			"chats, which run at the same time, a person writes --messages messages, one after each answer\n" +
 			"of a scripted agent. The time of a message runs from the update to the call of sendMessage.\n" +

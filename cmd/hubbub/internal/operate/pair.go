@@ -23,7 +23,7 @@ func NewPair() *cobra.Command {
 	var revoked string
 	cmd := &cobra.Command{
 		Use:   "pair",
-		Short: "Admit a person or group to the bot of a bridge with a one-time code",
+		Short: "Admit a person or group to a bot with a one-time code",
 		Long: "Print a code that works once. Send /pair CODE to the bot to be admitted, in Matrix !pair CODE: in\n" +
 			"a direct chat the code admits the person, in a group it admits the group and its members. While a\n" +
 			"code is open, the bot of Matrix accepts invitations of everybody. The command works on the\n" +
