@@ -127,6 +127,42 @@ func TestRootFollowsNoPlantedLink(t *testing.T) {
 	refused(roots, "run chmod o-w on it")
 }
 
+// TestActAsOwner_JudgesLinksBeforeItFollowsThem names, below a link, what can only be seen through
+// it. The refusal must be about the link.
+func TestActAsOwner_JudgesLinksBeforeItFollowsThem(t *testing.T) {
+	roots, strangers := rooms(t)
+	in := func(name ...string) string { return filepath.Join(append([]string{roots}, name...)...) }
+	must(t, errors.Join(os.Mkdir(in("secret"), 0o700), os.Mkdir(in("lib"), 0o755), os.Mkdir(in("lib", "far"), 0o755),
+		syscall.Mkfifo(in("secret", "fifo"), 0o600)))
+	for path, to := range map[string]string{
+		in("secret", "inner"): strangers, in("strangers", "tokens"): in("secret"), in("strangers", "way"): "../secret",
+	} {
+		must(t, errors.Join(os.Symlink(to, path), os.Lchown(path, stranger, stranger)))
+	}
+	for path, to := range map[string]string{
+		in("near"): "lib/far", in("loop"): "pool", in("pool"): "loop", in("self"): "self/x", in("long"): "strangers/way",
+	} {
+		must(t, os.Symlink(to, path))
+	}
+	for path, want := range map[string]string{
+		strangers:                            " is a link, and",
+		in("strangers", "way", "inner"):      in("strangers", "way") + " is a link of",
+		in("strangers", "way", "inner", "x"): in("strangers", "way") + " is a link of",
+		in("strangers", "way", "none", "x"):  in("strangers", "way") + " is a link of",
+		in("long", "inner", "x"):             in("strangers", "way") + " is a link of",
+		in("loop", "x"):                      "too many levels",
+		in("self"):                           "too many levels",
+		in("near", "new"):                    "",
+	} {
+		switch says := act(t, path); {
+		case want == "" && says != "", !strings.Contains(says, want):
+			t.Errorf("%s: %q; want %q", path, says, want)
+		case strings.Contains(says, "inner is"), strings.Contains(says, "fifo"):
+			t.Errorf("%s was read through a link: %q", path, says)
+		}
+	}
+}
+
 // TestALinkIsNotFollowedToLock plants links where a program locks a file.
 func TestALinkIsNotFollowedToLock(t *testing.T) {
 	dir := t.TempDir()

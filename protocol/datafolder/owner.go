@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -23,16 +24,16 @@ func ActAsOwner(path string, made ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
+	if err := checkPath(path); err != nil { // before anything is read through a link
+		return err
+	}
 	there := path
 	info, err := os.Stat(there)
 	for ; errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); info, err = os.Stat(there) {
 		there = filepath.Dir(there)
 	}
-	if err == nil {
-		err = checkPath(there)
-	}
 	if err == nil && there == path {
-		err = errors.Join(noLinks(path), noLinks(filepath.Join(path, "tokens")))
+		err = noLinks(path)
 	}
 	if err != nil {
 		return err
@@ -105,44 +106,81 @@ func groupOf(id int) int {
 }
 
 // checkPath returns an error if path contains a link that another user may have placed, which
-// root must not follow.
+// root must not follow. It follows a link only after it has judged it.
 func checkPath(path string) error {
-	for ; filepath.Dir(path) != path; path = filepath.Dir(path) {
-		info, err := os.Lstat(path)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	at, rest, links := "/", strings.Split(path, "/"), 0 // at contains no link
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			return nil // nothing is below
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink == 0:
+			at = next
 			continue
 		}
-		around, err := os.Stat(filepath.Dir(path))
+		around, err := os.Lstat(at)
 		if err != nil {
 			return err
 		}
 		if owner := max(ownerOf(info), ownerOf(around)); owner != 0 {
 			return fmt.Errorf("%s is a link of %s, and root follows only links that root has made: name the folder "+
-				"that you mean with --data", path, UserName(owner))
+				"that you mean with --data", next, UserName(owner))
 		}
-		target, err := os.Readlink(path)
+		if links++; links > maxLinks {
+			return &fs.PathError{Op: "follow", Path: path, Err: syscall.ELOOP}
+		}
+		target, err := os.Readlink(next)
 		if err != nil {
 			return err
 		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(path), target)
+		if filepath.IsAbs(target) {
+			at = "/"
 		}
-		if err := checkPath(target); err != nil {
-			return err
-		}
+		rest = append(strings.Split(target, "/"), rest...)
 	}
 	return nil
 }
 
-// noLinks returns an error if a folder contains a link, or a hard link to another user's file.
-func noLinks(folder string) error {
-	around, err := os.Stat(folder)
+// maxLinks is how many links of one path are followed, as in Linux.
+const maxLinks = 40
+
+// noLinks returns an error if a data folder or its folder of tokens contains a link, or a hard
+// link to another user's file.
+func noLinks(path string) error {
+	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil //nolint:nilerr // nothing is in it
 	}
-	entries, err := os.ReadDir(folder)
-	for _, e := range entries {
-		path := filepath.Join(folder, e.Name())
+	defer folder.Close() //nolint:errcheck // nothing was written
+	if err := noLinksIn(folder); err != nil {
+		return err
+	}
+	path = filepath.Join(path, "tokens")
+	tokens, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	defer tokens.Close() //nolint:errcheck // nothing was written
+	return noLinksIn(tokens)
+}
+
+func noLinksIn(folder *os.File) error {
+	around, err := folder.Stat()
+	if err != nil {
+		return err
+	}
+	names, err := folder.Readdirnames(-1)
+	for _, name := range names {
+		path := filepath.Join(folder.Name(), name)
 		info, err := os.Lstat(path)
 		if err != nil {
 			continue // removed meanwhile
@@ -160,7 +198,7 @@ func noLinks(folder string) error {
 		}
 		return fmt.Errorf("%s is %s, and root uses none in a data folder: look at it with ls -l, and remove it if it "+
 			"is not yours, or run this as the owner of %s",
-			path, what, folder)
+			path, what, folder.Name())
 	}
 	return err
 }
