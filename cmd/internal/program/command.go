@@ -52,6 +52,8 @@ func Attach(root *cobra.Command) *Attached {
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()
 	root.SetVersionTemplate(VersionLine(root.Name()) + "\n")
+	root.InitDefaultVersionFlag() // before commands are found: unknown flags are taken for flags with values
+	root.InitDefaultHelpFlag()
 	foldFlags(root, terminalWidth)
 	foldHelp(root)
 	countArguments(root)
