@@ -180,7 +180,11 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 	}
 	name, _, _ := strings.Cut(command, " ")
 	text := err.Error()
-	if advice := Advice(err); advice != "" {
+	data := ""
+	if env != nil {
+		data = env.Data
+	}
+	if advice := Advice(err, data); advice != "" {
 		text += "; " + advice
 	}
 	fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))

@@ -396,7 +396,12 @@ func TestSIGTERM_EndsRunCleanly(t *testing.T) {
 }
 
 func TestEnv_NotifiesSystemd(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "notify")
+	folder, err := os.MkdirTemp("", "") // the path of a socket has at most 104 bytes on macOS
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	socket := filepath.Join(folder, "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
@@ -475,6 +480,11 @@ func TestAttached_RunsCommands(t *testing.T) {
 		"unknown command":         {[]string{"three"}, 2, "three"},
 		"unknown flag":            {[]string{"one", "x", "--nope"}, 2, "nope"},
 		"version":                 {[]string{"--version"}, 0, "hubbub "},
+		"version and a flag":      {[]string{"--version", "--data", "/d"}, 0, "hubbub "},
+		"a flag and version":      {[]string{"--data", "/d", "--version"}, 0, "hubbub "},
+		"version, short":          {[]string{"-v", "--bus", "ws://x:1", "--config", "/c"}, 0, "hubbub "},
+		"help and a flag":         {[]string{"--help", "--data", "/d"}, 0, "Available Commands"},
+		"help, short":             {[]string{"-h", "--data", "/d", "one"}, 0, "hubbub one X"},
 		"help":                    {[]string{"help", "one"}, 0, "hubbub one X"},
 		"failure of the command":  {[]string{"one", "x", "--bus", "ws://fails"}, 1, "no such bus"},
 		"bad common flag's value": {[]string{"one", "x", "--bus", "ftp://x"}, 2, "ftp://x"},

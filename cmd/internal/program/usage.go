@@ -223,16 +223,17 @@ func HelpOn(cmd *cobra.Command, args []string) error {
 }
 
 // Advice returns advice on an error, such as the owner of a file without permission. It is empty
-// if there is none.
-func Advice(err error) string {
+// if there is none. The data folder is empty if it is not known.
+func Advice(err error, data string) string {
 	if denied, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
-		return adviceFor(denied.Path, os.Geteuid())
+		return adviceFor(denied.Path, data, os.Geteuid())
 	}
 	return ""
 }
 
-// adviceFor names the user that may access a path that this user may not.
-func adviceFor(path string, self int) string {
+// adviceFor names the user that may access a path that this user may not. The owner of the data
+// folder cannot be another user, because root works there as its owner, too.
+func adviceFor(path, data string, self int) string {
 	for {
 		info, err := os.Lstat(path)
 		if err == nil {
@@ -241,6 +242,11 @@ func adviceFor(path string, self int) string {
 				return "" // the mode is the reason, or everybody may read the folder
 			}
 			owner := datafolder.UserName(stat.Uid)
+			if stat.Uid == 0 && owns(self, data) {
+				return fmt.Sprintf("%s belongs to %s, who works on %s only as its owner: give %s access or a copy, "+
+					"or name another folder with --data",
+					path, owner, data, datafolder.UserName(uint32(self)))
+			}
 			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder "+
 				"with --data",
 				path, owner, owner)
@@ -250,6 +256,22 @@ func adviceFor(path string, self int) string {
 		}
 		path = filepath.Dir(path)
 	}
+}
+
+// owns reports whether a user owns a folder, or the one in which it would be made.
+func owns(user int, folder string) bool {
+	for folder != "" {
+		info, err := os.Stat(folder)
+		if err == nil {
+			stat, ok := info.Sys().(*syscall.Stat_t)
+			return ok && int(stat.Uid) == user
+		}
+		if filepath.Dir(folder) == folder {
+			return false
+		}
+		folder = filepath.Dir(folder)
+	}
+	return false
 }
 
 // terminalWidth is the width of help in characters, unless the terminal is narrower.

@@ -224,7 +224,7 @@ func checkDisk(data string) tg.Finding {
 				"Or move the folder, and name it with --data.")
 	case err != nil:
 		return problem("Files cannot be written to "+folder+": "+err.Error(),
-			adviceFor(err, "Make this user the owner of the folder, or name another folder with --data."))
+			adviceFor(err, data, "Make this user the owner of the folder, or name another folder with --data."))
 	case free < diskWarning:
 		return warning(
 			fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Free some space before the disk is full.",
@@ -244,7 +244,7 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	switch {
 	case err != nil:
 		return problem(
-			"The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` shows what is wrong."),
+			"The activity log cannot be read: "+err.Error(), adviceFor(err, data, "`hubbub log verify` shows what is wrong."),
 		)
 	case size.Bytes == 0:
 		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written an activity log in " + data + "."}
@@ -308,8 +308,8 @@ func describeRetention(k activitylog.Retention) string {
 
 // adviceFor returns the program's usual advice about an error, or the given advice if there is
 // none.
-func adviceFor(err error, otherwise string) string {
-	if advice := program.Advice(err); advice != "" {
+func adviceFor(err error, data, otherwise string) string {
+	if advice := program.Advice(err, data); advice != "" {
 		return sentence(advice)
 	}
 	return otherwise
@@ -337,7 +337,7 @@ func checkBus(ctx context.Context, env *program.Env) tg.Finding {
 	if known, ok := errors.AsType[*busclient.Error](err); ok && len(env.Buses) == 1 {
 		return problem(sentence(known.Reason), sentence(known.Advice))
 	}
-	return problem(sentence(err.Error()), adviceFor(err, "Check --bus, and read the log of the bus."))
+	return problem(sentence(err.Error()), adviceFor(err, env.Data, "Check --bus, and read the log of the bus."))
 }
 
 // checkOutboxes looks for messages that need a person's decision.

@@ -161,7 +161,7 @@ func checkDataFolder(data string) error {
 		return nil
 	}
 	err = &fs.PathError{Op: "writing in", Path: folder, Err: err}
-	if advice := program.Advice(err); advice != "" {
+	if advice := program.Advice(err, data); advice != "" {
 		return fmt.Errorf("data %s: %w; %s", data, err, advice)
 	}
 	return fmt.Errorf("data %s: %w", data, err)
