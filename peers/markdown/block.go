@@ -47,7 +47,8 @@ var (
 	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
 	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
 	// quoteLine does not match a comparison such as "> 90 %".
-	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|\p{L}| +[^\d\s.,+−-])`)
+	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
+	nextQuote = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
 // parseBlocks divides lines into blocks. Beyond maxDepth everything is text.
@@ -158,11 +159,15 @@ func parseCode(lines []string) (block, int) {
 func parseQuote(lines []string, depth int) (block, int) {
 	var inner []string
 	n := 0
-	for ; n < len(lines) && quoteLine.MatchString(lines[n]); n++ {
+	for ; n < len(lines) && (nextQuote.MatchString(lines[n]) || quoteLine.MatchString(lines[n])); n++ {
 		_, text, _ := strings.Cut(lines[n], ">")
 		inner = append(inner, strings.TrimPrefix(text, " "))
 	}
-	return block{kind: quote, blocks: parseBlocks(inner, depth+1)}, n
+	blocks := parseBlocks(inner, depth+1)
+	if len(blocks) == 0 { // the signs alone
+		return block{text: strings.Join(lines[:n], "\n")}, n
+	}
+	return block{kind: quote, blocks: blocks}, n
 }
 
 // startsList reports whether a list begins. A single item is text if its mark may mean something

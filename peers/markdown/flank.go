@@ -9,12 +9,12 @@ import (
 // opens reports whether a run of n marks can begin an emphasis, given the characters around it.
 //
 // A mark between letters or digits is text. So is a mark on the inner side of a bracket, a slash
-// or an arithmetic sign: 5*4*3, (*), src/**/x, *.txt. In scripts without spaces between words, a
-// double mark may stand between letters.
+// or an arithmetic sign, and a mark that is quoted: 5*4*3, (*), src/**/x, *.txt, "*". In scripts
+// that join words, a double mark may stand between letters.
 func opens(char byte, n int, before, next rune) bool {
 	double := char != '_' && n >= 2
-	if isSpace(next) || next == '/' || next == '\\' || isClosing(next) && !isQuotation(next) &&
-		!(double && next == '.') {
+	if isSpace(next) || next == '/' || next == '\\' || isQuotation(before) && isQuotation(next) ||
+		isClosing(next) && !isQuotation(next) && !(double && next == '.') {
 		return false
 	}
 	if !double && !isWord(next) && !isOpening(next) && !isQuotation(next) && !isSymbol(next) &&
@@ -26,14 +26,15 @@ func opens(char byte, n int, before, next rune) bool {
 		unicode.Is(unicode.Pd, before), isEmoji(before):
 		return true
 	case double:
-		return isCJK(before) || isCJK(next) && !isWord(before) || strings.ContainsRune(".,;:!?…|·•/+", before)
+		return joinsWords(before) || joinsWords(next) && !isWord(before) || strings.ContainsRune(".,;:!?…|·•/+", before)
 	}
 	return false
 }
 
 // ends reports whether a run of n marks can end an emphasis.
 func ends(char byte, n int, before, next rune) bool {
-	if isSpace(before) || before == '/' || before == '\\' || isOpening(before) && !isQuotation(before) {
+	if isSpace(before) || before == '/' || before == '\\' || isQuotation(before) && isQuotation(next) ||
+		isOpening(before) && !isQuotation(before) {
 		return false
 	}
 	switch {
@@ -41,7 +42,7 @@ func ends(char byte, n int, before, next rune) bool {
 		isEmoji(next):
 		return true
 	case char != '_' && n >= 2:
-		return isCJK(next) || isCJK(before) && !isASCIIWord(next) || isClosing(before) && isWord(next) ||
+		return joinsWords(next) || joinsWords(before) && !isASCIIWord(next) || isClosing(before) && before != '"' && before != '\'' && isWord(next) ||
 			strings.ContainsRune("(/+", next)
 	}
 	return false
@@ -73,7 +74,7 @@ func isIdentifier(source string, at int, char byte) bool {
 	word := source[from:to]
 	inner := strings.Trim(word, "_")
 	if inner == "" {
-		return true // a blank to fill in
+		return len(word) > 2 // a blank to fill in
 	}
 	begins, finishes := strings.HasPrefix(word, "_"), strings.HasSuffix(word, "_")
 	if strings.Contains(inner, "_") {
@@ -87,11 +88,12 @@ func isWord(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M)
 
 func isASCIIWord(r rune) bool { return r < utf8.RuneSelf && isWord(r) }
 
-// isCJK reports whether a character belongs to a script without spaces between words.
-func isCJK(r rune) bool {
+// joinsWords reports whether a character belongs to a script without spaces between words, or to
+// one that writes "and" or "the" in one with the next word.
+func joinsWords(r rune) bool {
 	return isCJKPunctuation(r) || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
-		unicode.Bopomofo,
-		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan)
+		unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan,
+		unicode.Arabic, unicode.Hebrew)
 }
 
 func isCJKPunctuation(r rune) bool {
@@ -103,6 +105,25 @@ func isOpening(r rune) bool { return unicode.In(r, unicode.Ps, unicode.Pi) || r 
 // isClosing reports whether a character ends or follows words.
 func isClosing(r rune) bool {
 	return unicode.In(r, unicode.Pe, unicode.Pf) || unicode.Is(unicode.Po, r) && !strings.ContainsRune(`¿¡#@&*/\`, r)
+}
+
+// breaksQuotations reports whether an emphasis would begin in one quotation and end in another, as
+// in "*a" or "b*". It takes the characters around the emphasis and the words in it.
+func breaksQuotations(before, next rune, words string) bool {
+	if !isQuotation(before) || !isQuotation(next) {
+		return false
+	}
+	for i, r := range words {
+		if r != before && r != next {
+			continue
+		}
+		last, _ := utf8.DecodeLastRuneInString(words[:i])
+		first, _ := utf8.DecodeRuneInString(words[i+utf8.RuneLen(r):])
+		if !isWord(last) || !isWord(first) { // no apostrophe
+			return true
+		}
+	}
+	return false
 }
 
 func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }

@@ -21,6 +21,8 @@ type mark struct {
 	char        byte
 	n           int // characters not yet used
 	opens, ends bool
+	before      rune // this and next are the characters around it
+	next        rune
 	used        []change
 }
 
@@ -212,7 +214,7 @@ func (p *inlineParser) link(rest string) {
 	if rest[0] == '!' {
 		start = 1
 	}
-	if len(rest) <= start || rest[start] != '[' || isWord(p.before(p.at)) && start == 0 && !isCJK(p.before(p.at)) {
+	if len(rest) <= start || rest[start] != '[' || isWord(p.before(p.at)) && start == 0 && !joinsWords(p.before(p.at)) {
 		p.literal(1)
 		return
 	}
@@ -299,7 +301,8 @@ func (p *inlineParser) delimiter(rest string) {
 	// The characters around a group of adjacent marks decide.
 	before := p.before(len(strings.TrimRight(p.source[:p.at], "*_~")))
 	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
-	m := &mark{char: char, n: n, opens: opens(char, n, before, next), ends: ends(char, n, before, next)}
+	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, next),
+		ends: ends(char, n, before, next)}
 	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) {
 		p.literal(n)
 		return
@@ -349,7 +352,7 @@ func (p *inlineParser) opener(i int) int {
 		}
 		fits := first.n <= last.n || first.n == 3
 		if !fits || strings.Trim(words.String(), "*_~ \n") == "" || first.n == 1 &&
-			strings.Contains(words.String(), "\n") {
+			strings.Contains(words.String(), "\n") || breaksQuotations(first.before, last.next, words.String()) {
 			words.WriteString(p.spans[j].text)
 			continue
 		}

@@ -170,11 +170,15 @@ func tableText(b block) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// wordsOf returns an inline text without styles.
+// wordsOf returns an inline text without styles. Struck words keep their marks, as they would
+// seem to count.
 func wordsOf(text string) string {
 	var b strings.Builder
 	for _, s := range parseInline(text, style{}) {
+		if s.strike && strings.TrimSpace(s.text) != "" {
+			s.text = "~~" + s.text + "~~"
+		}
 		b.WriteString(s.text)
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), "~~~~", "")
 }
