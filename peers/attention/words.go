@@ -132,6 +132,7 @@ var letters = strings.NewReplacer(
 	"g", "ß", "ss", "ё", "е", "й", "и", "ї", "і",
 	"أ", "ا", "إ", "ا", "آ", "ا", "ي", "ی", "ى", "ی", "ك", "ک", "ة", "ه", "ـ", "", "क़", "क", "ज़", "ज", "ड़", "ड",
 	"ढ़", "ढ", "फ़", "फ",
+	"می\u200c", "می", "مي\u200c", "می", // the prefix of Persian verbs
 	"’", "'", "‘", "'", "ʻ", "'", "ʼ", "'", "`", "'", "´", "'",
 )
 
@@ -139,7 +140,7 @@ var letters = strings.NewReplacer(
 // caller removes mentions and quoted parts first.
 func tokens(text string) []string {
 	text = strings.Map(func(r rune) rune {
-		// accents, short vowels and combining dots
+		// accents, short vowels, combining dots
 		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c {
 			return -1
 		}
