@@ -105,6 +105,36 @@ func TestPages_ShowHostileNamesAsText(t *testing.T) {
 	}
 }
 
+// TestPages_NameTheZoneOfEachClock looks for the zone of each time of day from the last heading
+// before it on.
+func TestPages_NameTheZoneOfEachClock(t *testing.T) {
+	s := newFixture(t, nil)
+	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: "x", Error: "y", Agent: "agent:lead", Destination: "tg:42", Queue: "q"}}
+	message := s.scene(t)
+	s.shows(t, "/console/agents", "agent:other")
+	attributes := regexp.MustCompile(` (title|datetime)="[^"]*"`)
+	clock := regexp.MustCompile(`>\s*\d\d:\d\d(:\d\d(\.\d+)?)?\s*<`)
+	clocks := 0
+	for _, path := range []string{
+		"/console/", "/console/topology", "/console/activity", "/console/agents", "/console/agent?id=agent:lead",
+		"/console/agent?id=agent:other", "/console/chat?id=tg:42", "/console/peer?id=agent:other", "/console/work",
+		"/console/item?id=w1", "/console/item?id=q1", "/console/health", "/console/message?id=" + string(message),
+		"/console/decisions",
+	} {
+		body := attributes.ReplaceAllString(s.page(t, path), "")
+		for _, at := range clock.FindAllStringIndex(body, -1) {
+			clocks++
+			before := body[:at[0]]
+			if heading := max(strings.LastIndex(before, "<h2"), 0); !strings.Contains(before[heading:], "UTC") {
+				t.Errorf("%s does not say in which zone %s is", path, body[at[0]+1:at[1]-1])
+			}
+		}
+	}
+	if clocks < 20 {
+		t.Errorf("the pages have only %d clocks", clocks)
+	}
+}
+
 func TestPages_ShowScenario(t *testing.T) {
 	s := newFixture(t, nil)
 	message := s.scene(t)
