@@ -77,11 +77,32 @@ func (p *approver) Sensitive(tool string) bool {
 
 // Approve waits for a decision about one call. See harness.Approver.
 func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawMessage) error {
+	_, err := p.decision(ctx, tool, arguments)
+	return err
+}
+
+// Ask waits for an answer in words. See harness.Approver.
+func (p *approver) Ask(ctx context.Context, name string, question json.RawMessage) (string, error) {
+	id, err := p.decision(ctx, name, question)
+	if err != nil {
+		return "", err
+	}
+	v := p.agent.mailbox.View(context.WithoutCancel(ctx))
+	if d := decisions.Find(v, id); d != nil && d.ChatVerdict.Answer != "" {
+		return d.ChatVerdict.Answer, nil
+	}
+	return "", errors.Join(errors.New("it was allowed, but nobody answered it in the chat"), v.Err())
+}
+
+// Read reads a yes or a no. See harness.Approver.
+func (p *approver) Read(words string) attention.Answer { return p.reading.Answers.Read(words) }
+
+// decision waits until a decision allows one call, and returns its id.
+func (p *approver) decision(ctx context.Context, tool string, arguments json.RawMessage) (id string, err error) {
 	sum := sha256.Sum256(arguments)
 	digest := hex.EncodeToString(sum[:])
 	stored := context.WithoutCancel(ctx)
-	var id string
-	err := p.agent.mailbox.InTx(stored, func(tx *mailbox.Tx) {
+	err = p.agent.mailbox.InTx(stored, func(tx *mailbox.Tx) {
 		e := tx.Entry(p.turn.EventID)
 		id = decisions.Request(tx, p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
@@ -90,7 +111,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		}).ID
 	})
 	if err != nil {
-		return fmt.Errorf("the question could not be stored, so it was not asked: %w", err)
+		return id, fmt.Errorf("the question could not be stored, so it was not asked: %w", err)
 	}
 	p.agent.opts.failpoint("decision asked")
 	for {
@@ -99,12 +120,12 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		if err != nil {
 			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not read; trying again")
 		} else if decided.State != collab.ApprovalPending {
-			return p.use(stored, &decided, digest)
+			return id, p.use(stored, &decided, digest)
 		}
 		select {
 		case <-again:
 		case <-ctx.Done():
-			return p.withdraw(stored, id, context.Cause(ctx))
+			return id, p.withdraw(stored, id, context.Cause(ctx))
 		case <-time.After(max(min(recheck, time.Until(collab.ParseTime(decided.ExpiresAt))), 100*time.Millisecond)):
 		}
 	}

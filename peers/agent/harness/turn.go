@@ -63,10 +63,6 @@ type Image struct {
 	Data     []byte
 }
 
-// ElicitPrefix is the prefix of the name under which a person is asked what a tool of an MCP
-// server wants to know while it runs: "elicit:SERVER.TOOL".
-const ElicitPrefix = "elicit:"
-
 // An Approver asks people whether tools may run.
 type Approver interface {
 	// Sensitive reports whether the configuration requires a person's decision about a tool:
@@ -75,6 +71,11 @@ type Approver interface {
 	// Approve waits until a person has decided about one call. It returns nil if the call may run
 	// now, once, and the decision is recorded. Otherwise the error says why not.
 	Approve(ctx context.Context, tool string, arguments json.RawMessage) error
+	// Ask waits until a person has answered a question in words, and returns the words. The error
+	// says why there is no answer. Name begins with FormPrefix.
+	Ask(ctx context.Context, name string, question json.RawMessage) (words string, err error)
+	// Read reads a yes or a no in the words of the configuration.
+	Read(words string) attention.Answer
 }
 
 // ConversationKey identifies the conversation and thread for what a harness remembers between

@@ -221,12 +221,15 @@ func (p *agentProcess) handleNotification(params json.RawMessage) {
 }
 
 // handleRequest handles a request of the program. Since this side announced no files and no
-// terminals, it refuses all requests but those for permission.
+// terminals, it refuses all requests but those for permission and those that ask a person.
 func (p *agentProcess) handleRequest(
 	ctx context.Context,
 	method string,
 	params json.RawMessage,
 ) (any, *acpsdk.RequestError) {
+	if method == acpsdk.ClientMethodElicitationCreate {
+		return p.elicit(ctx, params)
+	}
 	if method != acpsdk.ClientMethodSessionRequestPermission {
 		return nil, acpsdk.NewMethodNotFound(method)
 	}
@@ -235,6 +238,33 @@ func (p *agentProcess) handleRequest(
 		return nil, refusal
 	}
 	return acpsdk.RequestPermissionResponse{Outcome: p.decidePermission(ctx, &r)}, nil
+}
+
+// elicit asks a person a question of the program; see harness.Elicit. A question outside a turn has
+// nobody to answer it.
+func (p *agentProcess) elicit(ctx context.Context, params json.RawMessage) (any, *acpsdk.RequestError) {
+	var r struct {
+		SessionID       acpsdk.SessionId `json:"sessionId"`
+		Mode            string           `json:"mode"`
+		Message         string           `json:"message"`
+		RequestedSchema json.RawMessage  `json:"requestedSchema"`
+	}
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, acpsdk.NewInvalidParams(map[string]any{"error": err.Error()})
+	}
+	turn := p.collectorOf(r.SessionID)
+	action, content := harness.ElicitCancel, map[string]any(nil)
+	if turn != nil && r.Mode == "form" && p.h.opts.Permission != PermitNothing {
+		ctx, cancel := turn.untilEnd(ctx)
+		defer cancel()
+		name := cmp.Or(p.name, "the program")
+		action, content = harness.Elicit(ctx, turn.approver, name, r.Message, r.RequestedSchema)
+	}
+	answer := map[string]any{"action": action}
+	if action == harness.ElicitAccept {
+		answer["content"] = content
+	}
+	return answer, nil
 }
 
 // decodeParams decodes and validates the params of a request.

@@ -82,15 +82,24 @@ func (p *agentProcess) allow(
 	if err != nil {
 		return false, true
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(turn.ctx, func() { cancel(context.Cause(turn.ctx)) })()
-	if until, ok := turn.ctx.Deadline(); ok {
-		var done context.CancelFunc
-		ctx, done = context.WithDeadline(ctx, until)
-		defer done()
-	}
+	ctx, cancel := turn.untilEnd(ctx)
+	defer cancel()
 	return turn.approver.Approve(ctx, tool, shown) == nil, true
+}
+
+// untilEnd returns the context of a question to a person, which the turn must outlive.
+func (c *collector) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { end(context.Cause(c.ctx)) })
+	done := func() {}
+	if until, ok := c.ctx.Deadline(); ok {
+		ctx, done = context.WithDeadline(ctx, until)
+	}
+	return ctx, func() {
+		done()
+		stop()
+		end(nil)
+	}
 }
 
 // callDetails returns what a request is about. A request may leave out what the program said when

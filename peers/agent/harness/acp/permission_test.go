@@ -104,7 +104,10 @@ func TestMCPServers_ReserveOurName(t *testing.T) {
 }
 
 // asked is an approver that refuses, and keeps what it was asked.
-type asked struct{ tool, arguments string }
+type asked struct {
+	harness.Approver
+	tool, arguments string
+}
 
 func (*asked) Sensitive(tool string) bool { return tool == "shell" }
 
@@ -186,7 +189,7 @@ func TestPermission_OfAPersonIsForOneCall(t *testing.T) {
 	}
 }
 
-type agreeing struct{}
+type agreeing struct{ harness.Approver }
 
 func (agreeing) Sensitive(tool string) bool                             { return tool == "shell" }
 func (agreeing) Approve(context.Context, string, json.RawMessage) error { return nil }

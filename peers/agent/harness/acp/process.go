@@ -119,6 +119,9 @@ func (p *agentProcess) initialize(ctx context.Context) error {
 		acpsdk.InitializeRequest{
 			ProtocolVersion: acpsdk.ProtocolVersionNumber,
 			ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
+			ClientCapabilities: acpsdk.ClientCapabilities{
+				Elicitation: &acpsdk.ElicitationCapabilities{Form: &acpsdk.ElicitationFormCapabilities{}},
+			},
 		},
 	)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 	"github.com/rs/zerolog"
@@ -175,6 +176,43 @@ func TestHandleRequest_AnswersOnlyPermissions(t *testing.T) {
 	// Of a turn that is not running nothing is permitted.
 	if got := p.decidePermission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", Options: []acpsdk.PermissionOption{{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}}}); got.Selected != nil || got.Cancelled == nil {
 		t.Errorf("a permission outside of a turn: %+v", got)
+	}
+}
+
+// wordy answers every question with the same words.
+type wordy struct {
+	harness.Approver
+	words string
+	asked *string
+}
+
+func (w wordy) Ask(_ context.Context, name string, question json.RawMessage) (string, error) {
+	*w.asked = name + " " + string(question)
+	return w.words, nil
+}
+
+func (wordy) Read(string) attention.Answer { return attention.AnswerOther }
+
+// TestElicit_AsksInWords: a program's question is answered by the person of its turn, and outside of
+// a turn by nobody.
+func TestElicit_AsksInWords(t *testing.T) {
+	asked := ""
+	turn := &collector{approver: wordy{words: "8080", asked: &asked}, ctx: t.Context()}
+	p := &agentProcess{name: "codex-acp", h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
+	const form = `"message":"Which port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}},"required":["port"]}}`
+	for params, want := range map[string]string{
+		`{"sessionId":"s","mode":"form",` + form:                                                          `{"action":"accept","content":{"port":8080}}`,
+		`{"sessionId":"r","mode":"form",` + form:                                                          `{"action":"cancel"}`,
+		`{"requestId":7,"mode":"form",` + form:                                                            `{"action":"cancel"}`,
+		`{"sessionId":"s","mode":"url","message":"Log in","url":"https://a.example","elicitationId":"e"}`: `{"action":"cancel"}`,
+	} {
+		got, refusal := p.handleRequest(t.Context(), acpsdk.ClientMethodElicitationCreate, json.RawMessage(params))
+		if raw, err := json.Marshal(got); err != nil || refusal != nil || string(raw) != want {
+			t.Errorf("%s: %s, %v; want %s", params, raw, refusal, want)
+		}
+	}
+	if asked != `form:codex-acp {"asks":"Which port?","wants":["port: a whole number"]}` {
+		t.Errorf("asked %s", asked)
 	}
 }
 

@@ -9,8 +9,8 @@
 // Guarantees of the client: headers are sent exactly as given, only to the server's own host
 // (redirects are not followed), and appear in no error. An unreachable server costs a turn only
 // the tools of that server. If a server asks something while a tool runs (elicitation,
-// input_required), a person decides, provided that a yes answers it. Other questions are
-// canceled, and so are those that may belong to any of several calls. Each tool is called once:
+// input_required), a person answers by yes, no or in words; see harness.Elicit. A question that may
+// belong to any of several calls is canceled. Each tool is called once:
 // if the connection breaks, the call returns an error result, unless the server keeps the answer
 // for a client that reconnects. Connections, tools of a server, descriptions, answers and results
 // are bounded.

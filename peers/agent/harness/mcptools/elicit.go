@@ -65,17 +65,11 @@ func (c *conn) callFor(ctx context.Context) *activeCall {
 	return nil
 }
 
-// elicit asks a person to decide about a question of a server whose tool is running. The person
-// sees the question and the proposed answer. A question that a yes does not answer is canceled.
+// elicit asks a person a question of a server whose tool is running; see harness.Elicit.
 func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k := c.callFor(ctx)
-	content, plain := acceptForm(r.Params.RequestedSchema)
-	if k == nil || k.approver == nil || !plain || len(r.Params.Message) > maxDescription {
-		return &mcp.ElicitResult{Action: "cancel"}, nil
-	}
-	question, err := json.Marshal(map[string]any{"asks": r.Params.Message, "answer": content})
-	if err != nil {
-		return nil, err
+	if k == nil || k.approver == nil {
+		return &mcp.ElicitResult{Action: harness.ElicitCancel}, nil
 	}
 	if k.timer.Stop() { // a person may take longer than a server
 		defer k.timer.Reset(callTimeout)
@@ -83,43 +77,7 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	until, cancel := context.WithCancelCause(k.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	if err := k.approver.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, question); err != nil {
-		if until.Err() != nil {
-			return &mcp.ElicitResult{Action: "cancel"}, nil
-		}
-		return &mcp.ElicitResult{Action: "decline"}, nil
-	}
-	return &mcp.ElicitResult{Action: "accept", Content: content}, nil
-}
-
-// acceptForm returns the answer to a form if the person says yes, and whether that answers the
-// whole form. It confirms required booleans, uses defaults, and leaves out optional members.
-func acceptForm(schema any) (content map[string]any, whole bool) {
-	var form struct {
-		Properties map[string]struct {
-			Type    string `json:"type"`
-			Default any    `json:"default"`
-		} `json:"properties"`
-		Required []string `json:"required"`
-	}
-	raw, err := json.Marshal(schema)
-	if err != nil || json.Unmarshal(raw, &form) != nil {
-		return nil, false
-	}
-	content = map[string]any{}
-	for name, p := range form.Properties {
-		if p.Default != nil {
-			content[name] = p.Default
-		}
-	}
-	for _, name := range form.Required {
-		if content[name] != nil {
-			continue
-		}
-		if form.Properties[name].Type != "boolean" {
-			return nil, false
-		}
-		content[name] = true
-	}
-	return content, true
+	action, content := harness.Elicit(until, k.approver, c.server.Name+"."+k.tool, r.Params.Message,
+		r.Params.RequestedSchema)
+	return &mcp.ElicitResult{Action: action, Content: content}, nil
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -20,6 +22,7 @@ type person struct {
 	mu     sync.Mutex // guards asked
 	asked  []string
 	answer func(ctx context.Context) error
+	words  []string // answers to the questions that want words, in order
 }
 
 func (*person) Sensitive(string) bool { return false }
@@ -30,6 +33,22 @@ func (p *person) Approve(ctx context.Context, tool string, arguments json.RawMes
 	p.mu.Unlock()
 	return p.answer(ctx)
 }
+
+func (p *person) Ask(ctx context.Context, name string, question json.RawMessage) (string, error) {
+	if err := p.Approve(ctx, name, question); err != nil || len(p.words) == 0 {
+		return "", errors.Join(err, context.Cause(ctx))
+	}
+	words := p.words[0]
+	p.words = p.words[1:]
+	return words, nil
+}
+
+func (*person) Read(words string) attention.Answer { return readAnswer.Read(words) }
+
+var readAnswer = func() *attention.AnswerReader {
+	words := attention.DefaultWords()
+	return attention.NewAnswerReader(&words)
+}()
 
 // startAsking is a server whose tool deploy asks by a form before it goes on, and says what it
 // was answered. Without a state of sessions it speaks the newest protocol, whose answers are
@@ -77,20 +96,23 @@ var confirming = map[string]any{
 // answers; what a yes cannot answer reaches nobody.
 func TestElicit_AsksAPerson(t *testing.T) {
 	naming := map[string]any{"type": "object", "required": []string{"name"}, "properties": map[string]any{"name": map[string]any{"type": "string"}}}
+	const asksName = `form:deploy.run {"asks":"Deploy to production?","wants":["name: text"]}`
 	for name, c := range map[string]struct {
 		schema any
 		err    error
 		want   string
 		asked  string
+		words  []string
 	}{
-		"allowed":  {confirming, nil, `accept {"replicas":3,"sure":true}`, `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`},
-		"denied":   {confirming, errors.New("not run: denied by tg:77"), "decline null", `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`},
-		"no form":  {nil, nil, "accept {}", `elicit:deploy.run {"answer":{},"asks":"Deploy to production?"}`},
-		"a string": {naming, nil, "cancel null", ""},
+		"allowed":  {confirming, nil, `accept {"replicas":3,"sure":true}`, `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`, nil},
+		"denied":   {confirming, errors.New("not run: denied by tg:77"), "decline null", `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`, nil},
+		"no form":  {nil, nil, "accept {}", `elicit:deploy.run {"answer":{},"asks":"Deploy to production?"}`, nil},
+		"a string": {naming, nil, `accept {"name":"eu-west"}`, asksName, []string{"eu-west"}},
+		"no name":  {naming, nil, "decline null", asksName, []string{"no, thanks"}},
 	} {
 		for version, old := range map[string]bool{"old": true, "new": false} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				p := &person{answer: func(context.Context) error { return c.err }}
+				p := &person{answer: func(context.Context) error { return c.err }, words: slices.Clone(c.words)}
 				tools, failures := runPool(t, nil).Tools(t.Context(), []harness.MCPServer{startAsking(t, c.schema, old, nil)}, p)
 				if len(failures) > 0 {
 					t.Fatal(failures)

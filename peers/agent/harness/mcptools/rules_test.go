@@ -136,7 +136,10 @@ func TestConn_RequiresURLOrCommand(t *testing.T) {
 	}
 }
 
-type slowPerson struct{ after time.Duration }
+type slowPerson struct {
+	harness.Approver
+	after time.Duration
+}
 
 func (slowPerson) Sensitive(string) bool { return false }
 func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
@@ -148,7 +151,7 @@ func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
 func TestElicit_StopsTheCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}
-		k, end := c.beginCall(t.Context(), "run", slowPerson{time.Hour})
+		k, end := c.beginCall(t.Context(), "run", slowPerson{after: time.Hour})
 		defer end()
 		time.Sleep(callTimeout - time.Second)
 		got, err := c.elicit(k.ctx, &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: "Sure?"}})

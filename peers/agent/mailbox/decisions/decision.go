@@ -27,6 +27,7 @@ type Verdict struct {
 	Verdict collab.Verdict       `json:"verdict,omitempty"`
 	Scope   collab.ApprovalScope `json:"scope,omitempty"`
 	By      string               `json:"by,omitempty"`
+	Answer  string               `json:"answer,omitempty"` // in words, to a decision that wants them
 	// a word counts from then on, unless its author writes more before
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	SourceID  string    `json:"sourceId,omitempty"`  // of that word
@@ -95,7 +96,7 @@ func Request(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, p collab.Approva
 		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}}
 	for _, old := range list(&tx.View, `chat = ? AND tool = ? AND state = 'allowed' ORDER BY id DESC`, p.Chat, p.Tool) {
-		if old.Covers(&d.Approval) {
+		if old.Covers(&d.Approval) && !wantsWords(&old.Approval) {
 			return &old
 		}
 	}
@@ -119,16 +120,27 @@ func save(tx *mailbox.Tx, d *Decision) {
 		mailbox.JSON(d.Approval), time.Now().UnixMicro())
 }
 
-// elicitPrefix begins the tool name of a decision that an MCP server requests; see
-// harness.Elicits.
-const elicitPrefix = "elicit:"
+// Prefixes of the tool name of a decision that a server or a program requests; see harness.Elicit.
+const (
+	elicitPrefix = "elicit:"
+	formPrefix   = "form:"
+)
+
+// wantsWords reports whether a decision is a question that is answered in words.
+func wantsWords(a *collab.Approval) bool { return strings.HasPrefix(a.Tool, formPrefix) }
+
+// toolName returns the name of a decision's tool as people see it.
+func toolName(a *collab.Approval, limit int) (name string, elicited bool) {
+	name = strings.TrimPrefix(strings.TrimPrefix(a.Tool, elicitPrefix), formPrefix)
+	return text.Clip(text.EscapeInvisible(name), limit), name != a.Tool
+}
 
 // callText describes the requested call for a chat.
 func callText(a *collab.Approval) string {
-	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.EscapeInvisible(a.Tool), 80))
-	if tool, ok := strings.CutPrefix(a.Tool, elicitPrefix); ok {
-		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID,
-			text.Clip(text.EscapeInvisible(tool), 80))
+	tool, elicited := toolName(a, 80)
+	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, tool)
+	if elicited {
+		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID, tool)
 	}
 	if a.Arguments != "" {
 		said += ":\n```\n" + strings.ReplaceAll(text.EscapeInvisible(a.Arguments), "```", "'''") + "\n```"
@@ -141,6 +153,10 @@ func questionText(a *collab.Approval) string {
 	if len(a.MayDecide) == 0 {
 		return callText(a) + "Nobody in this chat asked for it. To let it run: `hubbub decisions allow " + a.ID + "`."
 	}
+	if wantsWords(a) {
+		return callText(a) + "Reply to this message with your answer in words; no or 👎 declines. Without an answer by " +
+			a.ExpiryText() + ": " + string(a.Default) + "."
+	}
 	return callText(a) + "Decide with 👍 or 👎, or reply yes or no. Without a decision by " + a.ExpiryText() + ": " +
 		string(a.Default) + "."
 }
@@ -149,6 +165,9 @@ func questionText(a *collab.Approval) string {
 func buttons(a *collab.Approval) []protocol.Button {
 	if len(a.MayDecide) == 0 {
 		return nil
+	}
+	if wantsWords(a) {
+		return []protocol.Button{{Text: "Decline", Value: a.ID + ":deny"}}
 	}
 	return []protocol.Button{
 		{Text: "Allow", Value: a.ID + ":allow:once"}, {Text: "Deny", Value: a.ID + ":deny"},
@@ -164,7 +183,7 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 	if d == nil || d.State == a.State || !d.Open() {
 		return
 	}
-	d.Approval, d.ChatVerdict = a, Verdict{}
+	d.Approval, d.ChatVerdict = a, Verdict{Answer: d.ChatVerdict.Answer}
 	save(tx, d)
 	record(tx, d, d.Digest, tx.Entry(a.EventID), mailbox.DecisionPrefix+string(a.State)+":"+a.ID)
 	shown := tx.SentAs(mailbox.DecisionPrefix + a.ID)
@@ -172,8 +191,12 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 		return
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
+		outcome := "Decision: " + tx.WithNames(a.Describe(), e.Chat, a.By) + "."
+		if wantsWords(&a) && a.State == collab.ApprovalAllowed {
+			outcome = "Answered by " + tx.WithNames(a.By, e.Chat, a.By) + "."
+		}
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecidedPrefix+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text:       callText(&a) + "Decision: " + tx.WithNames(a.Describe(), e.Chat, a.By) + ".",
+			Text:       callText(&a) + outcome,
 			Edits:      mailbox.DecisionPrefix + a.ID,
 			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})

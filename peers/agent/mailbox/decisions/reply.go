@@ -10,7 +10,6 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
-	"hubbub/protocol/text"
 )
 
 // A Reading says how words of people are read.
@@ -57,17 +56,46 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 	verdict := map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
 		attention.AnswerNo: collab.Deny}[r.answer]
 	d := r.subject(&tx.View)
-	if d == nil || verdict == "" {
+	words := r.words(tx, d)
+	if words != "" {
+		verdict = collab.Allow
+	}
+	if d == nil || verdict == "" || verdict == collab.Allow && words == "" && wantsWords(&d.Approval) {
 		return r.explain(tx, d)
 	}
 	if !mailbox.RecordReceipt(tx, e) {
 		return true
 	}
-	said := Verdict{Verdict: verdict, SourceID: e.SourceID}
+	said := Verdict{Verdict: verdict, SourceID: e.SourceID, Answer: words}
 	if verdict == collab.Allow && c.Event == protocol.EventMessage {
 		said.NotBefore = e.ReceivedAt.Add(how.Pause)
 	}
 	return decide(tx, e, d, said)
+}
+
+// words returns the answer in words that a message gives to a decision, or "". A message that asks
+// something, or that stops the agent, is no answer, and neither is one of a person who may not decide.
+func (r *reply) words(tx *mailbox.Tx, d *Decision) string {
+	event := r.Entry.Event()
+	if d == nil || !wantsWords(&d.Approval) || d.State != collab.ApprovalPending ||
+		r.Content.Event != protocol.EventMessage || !d.MayBeDecidedBy(r.PersonIdentity()) ||
+		tx.Options().Attention.Stops(&event) {
+		return ""
+	}
+	said := r.Content.Text
+	if labels := attention.Labels(said); r.named && attention.CountLeading(said, labels) > 0 {
+		said = attention.TextAfterLabel(said, labels[attention.CountLeading(said, labels)-1])
+	}
+	said = strings.TrimSpace(said)
+	if r.about == nil && endsAsking(said) {
+		return ""
+	}
+	return said
+}
+
+// endsAsking reports whether a text ends as a question.
+func endsAsking(said string) bool {
+	return strings.HasSuffix(strings.NewReplacer("？", "?", "؟", "?").Replace(strings.TrimSpace(said)), "?")
 }
 
 // pressedButton returns the decision and the verdict of a button. The decision is nil if the
@@ -95,6 +123,10 @@ func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
 		return true
 	}
 	said.By = e.PersonIdentity()
+	if wantsWords(&d.Approval) && said.Verdict == collab.Allow && said.Answer == "" {
+		tx.ReplyToCommand(e, "This question takes words: reply to it with your answer.")
+		return true
+	}
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
 		tx.ReplyToCommand(e, tx.WithNames(err.Error(), e.Chat, slices.Concat(d.MayDecide, []string{d.By, said.By})...))
@@ -103,6 +135,9 @@ func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
 	switch before := &d.ChatVerdict; {
 	case d.State != collab.ApprovalPending:
 	case !before.Counts(time.Now()):
+		if before.Answer != "" && said.Answer != "" { // written in several messages
+			said.Answer = before.Answer + "\n" + said.Answer
+		}
 		d.ChatVerdict = said
 		save(tx, d)
 	case before.Verdict != said.Verdict || before.By != said.By: // the broker has not recorded it yet
@@ -187,9 +222,11 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 	}
 	about.ChatVerdict.Explained = true
 	save(tx, about)
-	said := "That decides nothing yet. To decide whether " + text.Clip(text.EscapeInvisible(
-		strings.TrimPrefix(about.Tool, elicitPrefix)), 80) + " may run, "
+	tool, _ := toolName(&about.Approval, 80)
+	said := "That decides nothing yet. To decide whether " + tool + " may run, "
 	switch {
+	case wantsWords(&about.Approval):
+		said = "That answers nothing yet. To answer what " + tool + " asks, reply to the question itself in words."
 	case d == nil && len(r.pending) > 1:
 		said += "answer yes or no in a reply to the question that you mean, or use 👍 or 👎 there."
 	case d == nil:
@@ -211,7 +248,9 @@ func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Rea
 		d := &pending[i]
 		said := &d.ChatVerdict
 		if said.Verdict == "" || said.Counts(e.ReceivedAt) || said.By != e.PersonIdentity() ||
-			e.Content.Event == protocol.EventReaction || e.Content.Event == protocol.EventMessage &&
+			e.Content.Event == protocol.EventReaction ||
+			e.Content.Event == protocol.EventMessage && said.Answer != "" && e.SourceID != said.SourceID &&
+				!endsAsking(e.Content.Text) || e.Content.Event == protocol.EventMessage &&
 			(e.SourceID == said.SourceID || how.Answers.Read(e.Content.Text) == attention.AnswerYes) {
 			continue
 		}
