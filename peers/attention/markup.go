@@ -14,8 +14,11 @@ var hiddenTags = []string{
 	"function_call", "function_calls", "function_results", "invoke",
 }
 
+// tagPrefix matches what some models put before the name of a hidden tag.
+const tagPrefix = `(?:[a-z]+[:_]|｜DSML｜)?`
+
 // anyTag matches the name of a hidden tag.
-var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(hiddenTags, "|") + `)`
+var anyTag = tagPrefix + `(?:` + strings.Join(hiddenTags, "|") + `)`
 
 // Marks of the chat templates of models. A turn begins with the name of a role, and ends.
 const (
@@ -25,7 +28,7 @@ const (
 		`return|call|end_of_turn_token|end_response|(?:assistant|user|system|tool)_end)[|｜]>|<end_of_turn>|<turn\|>|` +
 		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[`
 	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|` +
-		`<\|turn>|<turn\|>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\]|\[\|(?:assistant|user|system|endofturn)\|\]|` +
+		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\]|\[\|(?:assistant|user|system|endofturn)\|\]|` +
 		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?:inst|available_tools|tool_results|tool_calls|system_prompt|think)\]`
 )
 
@@ -37,6 +40,7 @@ const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
 	`<\|im_` + roleName + `\|>[^<\n]{0,40}<\|im_middle\|>|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
 	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
+	`<(?:extra_id_1|special_11|seed:bos)>` + roleName + `[ \t]*\n|` +
 	`<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
 
 // begins compiles an expression for the beginning of a text, in any case.
@@ -46,7 +50,7 @@ func begins(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)\A(?
 func ends(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)` + source) }
 
 var (
-	strayClose = begins(`</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
+	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 	turnStarts = begins(`(?:` + turnStart + `)[ \t]*\n{0,2}`)
 	turnOver   = ends(`(?:` + turnEnd + `|` + turnStart + `)`)
 	markBegins = begins(anyMark)
@@ -63,9 +67,9 @@ func init() { // since measures of kinds refer to the table
 		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
 
 		{first: "<", opens: begins(`<` + anyTag + `\s*/>`), does: hide},
-		{first: "<", opens: begins(`<(?:[a-z]+:)?(` + strings.Join(hiddenTags, "|") + `)(?:\s[^>\n]*)?>`),
+		{first: "<", opens: begins(`<` + tagPrefix + `(` + strings.Join(hiddenTags, "|") + `)(?:\s[^>\n]*)?>`),
 			measure: tagged},
-		{first: "<", opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?(?:[a-z]+:)?` +
+		{first: "<", opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?` + tagPrefix +
 			beginnings(hiddenTags...) + `\z`),
 			does: hide}, // cut in a tag
 		{first: "<[◁", opens: strayClose, does: hideBefore},
@@ -74,6 +78,9 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
 		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:python_tag|tool_call)\|>.*\z`), does: hide},
+		{first: "<", opens: begins(`<\|(?:channel|tool_call|tool_response|tool)>`), // Gemma
+			closes: ends(`<(?:channel|tool_call|tool_response|tool)\|>`), does: hide},
+		{first: "<", opens: begins(`<unused94>thought\b`), closes: ends(`<unused95>`), does: hide},
 		{first: "<", opens: begins(`<\|channel\|>final[^<\n]*<\|message\|>`), does: hide}, // gpt-oss
 		{first: "<", opens: begins(`<\|channel\|>`), closes: ends(`<\|channel\|>final[^<\n]*<\|message\|>`),
 			does: hide},
@@ -116,6 +123,9 @@ func init() { // since measures of kinds refer to the table
 
 		{line: true, opens: begins(`[ \t>*]*(thought|action|action input|observation|final answer)[ \t]*:[ \t*]*`),
 			measure: (*scanner).label, call: true},
+		{line: true, opens: begins(`[ \t]*(?:to=)?([a-z_][\w./-]*)[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
+		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
+			`(?:` + strings.Join(argumentMembers, "|") + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
 		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
 			measure: (*scanner).object, call: true},
 		{first: "[", opens: begins(`\[[ \t]*` + callBegins), measure: (*scanner).callList, call: true},
@@ -160,7 +170,7 @@ func beginnings(words ...string) string {
 var closeTags = func() map[string]*regexp.Regexp {
 	all := map[string]*regexp.Regexp{}
 	for _, tag := range hiddenTags {
-		all[tag] = ends(`</(?:[a-z]+:)?` + tag + `>`)
+		all[tag] = ends(`</` + tagPrefix + tag + `>`)
 	}
 	return all
 }()

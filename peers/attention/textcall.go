@@ -47,7 +47,7 @@ func (n names) has(name string) bool {
 // in reports whether a text has the name of a tool, perhaps cut at its end.
 func (n names) in(text string) bool {
 	text = plainName(text)
-	if strings.Contains(text, "chat_") {
+	if strings.Contains(text, "chat_") || strings.Contains(text, "<server_name>") {
 		return true
 	}
 	for name := range n {
@@ -199,25 +199,27 @@ func (n names) looseForm(text string, cut bool) callForm {
 	return noCall
 }
 
-// isOnlyCalls reports whether a text consists of calls in JSON, of whatever tools.
-func isOnlyCalls(text string) bool {
-	rest := strings.TrimSpace(text)
-	if rest == "" || rest[0] != '{' && rest[0] != '[' {
-		return false
+// named hides a call in lines of YAML.
+func (s *scanner) named(at int, opened []int) (int, effect) {
+	if !s.tools.has(s.text[at+opened[2] : at+opened[3]]) {
+		return 0, keep
 	}
-	for rest != "" {
-		length := balanced(rest)
-		if length == 0 {
-			at := looseName.FindStringSubmatchIndex(rest)
-			return rest[0] == '{' || rest[0] == '[' && at != nil && looseArgs.MatchString(rest)
-		}
-		var value any
-		if json.Unmarshal([]byte(rest[:length]), &value) != nil || (names{}).formOf(value, 0) == noCall {
-			return false
-		}
-		rest = strings.TrimLeft(rest[length:], "; \t\n")
+	return opened[1], hide
+}
+
+// namedObject hides a line of the name of a tool and its arguments in JSON.
+func (s *scanner) namedObject(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	if !s.tools.has(rest[opened[2]:opened[3]]) {
+		return 0, keep
 	}
-	return true
+	from := opened[1] - 1
+	length := balanced(rest[from:])
+	if length == 0 || !json.Valid([]byte(rest[from:from+length])) || !statement.MatchString(rest[from+length:]) {
+		return 0, keep
+	}
+	length += from
+	return length + len(behind.FindString(rest[length:])), hide
 }
 
 // callBegins matches the beginning of a call as a statement or an expression of a program, up to
@@ -356,7 +358,7 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 }
 
 // nameInside matches the tool that an element names inside.
-var nameInside = regexp.MustCompile(`(?is)\A\s*(?:<server_name>[^<]*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
+var nameInside = regexp.MustCompile(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
 
 var nameAttribute = regexp.MustCompile(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
 
@@ -370,7 +372,7 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 		calls = calls || s.tools.has(name[1])
 	}
 	if name := nameInside.FindStringSubmatch(rest[opened[1]:]); name != nil {
-		calls = calls || s.tools.has(name[1])
+		calls = calls || s.tools.has(name[2]) || s.tools.has(name[1]+"__"+name[2])
 	}
 	if !calls {
 		return 0, keep
@@ -394,7 +396,7 @@ var (
 		`^[ \t>*]*action[ \t*]*:[^\n]*\n\s*[ \t>*]*action input[ \t*]*:`)
 	nextLabel = regexp.MustCompile(`(?im)^[ \t>*]*(?:thought|action|action input|observation|final answer)[ \t*]*:`)
 	paragraph = regexp.MustCompile(`\n[ \t]*\n`)
-	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\n|\\z)\\s*")
+	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\\[[^\n]*\\]|\\([^\n]*\\))?[ \t]*(?:\n|\\z)\\s*")
 )
 
 // label hides what follows a label of ReAct, up to the next label. An input, and what a tool

@@ -85,9 +85,6 @@ func visibleTextOf(text string, tools names) (answer, end string, over bool) {
 	s := newScanner(source, tools)
 	s.run()
 	kept := s.out.String()
-	if isOnlyCalls(kept) {
-		kept, s.end = "", source[s.from:]
-	}
 	if kept = withoutFences(kept); kept == text[min(s.from, len(text)):] {
 		return kept, "", s.over
 	}

@@ -183,7 +183,7 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 		}
 	}
 	for text, open := range map[string]bool{
-		"<think>x": true, "[THINK]x": true, "A\n<tool_call>": true, `{"name":"f","arguments":{`: true, "C2A EVENT\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nx": true,
+		"<think>x": true, "[THINK]x": true, "A\n<tool_call>": true, `{"name":"chat.react","arguments":{`: true, `{"name":"f","arguments":{`: false, "C2A EVENT\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nx": true,
 		"<think>x</think>": false, "A": false, "": false, "`<think>`": false, "```\n<think>\n": false, "</think>": false,
 	} {
 		if _, inner := attention.VisibleTextAfter("", text); attention.HiddenPartContinues(inner) != open {
