@@ -55,7 +55,7 @@ func TestCheck_RefusesWhatNoBrowserSends(t *testing.T) {
 		"https://bücher.example": "write https://xn--bcher-kva.example", "http://[0:0:0:0:0:0:0:1]:81": "write http://[::1]:81", "http://[FE80::A]": "write http://[fe80::a]",
 		"https://a.example:08443": "write https://a.example:8443", "http://ops.example.com:443/": "write http://ops.example.com:443",
 		"*": "wildcards", "https://*.example.com": "wildcards", "null": "null", "": "give a scheme", "https://": "give a scheme", "https:///path": "give a scheme",
-		"wss://ops.example.com": "https: or http:", "file:///x": "give a scheme", "https://a.example:0": "1 to 65535", "https://a.example:65536": "1 to 65535",
+		"wss://ops.example.com": "by https or http", "file:///x": "give a scheme", "https://a.example:0": "1 to 65535", "https://a.example:65536": "1 to 65535",
 		"http://127.1": "give a scheme", "http://0x7f.0.0.1": "give a scheme", "https://a b": "give a scheme", "https://a..b": "give a scheme",
 	} {
 		if err := checkOrigins([]string{"https://fine.example", o}); err == nil || !strings.Contains(err.Error(), want) {
