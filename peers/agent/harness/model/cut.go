@@ -18,7 +18,7 @@ const maxCuts = 2
 // both results are nil. If it cannot, the longest text that it meant for people is the answer.
 func (r *execution) handleCut(reply *reply, last bool) (final *reply, err error) {
 	defer func() { reply.Calls = nil }()
-	visible := attention.VisibleText(reply.Text)
+	visible := attention.VisibleText(reply.Text, r.tools.names()...)
 	if visible != "" && len(reply.Calls) == 0 {
 		r.messages = append(r.messages, message{Role: roleAssistant, Text: reply.Text})
 		return reply, nil

@@ -31,6 +31,8 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 		"a message, as text":   {[]said{send(`{"text":"A long`), {Text: []string{"Short."}}}, "Short.", false, 2, ""},
 		"always":               {[]said{send(`{"inReplyTo":"e1", "text": "Zwei Wörter \u00e`), send(`{"text":"Zwei`), send(`{"te`)}, "Zwei Wörter", true, 3, ""},
 		"a thought":            {[]said{{Text: []string{"<think>so long"}, Stop: stopCut}, {Text: []string{"It is 4."}}}, "It is 4.", false, 2, ""},
+		"a call as text":       {[]said{{Text: []string{"```json\n{\"name\":\"chat_send_message\",\"arguments\":{\"te"}, Stop: stopCut}, {Text: []string{"Sent."}}}, "Sent.", false, 2, ""},
+		"a call of its tools":  {[]said{{Text: []string{`{"name": "probe", "arguments": {"x": "lo`}, Stop: stopCut}, {Text: []string{"Found."}}}, "Found.", false, 2, ""},
 		"another tool":         {[]said{{Text: []string{"Let me see."}, Calls: []modelCall{{ID: "a", Name: "chat_read_thread", Arguments: `{"te`}}, Stop: stopCut}, {Text: []string{"Seen."}}}, "Seen.", false, 2, ""},
 		"an escape":            {[]said{send(`{"text":"a \"quoted\" \`), send(`{`), send(`{`)}, `a "quoted"`, true, 3, ""},
 	} {
@@ -41,7 +43,7 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 					answers = append(answers, r.said(s))
 				}
 				api, h := r.start(func(o *model.Options) { o.MaxTokens = 77 }, answers...)
-				tools := &harnesstest.Tools{}
+				tools := &harnesstest.Tools{Names: []string{"chat.send_message", "chat.read_thread", "probe"}}
 				out, err := h.Turn(r.Context(), turn("x"), tools)
 				requests := api.Requests()
 				if err != nil || out.FinalText != c.text || out.Truncated != c.cut || len(requests) != c.requests {

@@ -162,9 +162,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, classifyError(ctx, err)
 	}
-	for _, t := range run.tools.List() {
-		outcome.Tools = append(outcome.Tools, t.Name)
-	}
+	outcome.Tools = run.tools.names()
 	outcome.FinalText, outcome.Truncated = strings.TrimSpace(final.Text), final.Truncated
 	return outcome, nil
 }

@@ -101,3 +101,11 @@ func truncate(s string, limit int) string {
 	prefix := text.Prefix(s, limit)
 	return prefix + fmt.Sprintf("\n[cut: %d of %d bytes shown; ask for less]", len(prefix), len(s))
 }
+
+// names returns the names of the tools, as the model knows them.
+func (t *toolset) names() (list []string) {
+	for _, tool := range t.List() {
+		list = append(list, tool.Name)
+	}
+	return list
+}
