@@ -85,6 +85,8 @@ type phrase struct {
 	now   time.Time // in zone
 	zone  *time.Location
 	words []string // in lower case, without punctuation
+
+	sameWeekday bool // the day was named as the weekday of now
 }
 
 var (
@@ -288,7 +290,10 @@ func (p *phrase) parse() (m moment, err error) {
 	if err != nil {
 		return m, err
 	}
-	evening := p.take("tonight", "evening")
+	evening := p.take("tonight", "evening", "afternoon", "night")
+	if p.take("morning") || evening {
+		p.take("in", "this")
+	}
 	hour, minute, second, err := p.timeOfDay(evening)
 	switch {
 	case errors.Is(err, errNoTime) && relative < 0 && !hasDate && !evening:
@@ -303,6 +308,11 @@ func (p *phrase) parse() (m moment, err error) {
 		date = p.now
 	}
 	y, month, d := date.Date()
+	if p.sameWeekday { // "Friday 17:30", on a Friday
+		if m.due = localTime(y, month, d-7, hour, minute, second, p.zone); m.due.After(p.now) {
+			return m, nil
+		}
+	}
 	m.due = localTime(y, month, d, hour, minute, second, p.zone)
 	if relative < 0 && !hasDate && !evening && !m.due.After(p.now) { // "9:00" alone is the next
 		m.due = localTime(y, month, d+1, hour, minute, second, p.zone)
@@ -316,6 +326,13 @@ func (p *phrase) dayWord() int {
 		p.words[i+2] == "tomorrow" {
 		p.words = slices.Delete(p.words, i, i+3)
 		return 2
+	}
+	if i := slices.Index(p.words, "in"); i >= 0 && i+1 < len(p.words) { // in 3 days at 8
+		n, unit, used := amount(p.words[i+1:])
+		if days := dayUnits[unit]; days > 0 && used > 0 && n == float64(int(n)) {
+			p.words = slices.Delete(p.words, i, i+1+used)
+			return int(n) * days
+		}
 	}
 	switch {
 	case p.take("today"):
@@ -337,7 +354,9 @@ func (p *phrase) dayWord() int {
 		}) {
 			return -1
 		}
-		p.take("on", "this", "next", "coming")
+		next := p.take("next")
+		p.take("on", "this", "coming")
+		p.sameWeekday = day == int(p.now.Weekday()) && !next
 		return (day-int(p.now.Weekday())+6)%7 + 1
 	}
 	return -1
@@ -411,6 +430,38 @@ func (p *phrase) day(y, month, d string) (time.Time, error) {
 	return date, nil
 }
 
+// spellTime replaces an hour in words, perhaps with minutes before or after it, by digits: half past
+// nine, quarter to 10, nine.
+func (p *phrase) spellTime() {
+	for i, word := range p.words {
+		hour := slices.Index(numberWords, word)
+		if hour < 0 {
+			var err error
+			if hour, err = strconv.Atoi(word); err != nil || i < 2 {
+				continue
+			}
+		}
+		if i < 2 || p.words[i-1] != "past" && p.words[i-1] != "to" {
+			p.words[i] = strconv.Itoa(hour)
+			continue
+		}
+		minutes, known := map[string]int{"half": 30, "quarter": 15}[p.words[i-2]]
+		if n, err := strconv.Atoi(p.words[i-2]); err == nil {
+			minutes, known = n, n > 0 && n < 60
+		}
+		if !known {
+			continue
+		}
+		if p.words[i-1] == "to" {
+			hour, minutes = (hour+23)%24, 60-minutes
+		}
+		p.words[i] = fmt.Sprintf("%d:%02d", hour, minutes)
+		p.words = slices.Delete(p.words, i-2, i)
+		p.take("a")
+		return
+	}
+}
+
 var errNoTime = errors.New("the time of day is missing, such as 09:00")
 
 var timeOfDay = regexp.MustCompile(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
@@ -424,6 +475,7 @@ func (p *phrase) timeOfDay(evening bool) (hour, minute, second int, err error) {
 	case p.take("midnight"):
 		return 0, 0, 0, nil
 	}
+	p.spellTime()
 	for i, word := range p.words {
 		m := timeOfDay.FindStringSubmatch(word)
 		if m == nil {
