@@ -66,7 +66,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 		}
 		w.say(by(dm("2", question.Buttons[0].Value), "66", "human"))
 		w.sleep(10 * time.Second)
-		if last := w.replies[len(w.replies)-1]; ran != 0 || !strings.Contains(last.Text, "tg:66 may not decide") {
+		if last := w.replies[len(w.replies)-1]; ran != 0 || !strings.Contains(last.Text, "tg:66 may not decide this; only `Will` may") {
 			t.Fatalf("a stranger's click: ran %d times, told %q", ran, last.Text)
 		}
 		w.say(dm("3", question.Buttons[0].Value))

@@ -45,6 +45,7 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 		"in Turkish":            {[]protocol.ChatMessage{dm("2", "Hayır, olmaz")}, "denied", 0, false},
 		"yes, but not yet":      {[]protocol.ChatMessage{dm("2", "yes, but not yet")}, "", 1, false},
 		"a doubt, then a yes":   {[]protocol.ChatMessage{dm("2", "maybe"), dm("3", "ok, go ahead")}, "allowed", 1, false},
+		"a doubt, edited":       {[]protocol.ChatMessage{dm("2", "hmm"), edit(dm("2", ""), "yes", 1)}, "", 2, false},
 		"wait":                  {[]protocol.ChatMessage{dm("2", "ok wait"), dm("3", "wait")}, "", 2, false},
 		"another matter":        {[]protocol.ChatMessage{dm("2", "what does make do?")}, "", 1, false},
 		"a photo":               {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Chat: dm("", "").Chat, Author: dm("", "").Author, Attachments: []protocol.Attachment{{Kind: "photo"}}}}, "", 0, false},
@@ -77,13 +78,12 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 					w.sleep(2500 * time.Millisecond)
 				}
 				w.sleep(10 * time.Second)
-				var states []string
+				states, told, questions := []string(nil), 0, 0
 				for _, v := range w.verdicts() {
 					states = append(states, strings.Fields(v)[0])
 				}
-				told, questions := 0, 0
 				for _, r := range w.replies {
-					told += strings.Count(r.Text, "decides nothing yet")
+					told += strings.Count(r.Text, "decides nothing")
 					questions += min(1, len(r.Buttons))
 				}
 				if strings.Join(states, " ") != c.want || ran != strings.Count(c.want, "allowed") || told != c.told || questions != 1 {
@@ -107,6 +107,7 @@ func TestDecision_AWordThatGoesOnIsNone(t *testing.T) {
 		"a no":          {dm("3", "no"), "denied tg:77 <nil>"},
 		"please":        {dm("3", "yes please"), "allowed tg:77 once"},
 		"edited":        {edit(dm("2", "yes"), "yesterday", 1), ""},
+		"corrected":     {edit(dm("2", "yes"), "Yes!", 1), "allowed tg:77 once"},
 		"deleted":       {gone, ""},
 		"somebody else": {by(dm("3", "but only on staging"), "66", "human"), "allowed tg:77 once"},
 	} {

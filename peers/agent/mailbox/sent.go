@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -225,6 +226,9 @@ func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 // ReplyToCommand replies to a message that is not stored as an event.
 func (tx *Tx) ReplyToCommand(e *Entry, said string) {
 	key := DecidedPrefix + "said:" + e.SourceID
+	if e.Content.Event == protocol.EventEdit {
+		key += ":" + strconv.FormatInt(e.Content.Sequence, 10)
+	}
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID,
 		Directedness: string(attention.DirectedAmbient)}
 	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))

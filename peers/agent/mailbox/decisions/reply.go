@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,8 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 		return !mailbox.RecordReceipt(tx, e) || c.ReplyTo != nil && isOtherAgent(&tx.View, c.ReplyTo.Author) ||
 			decide(tx, e, d, said)
 	}
-	if c.Event != protocol.EventMessage && c.Event != protocol.EventReaction || len(c.Attachments) > 0 {
+	edited := c.Event == protocol.EventEdit
+	if c.Event != protocol.EventMessage && c.Event != protocol.EventReaction && !edited || len(c.Attachments) > 0 {
 		return false
 	}
 	r := readReply(&tx.View, e, pending, how)
@@ -56,11 +58,17 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 	verdict := map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
 		attention.AnswerNo: collab.Deny}[r.answer]
 	d := r.subject(&tx.View)
-	words := r.words(tx, d)
+	words := ""
+	if !edited {
+		words = r.words(tx, d)
+	}
 	if words != "" {
 		verdict = collab.Allow
 	}
-	if d == nil || verdict == "" || verdict == collab.Allow && words == "" && wantsWords(&d.Approval) {
+	switch {
+	case edited && (verdict == "" || d != nil && d.ChatVerdict.Verdict != ""):
+		return false
+	case edited, d == nil, verdict == "", verdict == collab.Allow && words == "" && wantsWords(&d.Approval):
 		return r.explain(tx, d)
 	}
 	if !mailbox.RecordReceipt(tx, e) {
@@ -129,7 +137,11 @@ func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
 	}
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
-		tx.ReplyToCommand(e, tx.WithNames(err.Error(), e.Chat, slices.Concat(d.MayDecide, []string{d.By, said.By})...))
+		refusal := err.Error()
+		if refused, ok := errors.AsType[*collab.Error](err); ok { // its code and the id are for programs
+			refusal = strings.NewReplacer("decision "+d.ID, "This decision", d.ID, "this").Replace(refused.Message)
+		}
+		tx.ReplyToCommand(e, tx.WithNames(refusal, e.Chat, slices.Concat(d.MayDecide, []string{d.By, said.By})...))
 		return true
 	}
 	switch before := &d.ChatVerdict; {
@@ -223,7 +235,11 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 	about.ChatVerdict.Explained = true
 	save(tx, about)
 	tool, _ := toolName(&about.Approval, 80)
-	said := "That decides nothing yet. To decide whether " + tool + " may run, "
+	said := "That decides nothing yet."
+	if r.Content.Event == protocol.EventEdit {
+		said = "An edited message decides nothing."
+	}
+	said += " To decide whether " + tool + " may run, "
 	switch {
 	case wantsWords(&about.Approval):
 		said = "That answers nothing yet. To answer what " + tool + " asks, reply to the question itself in words."
@@ -249,9 +265,10 @@ func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Rea
 		said := &d.ChatVerdict
 		if said.Verdict == "" || said.Counts(e.ReceivedAt) || said.By != e.PersonIdentity() ||
 			e.Content.Event == protocol.EventReaction ||
-			e.Content.Event == protocol.EventMessage && said.Answer != "" && e.SourceID != said.SourceID &&
-				!endsAsking(e.Content.Text) || e.Content.Event == protocol.EventMessage &&
-			(e.SourceID == said.SourceID || how.Answers.Read(e.Content.Text) == attention.AnswerYes) {
+			e.Content.Event == protocol.EventMessage && (e.SourceID == said.SourceID ||
+				said.Answer != "" && !endsAsking(e.Content.Text)) ||
+			(said.Answer == "" || e.Content.Event == protocol.EventMessage) &&
+				how.Answers.Read(e.Content.Text) == attention.AnswerYes {
 			continue
 		}
 		*said = Verdict{Explained: said.Explained}
