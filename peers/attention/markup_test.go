@@ -1,6 +1,7 @@
 package attention_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -191,9 +192,18 @@ func TestVisibleText_HidesTheStandingRules(t *testing.T) {
 			rules[:len(rules)/2]:                      "",
 			rules[len(rules)/3:]:                      "",
 			"> " + strings.Join(lines, "\n> "):        "",
-			"My rules: " + strings.ReplaceAll(strings.Join(lines[1:5], " "), "- ", ""): "My rules:",
-			strings.ToUpper(half):           "",
-			"**C2A RESPONSE RULES**\nSure.": "Sure.",
+			"My rules: " + strings.ReplaceAll(strings.Join(lines[1:5], " "), "- ", ""): "",
+			strings.ReplaceAll(rules, "- ", "1. "):                                     "",
+			strings.ReplaceAll(rules, "- ", "- **Rule:** "):                            "",
+			strings.ReplaceAll(rules, " ", "\u00a0"):                                   "",
+			"<rules>\n" + rules + "\n</rules>":                                         "",
+			strconv.Quote(rules):                                                       "",
+			"Here they are:\n" + rules:                                                 "",
+			"> " + strings.Join(lines, "\n> ") + "\n\n42":                              "42",
+			strings.Join(lines, " ") + " 👍":                                            "👍",
+			"1. It is 4.\n2. " + lines[3] + "\n3. It is 5.\n":                          "1. It is 4.\n3. It is 5.",
+			strings.ToUpper(half):                                                      "",
+			"**C2A RESPONSE RULES**\nSure.":                                            "Sure.",
 		})
 	}
 	kept := map[string]string{}

@@ -83,5 +83,30 @@ func withoutRules(text string) string {
 		from = end
 	}
 	kept.WriteString(text[from:])
-	return emptyFence.ReplaceAllString(kept.String(), "")
+	return withoutFrame(emptyFence.ReplaceAllString(kept.String(), ""), text)
+}
+
+// frameOnly matches what a line of the rules leaves: marks, numbers, tags and a label.
+var frameOnly = regexp.MustCompile(`\A[\pP\s>]{0,9}(?:\d{1,3}[.)])?` + ruleFrame + "(?:[^\\n\\d]{0,40}:" + ruleFrame + `)?\z`)
+
+// ruleFrame matches marks and tags, but no emoji, which may be an answer.
+const ruleFrame = "(?:\\\\n|<[^<>]*>|[\\pP\\pZ\\s<>|=+~`^])*"
+
+// withoutFrame removes the lines of a text whose rules were removed, if they held little else, and
+// what introduced them if nothing follows.
+func withoutFrame(left, before string) string {
+	was := map[string]bool{}
+	for line := range strings.Lines(before) {
+		was[strings.TrimSpace(line)] = true
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(left) {
+		if was[strings.TrimSpace(line)] || !frameOnly.MatchString(line) {
+			kept.WriteString(line)
+		}
+	}
+	if left = kept.String(); frameOnly.MatchString(strings.TrimSpace(left)) {
+		return ""
+	}
+	return left
 }
