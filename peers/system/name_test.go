@@ -63,6 +63,22 @@ func TestNamesThatEscapeAreRefused(t *testing.T) {
 	}
 }
 
+// TestDeriveNames_DifferOnFileSystemsThatIgnoreCase derives the names of topics that differ only in
+// case. Files are named after agents.
+func TestDeriveNames_DifferOnFileSystemsThatIgnoreCase(t *testing.T) {
+	for a, b := range map[protocol.Topic]protocol.Topic{
+		"chorus:team.C1": "chorus:team.c1", "mx:!AbC:hs": "mx:!abc:hs", "cli:Will": "cli:will", "tg:X": "tg:x", "chorus:ß": "chorus:SS",
+	} {
+		for _, x := range deriveNames(a) {
+			for _, y := range deriveNames(b) {
+				if strings.EqualFold(string(x), string(y)) {
+					t.Errorf("%s and %s share the name %s", a, b, x)
+				}
+			}
+		}
+	}
+}
+
 func TestWhoMayAskForWhom(t *testing.T) {
 	for _, c := range []struct {
 		topic protocol.Topic
