@@ -45,7 +45,9 @@ func newReplier(words ...string) *replier {
 // TestElicit_ReadsWords: values of every type, named or not, in words of several languages. What does
 // not fit is asked again once, with what was wrong.
 func TestElicit_ReadsWords(t *testing.T) {
-	one := func(field string) string { return `{"type":"object","properties":{"x":` + field + `},"required":["x"]}` }
+	one := func(field string) string {
+		return `{"type":"object","properties":{"x":` + field + `},"required":["x"]}`
+	}
 	const two = `{"type":"object","properties":{"city":{"type":"string","title":"Town"},"nights":{"type":"integer","minimum":1,"maximum":9},"pets":{"type":"boolean"}},"required":["city","nights"]}`
 	for name, c := range map[string]struct {
 		schema string
