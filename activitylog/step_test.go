@@ -249,8 +249,8 @@ func TestReadersWithoutAPauseDoNotKeepAFileFromEnding(t *testing.T) {
 	mustSync(t, w)
 	var readers sync.WaitGroup
 	ended := make(chan struct{})
+	conns := []*sqlite.Conn{readerOf(t, path), readerOf(t, path)}
 	readers.Go(func() {
-		conns := []*sqlite.Conn{readerOf(t, path), readerOf(t, path)}
 		for i := 0; ; i++ {
 			select {
 			case <-ended:
@@ -261,7 +261,8 @@ func TestReadersWithoutAPauseDoNotKeepAFileFromEnding(t *testing.T) {
 			default:
 			}
 			c := conns[i%len(conns)]
-			if err := errors.Join(sqlitex.Execute(c, "ROLLBACK", nil), readSome(c)); err != nil {
+			err := errors.Join(sqlitex.Execute(c, "ROLLBACK", nil), readSome(c))
+			if err != nil && len(sealed(t, path)) == 0 { // the file has its old name
 				t.Error(err)
 				return
 			}
