@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,25 @@ func askAs(t *testing.T, b *bustest.Bus, id protocol.PeerID) *client.Client {
 	p.Handle(protocol.TypeCollabResult, c.Take)
 	run(t, p, protocol.Pattern(id))
 	return c
+}
+
+// awaitPresence waits until the bus has reported that a peer joined, which it does twice a second.
+func awaitPresence(t *testing.T, b *bustest.Bus, id protocol.PeerID) {
+	t.Helper()
+	watcher := peer.New("cli:presence", &peer.Options{Buses: []string{b.URL()}})
+	joined := make(chan struct{})
+	report := sync.OnceFunc(func() { close(joined) })
+	watcher.HandlePresence(func(p protocol.Presence) {
+		if p.Peer == id && p.State == protocol.PresenceJoined {
+			report()
+		}
+	})
+	run(t, watcher, "cli:presence")
+	select {
+	case <-joined:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s was not reported", id)
+	}
 }
 
 // TestExternalAgent_IsWokenByTheBroker: it stands among the identities, gets the

@@ -29,6 +29,7 @@ func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 		got, err := collab.IdentityResolve.Ask(t.Context(), will, collab.LabelParams{Label: "@ext"})
 		return err == nil && got.Identity.Status == collab.StatusOnline
 	})
+	awaitPresence(t, r.bus, "agent:ext")
 	inbox, n := r.inbox("ops"), 0
 	say := func(text string) {
 		t.Helper()
