@@ -69,6 +69,12 @@ func TestBridge_HearsPeople(t *testing.T) {
 	if m := next("status"); m.Text != "build passed" {
 		t.Errorf("the notice is %+v", m)
 	}
+	comeAndGo(s, room)
+	for _, want := range []string{"inv joined", "dir joined", "invited left", "direct left"} {
+		if m := next("membership"); m.Text != want {
+			t.Errorf("%s: the membership is %+v", want, m)
+		}
+	}
 	s.Limit(3)
 	for _, signal := range []string{"working", "done"} {
 		reply := protocol.ChatReply{Signal: signal, InReplyTo: "mx:" + said, IdempotencyKey: signal}
@@ -81,6 +87,19 @@ func TestBridge_HearsPeople(t *testing.T) {
 		return len(shown) == 2 && len(gone) == 1 && gone[0].Redacts == shown[0].ID &&
 			strings.Contains(fmt.Sprint(shown[1].Content), "✅")
 	})
+}
+
+// comeAndGo has people invited, joining, declining, leaving and banned.
+func comeAndGo(s *mxtest.Server, room string) {
+	for _, step := range [][2]string{
+		{"@invited:hs", "invite"}, {"@declines:hs", "invite"},
+		{"@declines:hs", "leave"}, // who never was there
+		{"@invited:hs", "join"},
+		{"@invited:hs", "join"}, // with another name or picture
+		{"@direct:hs", "join"}, {"@invited:hs", "leave"}, {"@direct:hs", "ban"},
+	} {
+		s.Member(room, step[0], map[string]any{"membership": step[1], "displayname": step[0][1:4]})
+	}
 }
 
 // await waits until a condition of the homeserver holds.

@@ -39,9 +39,10 @@ CREATE TABLE aliases (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE members (
-  room TEXT NOT NULL,
-  user TEXT NOT NULL,
-  name TEXT NOT NULL,      -- as shown in the room
+  room   TEXT    NOT NULL,
+  user   TEXT    NOT NULL,
+  name   TEXT    NOT NULL,   -- as shown in the room
+  joined INTEGER NOT NULL,   -- 0: only invited
   PRIMARY KEY (room, user)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX members_user ON members (user);

@@ -63,11 +63,11 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 		return "", fmt.Errorf("reading a membership: %w", err)
 	}
 	user := e.state()
-	was := store.Value[bool](tx, `SELECT 1 FROM members WHERE room = ? AND user = ?`, room, user)
+	was := store.Value[bool](tx, `SELECT joined FROM members WHERE room = ? AND user = ?`, room, user)
 	present := m.Membership == event.MembershipJoin || m.Membership == event.MembershipInvite
 	if present {
-		tx.Exec(`INSERT OR REPLACE INTO members (room, user, name) VALUES (?, ?, ?)`, room, user,
-			text.Clip(m.Displayname, bridge.MaxReason))
+		tx.Exec(`INSERT OR REPLACE INTO members (room, user, name, joined) VALUES (?, ?, ?, ?)`, room, user,
+			text.Clip(m.Displayname, bridge.MaxReason), m.Membership == event.MembershipJoin)
 	} else {
 		tx.Exec(`DELETE FROM members WHERE room = ? AND user = ?`, room, user)
 	}

@@ -93,6 +93,13 @@ func (s *Server) SetState(room, user, kind string, content map[string]any) {
 	s.state(room, user, kind, "", content)
 }
 
+// Member sets the membership of a user.
+func (s *Server) Member(room, user string, content map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state(room, user, "m.room.member", user, content)
+}
+
 // Limit answers the next n requests of the bot, except syncs, with M_LIMIT_EXCEEDED.
 func (s *Server) Limit(n int) {
 	s.mu.Lock()
