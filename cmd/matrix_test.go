@@ -48,6 +48,8 @@ type matrix struct {
 	*fixture
 	folder, url string
 	server      *process
+	token       string   // of the bot; if empty, the bridge logs in with the password
+	args        []string // further ones of the bridge
 }
 
 func newMatrix(t *testing.T) *matrix {
@@ -77,7 +79,6 @@ func newMatrix(t *testing.T) *matrix {
 		}
 		resp.Body.Close() //nolint:errcheck // it was read
 	}
-	m.bridge()
 	return m
 }
 
@@ -101,9 +102,14 @@ func (m *matrix) serve(address string) {
 
 // bridge starts the bridge.
 func (m *matrix) bridge() {
-	env := []string{"HUBBUB_DATA=" + m.data, "HUBBUB_BUS=" + m.tap.address(), "HUBBUB_LOG_FORMAT=json", "MATRIX_PASSWORD=a long password"}
-	m.run["matrix"] = start(m.t, m.whole, "hubbub-matrix", env, "--homeserver", m.url, "--user", "@bot:hs.test",
-		"--allow-user", "@will:hs.test")
+	env := []string{"HUBBUB_DATA=" + m.data, "HUBBUB_BUS=" + m.tap.address(), "HUBBUB_LOG_FORMAT=json"}
+	args := append([]string{"--homeserver", m.url, "--allow-user", "@will:hs.test"}, m.args...)
+	if m.token != "" {
+		env = append(env, "MATRIX_ACCESS_TOKEN="+m.token)
+	} else {
+		env, args = append(env, "MATRIX_PASSWORD=a long password"), append(args, "--user", "@bot:hs.test")
+	}
+	m.run["matrix"] = start(m.t, m.whole, "hubbub-matrix", env, args...)
 }
 
 // until waits until a condition holds.
@@ -280,6 +286,7 @@ var mentionsBot = map[string]any{"m.mentions": map[string]any{"user_ids": []stri
 // on the library nio, beside Telegram.
 func TestMatrix_WithForeignServerAndPeople(t *testing.T) {
 	m := newMatrix(t)
+	m.bridge()
 	will, ann := m.person("will"), m.person("ann")
 	t.Run("bootstrap of an empty room", func(t *testing.T) {
 		m, will := m.in(t), will.in(t)

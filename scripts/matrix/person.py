@@ -4,10 +4,12 @@ Usage: person.py HOMESERVER USER PASSWORD. Each line of standard input is a requ
 each line of standard output an event that the person sees, or the result of a request.
 """
 import asyncio
+import base64
+import io
 import json
 import sys
 
-from nio import AsyncClient, Event, InviteMemberEvent
+from nio import AsyncClient, Event, InviteMemberEvent, ReceiptEvent, TypingNoticeEvent
 
 
 def show(**members):
@@ -31,6 +33,23 @@ async def perform(client, ask):
             await client.room_typing(room, True, 5000)
         case "read":
             await client.room_read_markers(room, ask["event"], ask["event"])
+        case "upload":
+            data = base64.b64decode(ask["data"])
+            kept, _ = await client.upload(io.BytesIO(data), ask["type"], ask["name"], filesize=len(data))
+            return kept.content_uri
+        case "download":
+            return base64.b64encode((await client.download(ask["uri"])).body).decode()
+        case "rename":
+            await client.set_displayname(ask["name"])
+        case "join":
+            await client.join(room)
+        case "invite":
+            await client.room_invite(room, ask["user"])
+        case "call":  # what nio has no method for
+            said = await client.send(
+                ask["method"], ask["path"], json.dumps(ask["body"]),
+                {"Authorization": "Bearer " + client.access_token, "Content-Type": "application/json"})
+            return await said.text()
     return ""
 
 
@@ -41,14 +60,23 @@ async def main():
     async def on_event(room, event):
         show(room=room.room_id, event=event.source)
 
+    async def on_ephemeral(room, event):
+        if isinstance(event, TypingNoticeEvent):
+            for user in event.users:
+                show(room=room.room_id, event={"type": "m.typing", "sender": user})
+            return
+        for one in event.receipts:
+            show(room=room.room_id, event={"type": "m.receipt", "sender": one.user_id, "event_id": one.event_id})
+
     async def on_invite(room, event):
         await client.join(room.room_id)
 
     await client.sync(timeout=0, full_state=True)
     client.add_event_callback(on_event, Event)
     client.add_event_callback(on_invite, InviteMemberEvent)
+    client.add_ephemeral_callback(on_ephemeral, (ReceiptEvent, TypingNoticeEvent))
     syncing = asyncio.create_task(sync(client))
-    lines = asyncio.StreamReader()
+    lines = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     print("ready", file=sys.stderr, flush=True)
     while line := await lines.readline():
