@@ -22,6 +22,7 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
@@ -68,6 +69,7 @@ max-agents = 1001
 api-url = %q
 allow-user = [%s]
 min-send-interval = "1ms"
+bot-per-second = 0
 
 [agent]
 harness = "scripted"
@@ -300,7 +302,11 @@ func (b *chatBench) processes(programs *fleet.Fleet) ([]process, error) {
 		all = append(all, process{name: name, pid: programs.PID(name)})
 	}
 	for _, person := range b.people {
-		pid, err := demo.AgentPID(b.ctx, b.data, fmt.Sprint("tg-", person.ID))
+		name := fmt.Sprint("tg-", person.ID)
+		pid, err := demo.AgentPID(b.ctx, b.data, name)
+		for try := 0; err != nil && try < 50 && retry.Sleep(b.ctx, 200*time.Millisecond); try++ {
+			pid, err = demo.AgentPID(b.ctx, b.data, name) // an agent may answer before the spawner has stored it
+		}
 		if err != nil {
 			return nil, err
 		}
