@@ -336,7 +336,7 @@ func summarize(processes []process, messages, counted float64) (list []chatProgr
 }
 
 func printChatResult(p *output.Printer, r *chatResult) {
-	p.Linef("%s, %s: %.0f messages/s, p50 %.1f ms, p99 %.1f ms; first answers after %.1f s\n",
+	p.Linef("%s, %s: %.0f messages/s, p50 %.1f ms, p99 %.1f ms;\nfirst answers after %.1f s\n",
 		text.Counted(r.Chats, "chat"), text.Counted(r.Messages, "message"), r.PerSecond, r.P50.Seconds()*1e3, r.P99.Seconds()*1e3, r.Start.Seconds())
 	t := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tprocesses\tCPU ms/message\tsyncs/message\tmemory MiB\tCPU s to start\t")
