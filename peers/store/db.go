@@ -26,8 +26,8 @@ var errClosed = errors.New("the database is closed")
 
 // A DB is an open SQLite database. All of its writes use one connection, one after the
 // other, and what is written at the same time shares a commit. Reads outside transactions
-// use another one, and see what is committed. Its methods and the
-// functions of this package may be called from any goroutine.
+// use another one, and see what is committed. Its methods and the functions of this
+// package may be called from any goroutine.
 type DB struct {
 	path string
 
@@ -62,12 +62,18 @@ func newDB(path string) (*DB, error) {
 	return &DB{path: path, writer: writer, synced: true}, nil
 }
 
-// Close waits for the statements that run, and closes the database. Further calls do
-// nothing.
-func (db *DB) Close() (err error) {
+// lock locks mu for a goroutine that will commit the open transaction, or leave it to the
+// next one that waits.
+func (db *DB) lock() {
 	db.waiting.Add(1)
 	db.mu.Lock()
 	db.waiting.Add(-1)
+}
+
+// Close waits for the statements that run, and closes the database. Further calls do
+// nothing.
+func (db *DB) Close() (err error) {
+	db.lock()
 	defer db.mu.Unlock()
 	db.commit()
 	db.readMu.Lock()
@@ -86,12 +92,9 @@ func (db *DB) Close() (err error) {
 	return err
 }
 
-// Exec runs statements outside any transaction, for programs that set up a database and
-// for tests.
+// Exec runs statements outside any transaction, for tests.
 func (db *DB) Exec(ctx context.Context, statements string, args ...any) error {
-	db.waiting.Add(1)
-	db.mu.Lock()
-	db.waiting.Add(-1)
+	db.lock()
 	defer db.mu.Unlock()
 	db.commit()
 	if db.writer == nil {
@@ -114,9 +117,7 @@ func (db *DB) inTx(ctx context.Context, synced bool, do func(c *connection) erro
 }
 
 func (db *DB) enter(ctx context.Context, synced bool, do func(c *connection) error) (*group, error) {
-	db.waiting.Add(1)
-	db.mu.Lock()
-	db.waiting.Add(-1)
+	db.lock()
 	defer db.mu.Unlock()
 	defer func() {
 		if db.group != nil && (db.waiting.Load() == 0 || db.group.size >= maxGroup) {
@@ -285,6 +286,8 @@ func (db *DB) read(do func(c *connection) error) (err error) {
 // begin begins a transaction. It waits for the locks of other programs until ctx ends or
 // busyTimeout has passed.
 func (c *connection) begin(ctx context.Context) error {
+	c.conn.SetBusyTimeout(0) // SQLite's own wait does not end with ctx
+	defer c.conn.SetBusyTimeout(busyTimeout)
 	deadline := time.Now().Add(busyTimeout)
 	for delay := time.Millisecond; ; delay = min(2*delay, 50*time.Millisecond) {
 		err := c.exec(ctx, "BEGIN IMMEDIATE", nil)

@@ -245,3 +245,29 @@ func TestInTx_IsSyncedInGroupWithUnsynced(t *testing.T) {
 		t.Error(synced)
 	}
 }
+
+// TestInTx_StopsWaitingForAnotherProgramWithItsContext holds the lock as another program
+// would.
+func TestInTx_StopsWaitingForAnotherProgramWithItsContext(t *testing.T) {
+	db := openTable(t)
+	other, err := connect(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close() //nolint:errcheck // its end releases the lock
+	if err := other.exec(t.Context(), "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err = InTx(ctx, db, func(*Tx) { t.Error("it was called") })
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v; want that of the context", err)
+	}
+	if err := other.exec(t.Context(), "ROLLBACK", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (1)`) }); err != nil {
+		t.Error(err)
+	}
+}
