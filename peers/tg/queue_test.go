@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/tgtest"
@@ -13,7 +14,7 @@ import (
 // A letter is an item as an operator sees it.
 type letter struct {
 	outbox.Item
-	queue       tg.Queue
+	queue       bridge.Queue
 	agent, text string
 }
 
@@ -32,7 +33,7 @@ func (h *fixture) letters(states ...outbox.State) (all []letter) {
 		}
 		for _, item := range items {
 			l := letter{Item: item, queue: q}
-			if l.agent, l.text, err = q.Says(h.t.Context(), &item); err != nil {
+			if l.agent, l.text, err = q.Describe(h.t.Context(), &item); err != nil {
 				h.t.Fatal(err)
 			}
 			all = append(all, l)

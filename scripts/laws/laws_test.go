@@ -119,7 +119,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/reference":         {"cmd/internal/program", "cmd/internal/term"},
 	"cmd/internal/term":              {},
 	"cmd/internal/directchat":        {"protocol"},
-	"cmd/internal/deadletter":        {"peers/outbox", "peers/store", "peers/tg"},
+	"cmd/internal/deadletter":        {"peers/bridge", "peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":              {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest":     {},
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
-	"hubbub/peers/tg"
 )
 
 // Retry sends an item again unless it was sent. If its delivery is uncertain, it may arrive
@@ -29,7 +29,7 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 	}
 	var holders []programFiles
 	for _, k := range f.programs(program) {
-		err := k.each(ctx, func(q *tg.Queue) error {
+		err := k.each(ctx, func(q *bridge.Queue) error {
 			item, err := find(ctx, q, number)
 			if item != nil {
 				holders = append(holders, k)
@@ -51,12 +51,12 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 			filepath.Dir(holders[1].database),
 		)
 	}
-	return holders[0].each(ctx, func(q *tg.Queue) error {
+	return holders[0].each(ctx, func(q *bridge.Queue) error {
 		item, err := find(ctx, q, number)
 		if err != nil || item == nil {
 			return err
 		}
-		if s := item.State; program != bridge && s != outbox.StateDead && s != outbox.StateUnknown {
+		if s := item.State; program != telegram && s != outbox.StateDead && s != outbox.StateUnknown {
 			return fmt.Errorf("item %s is %s: only dead and unknown items can be retried or dropped here", name, s)
 		}
 		return do(q.Outbox, ctx, number)
@@ -64,7 +64,7 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 }
 
 // find returns the item with a number, or nil if the queue has none.
-func find(ctx context.Context, q *tg.Queue, number int64) (*outbox.Item, error) {
+func find(ctx context.Context, q *bridge.Queue, number int64) (*outbox.Item, error) {
 	items, err := q.List(ctx, &outbox.Filter{After: number - 1, Limit: 1})
 	if err != nil || len(items) == 0 || items[0].ID != number {
 		return nil, err
@@ -76,7 +76,7 @@ func find(ctx context.Context, q *tg.Queue, number int64) (*outbox.Item, error) 
 func ParseName(name string) (program string, number int64, err error) {
 	program, digits, ok := strings.Cut(name, ":")
 	if !ok {
-		program, digits = bridge, name
+		program, digits = telegram, name
 	}
 	number, err = strconv.ParseInt(digits, 10, 64)
 	if err != nil || number <= 0 || program == "" {

@@ -11,6 +11,7 @@ import (
 
 	"hubbub/cmd/internal/deadletter"
 	"hubbub/peers/agent"
+	"hubbub/peers/mx"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
@@ -96,6 +97,40 @@ agent-lead:1 agent:lead tg_reply: the deploy is blocked`
 	}
 	if got := strings.Count(names(t, f), "\n"); got != 5 {
 		t.Errorf("%d items in all", got+1)
+	}
+}
+
+// TestList_DescribesMatrixItems checks that a folder with the Matrix bridge alone has a bridge, whose
+// items show what was to be sent, and by whom.
+func TestList_DescribesMatrixItems(t *testing.T) {
+	dir := t.TempDir()
+	for _, item := range []struct{ queue, body string }{
+		{"matrix", `{"reply":7,"part":0}`}, {"agents", `{"event":3}`},
+	} {
+		db, err := mx.Open(filepath.Join(dir, mx.Database))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = store.Autocommit(t.Context(), db, func(tx *store.Tx) {
+			tx.Exec(`INSERT OR IGNORE INTO replies (id, chat, agent, key, content, received_at)
+				VALUES (7, '!a:example.org', 'agent:lead', 'k', '{}', 0)`)
+			tx.Exec(`INSERT OR IGNORE INTO sends (reply, part, kind, body, txn)
+				VALUES (7, 0, 'text', '{"text":"the deploy is blocked"}', 'x')`)
+			tx.Exec(`INSERT OR IGNORE INTO events (id, chat, event, sender, source_id, data, bus_id, received_at)
+				VALUES (3, '!a:example.org', '$e', '@w:example.org', 'mx:$e', '{"content":{"text":"deploy it"}}', 'm', 0)`)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addDeadItem(t, db, item.queue, item.body)
+	}
+	f := deadletter.Folder(dir)
+	want := "matrix:3  deploy it\nmatrix:1 agent:lead the deploy is blocked"
+	if got := names(t, f, outbox.StateDead); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if !f.HasBridge() {
+		t.Error("the folder has no bridge")
 	}
 }
 

@@ -9,29 +9,33 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/tg"
 )
 
-// bridge is the program whose items are named by their number only.
-const bridge = "tg"
+// The bridges, as named by their databases.
+const (
+	telegram = "tg" // its items are named by their number only
+	matrix   = "matrix"
+)
 
 // A Folder is a data folder.
 type Folder string
 
-// HasBridge reports whether a bridge has used the folder.
-func (f Folder) HasBridge() bool { return len(f.programs(bridge)) > 0 }
+// HasBridge reports whether a bridge of Telegram or Matrix has used the folder.
+func (f Folder) HasBridge() bool { return len(f.programs(telegram))+len(f.programs(matrix)) > 0 }
 
 // programFiles is a program with a database in the folder.
 type programFiles struct{ name, database string }
 
-// programs returns the programs with a name, or all if name is empty: the bridge first, the
+// programs returns the programs with a name, or all if name is empty: the bridges first, the
 // agents last. Two agents can have the same name: the database of a person's agent is in the
 // folder itself, the database of the spawner's or gateway's agent is in a folder below it.
 func (f Folder) programs(name string) (found []programFiles) {
 	for _, pattern := range []string{
-		bridge + ".db", "matrix.db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
+		telegram + ".db", matrix + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
 		"chorus/*/agent-*.db",
 	} {
 		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only possible error is a bad pattern
@@ -62,7 +66,7 @@ func (f Folder) Agents() (list []Agent) {
 }
 
 // each calls do for each queue of a program.
-func (k programFiles) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
+func (k programFiles) each(ctx context.Context, do func(*bridge.Queue) error) (err error) {
 	db, err := store.OpenExisting(k.database)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed meanwhile
@@ -83,14 +87,14 @@ func (k programFiles) each(ctx context.Context, do func(*tg.Queue) error) (err e
 	return nil
 }
 
-func (k programFiles) queues(ctx context.Context, db *store.DB) ([]tg.Queue, error) {
-	if k.name == bridge {
+func (k programFiles) queues(ctx context.Context, db *store.DB) ([]bridge.Queue, error) {
+	if k.name == telegram {
 		return tg.Queues(ctx, db)
 	}
 	names, err := store.Read(ctx, db, outbox.QueueNames)
-	queues := make([]tg.Queue, len(names))
+	queues := make([]bridge.Queue, len(names))
 	for i, name := range names {
-		queues[i] = tg.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name}
+		queues[i] = bridge.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name, DB: db}
 	}
 	return queues, err
 }

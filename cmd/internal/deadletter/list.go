@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
-	"hubbub/peers/tg"
 	"hubbub/protocol/text"
 )
 
@@ -21,9 +21,9 @@ var ErrNoProgram = errors.New("no program has an outbox in this folder")
 
 // An Item is a message in the outbox of a program.
 type Item struct {
-	Program     string       `json:"program"` // tg, system, broker, chorus or agent-NAME
+	Program     string       `json:"program"` // tg, matrix, system, broker, chorus or agent-NAME
 	ID          int64        `json:"id"`
-	Queue       string       `json:"queue"` // for tg: telegram, agents, status or chats
+	Queue       string       `json:"queue"` // of a bridge: telegram or matrix, agents, status, chats or commands
 	Bot         int64        `json:"bot"`
 	Destination string       `json:"destination"`
 	State       outbox.State `json:"state"`
@@ -38,14 +38,14 @@ type Item struct {
 
 // Name returns the name that Retry and Drop accept.
 func (i *Item) Name() string {
-	if i.Program == bridge {
+	if i.Program == telegram {
 		return strconv.FormatInt(i.ID, 10)
 	}
 	return i.Program + ":" + strconv.FormatInt(i.ID, 10)
 }
 
 // List returns the items in the given states, or all items without states. Items are ordered by
-// program, the bridge first, and by their order in the queue. The error names the programs whose
+// program, the bridges first, and by their order in the queue. The error names the programs whose
 // items are missing. It is ErrNoProgram if the folder has no program.
 func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item, err error) {
 	if _, err := os.ReadDir(string(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item,
 }
 
 func (k programFiles) list(ctx context.Context, states []outbox.State) (items []Item, err error) {
-	err = k.each(ctx, func(q *tg.Queue) error {
+	err = k.each(ctx, func(q *bridge.Queue) error {
 		found, err := q.List(ctx, &outbox.Filter{States: states, Limit: -1})
 		for i := range found {
 			item, e := k.describe(ctx, q, &found[i])
@@ -79,7 +79,7 @@ func (k programFiles) list(ctx context.Context, states []outbox.State) (items []
 	return items, err
 }
 
-func (k programFiles) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (item Item, err error) {
+func (k programFiles) describe(ctx context.Context, q *bridge.Queue, found *outbox.Item) (item Item, err error) {
 	item = Item{
 		Program: k.name, ID: found.ID, Queue: q.Name, Bot: q.Bot, Destination: found.Destination, State: found.State,
 		Attempts: found.Attempt,
@@ -88,8 +88,8 @@ func (k programFiles) describe(ctx context.Context, q *tg.Queue, found *outbox.I
 	if found.State == outbox.StatePending {
 		item.NextAt = found.NotBefore
 	}
-	if k.name == bridge {
-		item.Agent, item.Text, err = q.Says(ctx, found)
+	if k.name == telegram || k.name == matrix {
+		item.Agent, item.Text, err = q.Describe(ctx, found)
 		item.Text = text.Clip(item.Text, maxText)
 		return item, err
 	}
@@ -100,7 +100,7 @@ func (k programFiles) describe(ctx context.Context, q *tg.Queue, found *outbox.I
 	return item, nil
 }
 
-// maxText bounds the text of an item of the bridge, in characters.
+// maxText bounds the text of an item of a bridge, in characters.
 const maxText = 200
 
 // summarize returns the type and text of a stored message. It returns "" for anything that is not

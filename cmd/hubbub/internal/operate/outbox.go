@@ -23,11 +23,11 @@ func NewOutbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
 		Short: "List undelivered messages, and retry or drop them",
-		Long: "Work on the data folder (--data) of the bridge and the other programs, which may run meanwhile.\n" +
+		Long: "Work on the data folder (--data) of the bridges and the other programs, which may run meanwhile.\n" +
 			"An item is pending or being sent, or it needs a person: it is dead (rejected for good, or a day\n" +
-			"old) or unknown (its delivery is uncertain). If it does not belong to the bridge, the name of\n" +
-			"its program comes before its number: agent-lead:12. Of these programs, only items that need a\n" +
-			"person can be retried or dropped.",
+			"old) or unknown (its delivery is uncertain). If it does not belong to the Telegram bridge, the\n" +
+			"name of its program comes before its number: matrix:12 or agent-lead:12. Of these programs, only\n" +
+			"items that need a person can be retried or dropped.",
 	}
 	cmd.AddCommand(newOutboxList(), newOutboxChange("retry",
 		"Send an item again; an unknown item may arrive twice", "will be sent again", deadletter.Folder.Retry),
