@@ -46,6 +46,35 @@ func TestDocuments_NameExistingFiles(t *testing.T) {
 	}
 }
 
+// TestTables_HaveTheirColumns fails when a row of a table in a document has more or fewer columns than
+// its head, as after a replacement that hit the wrong table.
+func TestTables_HaveTheirColumns(t *testing.T) {
+	tables := 0
+	for _, doc := range documents(t) {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns := 0 // of the table that the line belongs to
+		for i, line := range strings.Split(string(text), "\n") {
+			if !strings.HasPrefix(line, "|") {
+				columns = 0
+				continue
+			}
+			n := strings.Count(line, "|") - strings.Count(line, `\|`)
+			if columns == 0 {
+				columns, tables = n, tables+1
+			}
+			if n != columns {
+				t.Errorf("%s:%d has %d columns and its table %d", doc, i+1, n-1, columns-1)
+			}
+		}
+	}
+	if tables < 10 {
+		t.Errorf("only %d tables were found", tables)
+	}
+}
+
 // documents returns the paths of all documents that name files.
 func documents(t *testing.T) []string {
 	t.Helper()
