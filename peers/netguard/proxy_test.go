@@ -3,6 +3,7 @@ package netguard
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -71,6 +72,34 @@ func TestTransport_ChecksBeforeTheProxy(t *testing.T) {
 		}
 		if got := strings.Join(asked, ", "); got != c.asks || errors.Is(err, ErrRefused) != (c.asks == "") {
 			t.Errorf("%s: the proxy is asked for %q, want %q: %v", c.url, got, c.asks, err)
+		}
+	}
+}
+
+// TestTransport_DoesNotRefuseWhatMayBeLookedUpLater checks that a failed lookup is no refusal, which
+// callers take as final. An unknown name is one.
+func TestTransport_DoesNotRefuseWhatMayBeLookedUpLater(t *testing.T) {
+	proxy := http.ProxyURL(&url.URL{Scheme: "http", Host: "192.0.2.1:3128"})
+	for _, c := range []struct {
+		failure net.DNSError
+		refused bool
+	}{
+		{net.DNSError{Err: "i/o timeout", IsTimeout: true, IsTemporary: true}, false},
+		{net.DNSError{Err: "server misbehaving", IsTemporary: true}, false},
+		{net.DNSError{Err: "operation was canceled"}, false},
+		{net.DNSError{Err: "no such host", IsNotFound: true}, true},
+	} {
+		lookup := func(context.Context, string, string) ([]netip.Addr, error) { return nil, &c.failure }
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://public.example/hook", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := newTransportWith(New(nil), proxy, lookup).RoundTrip(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if err == nil || errors.Is(err, ErrRefused) != c.refused {
+			t.Errorf("%v: refused: %v; want %v", err, !c.refused, c.refused)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package netguard
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -69,8 +70,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // checkHost checks a host before a proxy dials it, and reports whether it is called directly,
-// because an operator allowed its addresses. The proxy looks up the name again. A name that cannot
-// be looked up here is refused, unless the guard allows every address.
+// because an operator allowed its addresses. The proxy looks up the name again. A name that is
+// unknown here is refused, unless the guard allows every address. If the lookup fails for another
+// reason, such as a timeout, the host is neither called nor refused: the caller may try again.
 func (t *Transport) checkHost(ctx context.Context, host string, clear bool) (direct bool, err error) {
 	addrs := []netip.Addr{}
 	if addr, err := netip.ParseAddr(host); err == nil {
@@ -79,7 +81,11 @@ func (t *Transport) checkHost(ctx context.Context, host string, clear bool) (dir
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		if addrs, err = t.lookup(ctx, "ip", host); err != nil && !t.policy.allowsAll() {
-			return false, fmt.Errorf("%w: without its address, %s is not called through a proxy: %w", err, host, ErrRefused)
+			err = fmt.Errorf("%w: without its address, %s is not called through a proxy", err, host)
+			if failed, ok := errors.AsType[*net.DNSError](err); ok && !failed.IsNotFound {
+				return false, err
+			}
+			return false, fmt.Errorf("%w: %w", err, ErrRefused)
 		}
 	}
 	direct = len(addrs) > 0
