@@ -97,15 +97,24 @@ type lineResult struct {
 // the outcome of each line: 200 if all were stored, 207 if some were, else the status of the first.
 // After a line that may be repeated, no further one is stored, since they must stay in order.
 func (g *Gateway) serveLines(w http.ResponseWriter, r *http.Request, d *delivery, body []byte, key string) error {
+	events := 0
+	for line := range bytes.Lines(body) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			events++
+		}
+	}
+	switch {
+	case events == 0:
+		return newHTTPError(http.StatusBadRequest, "the body has no event")
+	case events > maxLines: // before any is stored
+		return newHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("one POST has at most %d events", maxLines))
+	}
 	results, taken, stuck := []lineResult{}, 0, 0
 	number := 0
 	for line := range bytes.Lines(body) {
 		number++
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
-		}
-		if len(results) == maxLines {
-			return newHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("one POST has at most %d events", maxLines))
 		}
 		if stuck > 0 {
 			results = append(results, lineResult{number, http.StatusServiceUnavailable,
@@ -128,16 +137,13 @@ func (g *Gateway) serveLines(w http.ResponseWriter, r *http.Request, d *delivery
 		results = append(results, result)
 	}
 	status := http.StatusMultiStatus
-	switch {
-	case len(results) == 0:
-		return newHTTPError(http.StatusBadRequest, "the body has no event")
-	case taken == len(results):
+	switch taken {
+	case events:
 		status = http.StatusOK
-	case taken == 0:
+	case 0:
 		status = results[0].Status
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	writeStatus(w, status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
 	return nil
 }

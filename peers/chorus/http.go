@@ -104,9 +104,19 @@ func (g *Gateway) asHTTPError(err error, step string) *httpError {
 // writeError answers with the status and the text of an error. It never logs the URL.
 func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
 	r := g.asHTTPError(err, step)
+	writeStatus(w, r.status)
+	body := map[string]any{"error": r.text}
+	if step == restStep {
+		body["error"] = map[string]any{"code": r.status, "status": restStatus[r.status], "message": r.text}
+	}
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// writeStatus writes the status and the headers of an answer in JSON.
+func writeStatus(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	switch r.status {
+	switch status {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	case http.StatusMethodNotAllowed:
@@ -114,12 +124,7 @@ func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	w.WriteHeader(r.status)
-	body := map[string]any{"error": r.text}
-	if step == restStep {
-		body["error"] = map[string]any{"code": r.status, "status": restStatus[r.status], "message": r.text}
-	}
-	_ = json.NewEncoder(w).Encode(body)
+	w.WriteHeader(status)
 }
 
 // checkHostAndOrigin refuses requests that another site's web page can make a browser send: those

@@ -31,6 +31,7 @@ func TestExternalAgent_PostsLines(t *testing.T) {
 		{"application/x-jsonlines", broken + "\n[]\n", 400, "1:400 2:400"},
 		{"application/x-ndjson", " \n\n", 400, ""},
 		{"application/x-ndjson", strings.Repeat(broken+"\n", 501), 413, ""},
+		{"application/x-ndjson", strings.Repeat(message+"\n", 501), 413, ""}, // and none is said
 		{"application/json", status + "\n" + message, 400, ""},
 	} {
 		got, answer := post(t, callback, c.body, "Content-Type", c.kind, "Idempotency-Key", c.kind)
