@@ -21,24 +21,24 @@ func (x *checks) checkMatrix(ctx context.Context, env *program.Env) []tg.Finding
 	}
 	token, err := env.Secret("MATRIX_ACCESS_TOKEN")
 	if err != nil {
-		return []tg.Finding{problem(err.Error(), "Correct MATRIX_ACCESS_TOKEN or the file that it names.")}
+		return []tg.Finding{problem(sentence(err.Error()), "Correct MATRIX_ACCESS_TOKEN or the file that it names.")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	bot, err := mx.Check(ctx, x.homeserver, &mx.Options{Token: token})
 	switch {
 	case errors.Is(err, mx.ErrToken):
-		return []tg.Finding{problem("the homeserver refuses the access token of the bot", "Make a new one, and set "+
-			"MATRIX_ACCESS_TOKEN.")}
+		return []tg.Finding{problem("The homeserver refuses the access token of the bot.",
+			"Make a new one, and set MATRIX_ACCESS_TOKEN.")}
 	case err != nil:
-		return []tg.Finding{problem(err.Error(), "Check [matrix] homeserver and the network.")}
+		return []tg.Finding{problem(sentence(err.Error()), "Check [matrix] homeserver and the network.")}
 	}
 	if bot = cmp.Or(bot, x.matrixUser); bot == "" {
 		return []tg.Finding{ok(x.homeserver + " answers.")}
 	}
 	if list, err := busclient.Peers(ctx, env); err == nil &&
 		!slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == "mx:"+bot }) {
-		return []tg.Finding{problem(bot+" is not connected to the bus", "Start hubbub-matrix, or see its log.")}
+		return []tg.Finding{problem(bot+" is not connected to the bus.", "Start hubbub-matrix, or see its log.")}
 	}
 	return []tg.Finding{ok(bot + " at " + x.homeserver + ".")}
 }
