@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -104,7 +103,7 @@ func mustBeName(what, s string) {
 	if len(s) > maxName {
 		failInvalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return text.IsInvisible(r) || r == utf8.RuneError }) {
+	if !text.IsCleanName(s) {
 		failInvalid("%s must not contain control or invisible characters", what)
 	}
 }
