@@ -244,10 +244,16 @@ var functions = template.FuncMap{
 
 // nameOf returns the name of an agent, the title of a chat, or else the identity.
 func nameOf(titles *view.Titles, id string) string {
-	if name, ok := strings.CutPrefix(id, "agent:"); ok && id != "agent:system" {
-		return name
+	return cmp.Or(agentName(id), titles.Title(id), id)
+}
+
+// agentName returns the name of an agent, or "" for other identities. The spawner is none.
+func agentName(id string) string {
+	name, ok := strings.CutPrefix(id, "agent:")
+	if !ok || id == "agent:system" {
+		return ""
 	}
-	return cmp.Or(titles.Title(id), id)
+	return name
 }
 
 // personOrAgent returns the name of whom the broker calls by a name: people are called by the

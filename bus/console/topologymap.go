@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"hubbub/protocol/text"
@@ -81,7 +80,7 @@ func box(l peerLine, at int, now time.Time) node {
 	n.Failing = !l.LastFail.IsZero() && now.Sub(l.LastFail) < rateWindow
 	n.Fill = max(l.WindowPct, l.QueuePct) * 2
 	n.Label, n.Sub = text.Clip(l.ID, 25), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
-	if name, ok := strings.CutPrefix(l.ID, "agent:"); ok && l.ID != "agent:system" {
+	if name := agentName(l.ID); name != "" {
 		n.Label = text.Clip(name, 25)
 	} else if l.Title != "" {
 		n.Label, n.Sub = text.Clip(l.Title, 25), text.Clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)
