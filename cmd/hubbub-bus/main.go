@@ -24,7 +24,8 @@ func main() { program.Main(busProgram()) }
 
 // Bounds of the steps of a stop. Close handshakes take 1 s more, and the copies of the last rows
 // (NATS, traces) 2 s. The sum is less than program.Main allows, even if no peer answers and
-// nothing takes the rows.
+// nothing takes the rows. Only a disk that is slow to begin a new file of the log takes up to 5 s
+// more; then program.Main may end the bus.
 const (
 	drainTime = 3 * time.Second // for the messages in flight
 	logTime   = 3 * time.Second // for the rows, if the log fails
