@@ -19,7 +19,7 @@ func (v *view) treeStart() (t tree, first int64, ok bool) {
 	return t, first, ok
 }
 
-// A commitRecord is what a file tells of a commit's rows: which they are, and their hashes.
+// A commitRecord has the ids and the hashes of a commit's rows.
 type commitRecord struct {
 	window
 	leaves []byte
@@ -98,8 +98,8 @@ type hashedRow struct {
 
 func (e *hashedEntry) row(r hashedRow) []byte { return e.bytes[r.from:r.to] }
 
-// entries returns the entries of a commit, as leafing makes them, of the rows that are
-// there.
+// entries returns the entries of a commit, as leafBuilder makes them, from the rows that the
+// file has.
 func (v *view) entries(w window) (list []*hashedEntry) {
 	of := map[int64]*hashedEntry{}
 	v.query("SELECT "+leafColumns+" FROM event WHERE id BETWEEN ? AND ? ORDER BY id", []any{w.low, w.high},

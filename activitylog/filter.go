@@ -24,7 +24,8 @@ type Filter struct {
 
 	NotTopic, NotPeer protocol.Pattern       // not these
 	NotTypes          []protocol.MessageType // the row belongs to no message of these types
-	// of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went, nor signs of life
+	// Of a message that arrived, only its send_start row; of others, also what went wrong. No rows
+	// about commands that came and went, and no signs of life.
 	Brief bool
 
 	beside []window // by log: rows with such ids are chosen whatever their times are

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// windowIDs is how many ids one query looks at, at most: so that its
-	// read transaction is short, however rare the wanted rows are.
+	// windowIDs is how many ids one query looks at, at most. It keeps the read transaction short,
+	// however rare the wanted rows are.
 	windowIDs = 20_000
 	// pageRows and pageBytes are how much one query returns, at most.
 	pageRows  = 1000
@@ -20,7 +20,7 @@ const (
 	// maxMisses is for how many messages in a row all files are searched without success. Then
 	// only the files with rows of about the same time are searched.
 	maxMisses = 100
-	// maxEnvelopes is how many messages' heads a connection remembers.
+	// maxEnvelopes is how many envelopes of messages a connection remembers.
 	maxEnvelopes = 50_000
 )
 

@@ -99,7 +99,7 @@ type Sending struct {
 	hash  uint64
 	begun bool // that row is its SendStart
 
-	commit int64 // the last one with a leaf of it; see leafing
+	commit int64 // the last one with a leaf of it; see leafBuilder
 	leaf   int32 // which one of that commit
 }
 

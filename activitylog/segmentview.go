@@ -32,16 +32,15 @@ type view struct {
 	err       error // the first; reads after it give nothing
 }
 
-// A batch is what a file tells of a commit.
+// A batch describes a commit of a file.
 type batch struct {
 	window
 	since, until int64
 	hashes       []byte
 }
 
-// A span tells which rows a file has: ids, none of them below first, and the range of their
-// times in microseconds. The times need not be in the order of the ids: a clock may be put
-// back.
+// A span is the range of the ids and of the times, in microseconds, of a file's rows. The times
+// need not be in the order of the ids: a clock may be put back.
 type span struct {
 	first, last  int64
 	since, until int64
@@ -70,7 +69,7 @@ func (v *view) fail(err error) {
 	}
 }
 
-// A envelope is what the send_start row tells of a message.
+// An envelope is the part of a message that its send_start row has.
 type envelope struct{ Type, From string }
 
 // openView opens a file for reading. If SQLite cannot create its files beside it, in a
@@ -188,8 +187,8 @@ func (v *view) rows() int64 {
 	return n
 }
 
-// span returns which rows the file has. It reads the commits that were added since the last
-// call; a sealed file says it in its table span.
+// span returns the span of the file. It reads the commits that were added since the last call,
+// or the table span of a sealed file.
 func (v *view) span() span {
 	from := "batch WHERE first > ?"
 	if v.spanned {
@@ -217,9 +216,8 @@ func addSpan(_ context.Context, conn *sqlite.Conn) error {
 		"min(since) AS since, max(until) AS until FROM batch HAVING count(*) > 0", nil)
 }
 
-// commitsWithin returns the part of w that begins, or backward ends, with the first commit
-// that may have rows of some times. It covers at most reach ids, and no commit after the last
-// of these that may have such rows. It is empty if no commit in w may have such rows.
+// commitsWithin narrows w to the commits that may have rows of some times: from the first of
+// them, in direction dir, to the last one within reach ids. The result is empty if w has none.
 func (v *view) commitsWithin(w window, times interval, dir direction, reach int64) (found window) {
 	const commits = "first BETWEEN (SELECT coalesce(max(first), 0) FROM batch WHERE first <= ?) AND ?" +
 		" AND last >= ? AND (until >= ? AND since < ? OR last >= ? AND first <= ?)"
