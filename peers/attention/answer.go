@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -60,7 +59,7 @@ func (r *AnswerReader) Read(text string) Answer {
 	if len(text) > maxAnswer {
 		return AnswerOther
 	}
-	text = innerTick.ReplaceAllString(text, "$1'$2")
+	text = innerTick().ReplaceAllString(text, "$1'$2")
 	text, found, clear := takeEmoji(strings.NewReplacer(":-)", " ", ":)", " ").Replace(withoutLabels(text)))
 	if strings.Contains(text, "..") {
 		clear = false // hesitation
@@ -96,7 +95,7 @@ func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
 }
 
 // innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
-var innerTick = regexp.MustCompile("(\\pL)[`´](\\pL)")
+var innerTick = compiled("(\\pL)[`´](\\pL)")
 
 // takeEmoji removes the known emoji from a text and returns what they answer. clear reports
 // whether the text has no other sign besides letters and ordinary punctuation.

@@ -1,16 +1,13 @@
 package attention
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 var (
 	// opening matches finished thoughts and white space at the beginning of a text.
-	opening = regexp.MustCompile(`(?is)\A(?:\s|` + closedTags() + `)*`)
+	opening = compiled(`(?is)\A(?:\s|` + closedTags() + `)*`)
 
 	// unsure matches where an unfinished text may begin a part that people must not see.
-	unsure = regexp.MustCompile("(?i)<|```|◁|C2A\\b|" +
+	unsure = compiled("(?i)<|```|◁|C2A\\b|" +
 		`\[(?:/?THINK|TOOL_|/?INST|AVAIL|SYSTEM_|GMASK|\||\s*["{])|\]~|\b(?-i:[A-Z2-7]{16})|\{\s*(?:["']|(?:name|tool|function|action)\b|\z)|\A(?:\[\s*)?\{|` +
 		callBegins + `|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)|` +
 		`(?m:^)[ \t>*]*(?:thought|action|observation|final answer)\b`)
@@ -28,8 +25,8 @@ func closedTags() string {
 // place where VisibleText may remove something. It is "" for a text that may mean silence. If a
 // thought began before the text, its end shows only later: see DraftMatches.
 func Draft(text string) string {
-	text = text[len(opening.FindString(text)):]
-	if at := unsure.FindStringIndex(text); at != nil {
+	text = text[len(opening().FindString(text)):]
+	if at := unsure().FindStringIndex(text); at != nil {
 		text = text[:at[0]]
 	}
 	if copied := ruleParts(text, ruleCopied, true); copied != nil {

@@ -1,9 +1,6 @@
 package attention
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // A fence consists of unpredictable characters and their checksum.
 const (
@@ -34,26 +31,26 @@ func fenceChecksum(drawn string) string {
 
 var (
 	// fenceLine matches a line that may be a fence, with or without its marks.
-	fenceLine = regexp.MustCompile(`(?m)^[ \t]*<{0,2}[A-Z2-7]{16}x*>{0,2}[ \t]*(?:\n|\z)`)
-	fenceWord = regexp.MustCompile(`[A-Z2-7]{16}`)
+	fenceLine = compiled(`(?m)^[ \t]*<{0,2}[A-Z2-7]{16}x*>{0,2}[ \t]*(?:\n|\z)`)
+	fenceWord = compiled(`[A-Z2-7]{16}`)
 	// fenceWithin matches a possible fence inside a line, with its marks.
-	fenceWithin = regexp.MustCompile(`<<[A-Z2-7]{16}x*\b|\b[A-Z2-7]{16}x*>{1,2}`)
+	fenceWithin = compiled(`<<[A-Z2-7]{16}x*\b|\b[A-Z2-7]{16}x*>{1,2}`)
 
 	// bareMarks matches a text that consists of the marks of a fence or of code.
-	bareMarks = regexp.MustCompile("\\A\\s*(?:<<|>>|`{3,})\\s*\\z")
+	bareMarks = compiled("\\A\\s*(?:<<|>>|`{3,})\\s*\\z")
 )
 
 // withoutFences removes fences with marks, and lines that consist of a fence. It returns "" if no
 // other line is left.
 func withoutFences(text string) string {
 	without := func(fence string) string {
-		if word := fenceWord.FindString(fence); fenceChecksum(word[:fenceDrawn]) == word[fenceDrawn:] {
+		if word := fenceWord().FindString(fence); fenceChecksum(word[:fenceDrawn]) == word[fenceDrawn:] {
 			return ""
 		}
 		return fence
 	}
-	kept := fenceWithin.ReplaceAllStringFunc(fenceLine.ReplaceAllStringFunc(text, without), without)
-	if bareMarks.MatchString(kept) {
+	kept := fenceWithin().ReplaceAllStringFunc(fenceLine().ReplaceAllStringFunc(text, without), without)
+	if bareMarks().MatchString(kept) {
 		return ""
 	}
 	return kept

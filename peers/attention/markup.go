@@ -43,12 +43,6 @@ const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
 	`<(?:extra_id_1|special_11|seed:bos)>` + roleName + `[ \t]*\n|` +
 	`<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
 
-// begins compiles an expression for the beginning of a text, in any case.
-func begins(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)\A(?:` + source + `)`) }
-
-// ends compiles an expression for the first end of a part.
-func ends(source string) *regexp.Regexp { return regexp.MustCompile(`(?is)` + source) }
-
 var (
 	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 	turnStarts = begins(`(?:` + turnStart + `)[ \t]*\n{0,2}`)
@@ -147,7 +141,7 @@ var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
 var headerLines = begins(`(?:` + headerLine + `)+`)
 
 // headerOnly matches a header line that occurs in no other text.
-var headerOnly = regexp.MustCompile(`(?im)^(?:event_id|response_policy|directedness): `)
+var headerOnly = compiled(`(?im)^(?:event_id|response_policy|directedness): `)
 
 // cutCopy matches the rest of a copy of the prompt that was cut.
 var cutCopy = `(?:[a-z_]+: [^\n]*(?:\n|\z))*` +
@@ -167,8 +161,8 @@ func beginnings(words ...string) string {
 	return "(?:" + strings.Join(all, "|") + ")"
 }
 
-var closeTags = func() map[string]*regexp.Regexp {
-	all := map[string]*regexp.Regexp{}
+var closeTags = func() map[string]pattern {
+	all := map[string]pattern{}
 	for _, tag := range hiddenTags {
 		all[tag] = ends(`</` + tagPrefix + tag + `>`)
 	}
@@ -179,7 +173,7 @@ var closeTags = func() map[string]*regexp.Regexp {
 func tagged(s *scanner, at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	tag := strings.ToLower(rest[opened[2]:opened[3]])
-	if closed := closeTags[tag].FindStringIndex(rest[opened[1]:]); closed != nil {
+	if closed := closeTags[tag]().FindStringIndex(rest[opened[1]:]); closed != nil {
 		return opened[1] + closed[1], hide
 	}
 	return len(rest), hide
@@ -191,8 +185,8 @@ func (s *scanner) header(at int, _ []int) (int, effect) {
 	if at < s.noHeader {
 		return 0, keep
 	}
-	run := headerLines.FindString(s.text[at:])
-	if s.noHeader = at + len(run); !headerOnly.MatchString(run) || at > 0 &&
+	run := headerLines().FindString(s.text[at:])
+	if s.noHeader = at + len(run); !headerOnly().MatchString(run) || at > 0 &&
 		strings.Count(strings.TrimSpace(run), "\n") == 0 {
 		return 0, keep
 	}
@@ -203,7 +197,7 @@ func (s *scanner) header(at int, _ []int) (int, effect) {
 func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
 	if s.lastFence == 0 {
 		s.lastFence = -1
-		if all := lastFence.FindAllStringIndex(s.text, -1); all != nil {
+		if all := lastFence().FindAllStringIndex(s.text, -1); all != nil {
 			s.lastFence = all[len(all)-1][1]
 		}
 	}
@@ -213,7 +207,7 @@ func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
 	return s.lastFence - at, unwrap
 }
 
-var lastFence = regexp.MustCompile(`(?im)^[a-z0-9]{16,}>>[ \t]*$\n?`)
+var lastFence = compiled(`(?im)^[a-z0-9]{16,}>>[ \t]*$\n?`)
 
 // turn hides the mark that begins a turn, and the turn itself if it is not the assistant's.
 func turn(s *scanner, at int, opened []int) (int, effect) {
@@ -227,12 +221,12 @@ func turn(s *scanner, at int, opened []int) (int, effect) {
 	if slices.Contains(assistantRoles, role) {
 		return length, endTurn
 	}
-	over := turnOver.FindStringIndex(rest[length:])
+	over := turnOver().FindStringIndex(rest[length:])
 	if over == nil {
 		return len(rest), endTurn
 	}
 	length += over[0]
-	if next := turnStarts.FindStringSubmatchIndex(rest[length:]); next != nil {
+	if next := turnStarts().FindStringSubmatchIndex(rest[length:]); next != nil {
 		n, _ := turn(s, at+length, next)
 		length += n
 	}
@@ -251,12 +245,12 @@ var (
 func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
 	before, rest := s.text[:at], s.text[at:]
 	switch {
-	case strikes.MatchString(s.text):
+	case strikes().MatchString(s.text):
 		return opened[1], keep
 	case rest[1] != '/' && strings.TrimSpace(before) == "":
 		return opened[1], hide
 	case rest[1] == '/' && strings.Count(before, "<s>") <= strings.Count(strings.TrimSpace(before + "x")[:3], "<s>") &&
-		eosRest.MatchString(rest):
+		eosRest().MatchString(rest):
 		return opened[1], endTurn
 	}
 	return opened[1], keep
@@ -264,13 +258,14 @@ func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
 
 var (
 	quotes     = map[string]string{"“": "”", "„": "“”", "‘": "’", "‚": "‘", "«": "»", "‹": "›", "「": "」", "『": "』"}
-	quoteOpens = regexp.MustCompile(`([“„‘‚«‹「『])[ \x{a0}]?\z`)
-	straight   = regexp.MustCompile(`(?:\A|[^\w])(["'])\z`)
+	quoteOpens = compiled(`([“„‘‚«‹「『])[ \x{a0}]?\z`)
+	wordBefore = compiled(`[\pL\pN,] \z`)
+	straight   = compiled(`(?:\A|[^\w])(["'])\z`)
 	afterQuote = begins(`["'](?:[\s.,;:!?…)\]}、。，！？/-]|\z)`)
-	articles   = regexp.MustCompile(`(?i)\b(?:the|an?|this|that|no|any|each|every|opening|closing) \z`)
+	articles   = compiled(`(?i)\b(?:the|an?|this|that|no|any|each|every|opening|closing) \z`)
 	isCalled   = begins(` (?:tag|token|block|element|marker|mark)s?\b`)
 	listed     = begins(` (?:and|or) </?` + anyTag + `> (?:tag|token|block|element|marker)s?\b`)
-	inProse    = regexp.MustCompile(`(?:[\pL\pN,;)>|\]]|\A) \z|\(\z`)
+	inProse    = compiled(`(?:[\pL\pN,;)>|\]]|\A) \z|\(\z`)
 	prose      = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
 )
 
@@ -280,44 +275,42 @@ var (
 func (s *scanner) mention(at int, opened []int) (int, effect) {
 	before, after := s.text[:at], s.text[at+opened[1]:]
 	line := before[strings.LastIndexByte(before, '\n')+1:]
-	if q := quoteOpens.FindStringSubmatch(line); q != nil {
+	if q := quoteOpens().FindStringSubmatch(line); q != nil {
 		for _, closing := range quotes[q[1]] {
 			if strings.HasPrefix(strings.TrimLeft(after, " \u00a0"), string(closing)) {
 				return opened[1], keep
 			}
 		}
 	}
-	if q := straight.FindStringSubmatch(line); q != nil && strings.HasPrefix(after, q[1]) &&
-		afterQuote.MatchString(after) {
+	if q := straight().FindStringSubmatch(line); q != nil && strings.HasPrefix(after, q[1]) &&
+		afterQuote().MatchString(after) {
 		return opened[1], keep
 	}
-	if articles.MatchString(line) {
-		if called := isCalled.FindStringIndex(after); called != nil {
+	if articles().MatchString(line) {
+		if called := isCalled().FindStringIndex(after); called != nil {
 			return opened[1] + called[1], keep
 		}
 	}
-	if regexpWordBefore.MatchString(line) && s.text[at+1] != '/' {
-		if pair := listed.FindStringIndex(after); pair != nil {
+	if wordBefore().MatchString(line) && s.text[at+1] != '/' {
+		if pair := listed().FindStringIndex(after); pair != nil {
 			return opened[1] + pair[1], keep
 		}
 	}
-	if strings.TrimSpace(line) != "" && inProse.MatchString(line) && prose.MatchString(after) &&
-		markBegins.MatchString(s.text[at:]) {
+	if strings.TrimSpace(line) != "" && inProse().MatchString(line) && prose().MatchString(after) &&
+		markBegins().MatchString(s.text[at:]) {
 		return opened[1], keep
 	}
 	return 0, keep
 }
 
-var regexpWordBefore = regexp.MustCompile(`[\pL\pN,] \z`)
-
 var (
-	copyOpens = regexp.MustCompile(`<<([A-Za-z0-9]{16,})[ \t]*\n`)
-	copyGoes  = regexp.MustCompile(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
+	copyOpens = compiled(`<<([A-Za-z0-9]{16,})[ \t]*\n`)
+	copyGoes  = compiled(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
 )
 
 // textAfterCopy returns the text after a copy of the prompt that ends with its own last fence.
 func textAfterCopy(text string) string {
-	opens := copyOpens.FindStringSubmatchIndex(text)
+	opens := copyOpens().FindStringSubmatchIndex(text)
 	if opens == nil {
 		return ""
 	}
@@ -327,7 +320,7 @@ func textAfterCopy(text string) string {
 		if !closed {
 			return ""
 		}
-		goes := copyGoes.FindString(behind)
+		goes := copyGoes().FindString(behind)
 		if !strings.HasPrefix(behind[len(goes):], fence) || goes == "" {
 			return strings.TrimLeft(behind, ">")
 		}

@@ -1,8 +1,8 @@
 package attention
 
 import (
-	"regexp"
 	"strings"
+	"sync"
 )
 
 // Bounds of what counts as a copy of the standing rules, in words that follow each other there.
@@ -12,27 +12,27 @@ const (
 )
 
 var (
-	ruleWord   = regexp.MustCompile(`[\pL\pN_][\pL\pN_.']*[\pL\pN_]|[\pL\pN_]`)
-	emptyFence = regexp.MustCompile("(?m)^[ \\t>]*```[\\w-]*[ \\t]*\\n\\s*```[ \\t]*(?:\\n|\\z)")
+	ruleWord   = compiled(`[\pL\pN_][\pL\pN_.']*[\pL\pN_]|[\pL\pN_]`)
+	emptyFence = compiled("(?m)^[ \\t>]*```[\\w-]*[ \\t]*\\n\\s*```[ \\t]*(?:\\n|\\z)")
 	lineMarks  = " \t>*-#\"“•"
 )
 
 // ruleRuns holds the runs of words of the rules of all drafts, joined by spaces.
-var ruleRuns = func() string {
+var ruleRuns = sync.OnceValue(func() string {
 	var all strings.Builder
 	for _, v := range []Version{Version0602, Version0624, Version0811} {
 		heading, rules, _ := strings.Cut(ResponseRules(v), "\n")
 		for _, part := range []string{heading, rules} {
-			all.WriteString(" " + strings.ToLower(strings.Join(ruleWord.FindAllString(part, -1), " ")) + " \n")
+			all.WriteString(" " + strings.ToLower(strings.Join(ruleWord().FindAllString(part, -1), " ")) + " \n")
 		}
 	}
 	return all.String()
-}()
+})
 
 // ruleParts returns the places in a text that repeat at least the given number of words of the
 // rules, or the heading of the rules.
 func ruleParts(text string, least int, open bool) (parts [][2]int) {
-	at := ruleWord.FindAllStringIndex(text, -1)
+	at := ruleWord().FindAllStringIndex(text, -1)
 	for i := 0; i < len(at); {
 		run, n := " ", 0
 		if at[i][0] == 0 { // the text may begin, and end, inside a word
@@ -43,7 +43,7 @@ func ruleParts(text string, least int, open bool) (parts [][2]int) {
 			if at[i+n][1] < len(text) {
 				next += " "
 			}
-			if !strings.Contains(ruleRuns, next) {
+			if !strings.Contains(ruleRuns(), next) {
 				break
 			}
 			run = next
@@ -83,11 +83,11 @@ func withoutRules(text string) string {
 		from = end
 	}
 	kept.WriteString(text[from:])
-	return withoutFrame(emptyFence.ReplaceAllString(kept.String(), ""), text)
+	return withoutFrame(emptyFence().ReplaceAllString(kept.String(), ""), text)
 }
 
 // frameOnly matches what a line of the rules leaves: marks, numbers, tags and a label.
-var frameOnly = regexp.MustCompile(`\A[\pP\s>]{0,9}(?:\d{1,3}[.)])?` + ruleFrame + "(?:[^\\n\\d]{0,40}:" + ruleFrame + `)?\z`)
+var frameOnly = compiled(`\A[\pP\s>]{0,9}(?:\d{1,3}[.)])?` + ruleFrame + "(?:[^\\n\\d]{0,40}:" + ruleFrame + `)?\z`)
 
 // ruleFrame matches marks and tags, but no emoji, which may be an answer.
 const ruleFrame = "(?:\\\\n|<[^<>]*>|[\\pP\\pZ\\s<>|=+~`^])*"
@@ -101,11 +101,11 @@ func withoutFrame(left, before string) string {
 	}
 	var kept strings.Builder
 	for line := range strings.Lines(left) {
-		if was[strings.TrimSpace(line)] || !frameOnly.MatchString(line) {
+		if was[strings.TrimSpace(line)] || !frameOnly().MatchString(line) {
 			kept.WriteString(line)
 		}
 	}
-	if left = kept.String(); frameOnly.MatchString(strings.TrimSpace(left)) {
+	if left = kept.String(); frameOnly().MatchString(strings.TrimSpace(left)) {
 		return ""
 	}
 	return left

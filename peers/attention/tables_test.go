@@ -200,7 +200,7 @@ func TestThePackageIsPure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "github.com/agnivade/levenshtein", "maps", "path", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
+	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "github.com/agnivade/levenshtein", "maps", "path", "regexp", "slices", "strconv", "strings", "sync", "time", "unicode", "unicode/utf8"}
 	clocks := []string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
@@ -219,6 +219,10 @@ func TestThePackageIsPure(t *testing.T) {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, sel.Sel.Name) {
 					t.Errorf("%s calls time.%s", name, sel.Sel.Name)
+				}
+				// what is computed once from constants is no state
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "sync" && sel.Sel.Name != "OnceValue" {
+					t.Errorf("%s uses sync.%s", name, sel.Sel.Name)
 				}
 			}
 			if _, ok := n.(*ast.GoStmt); ok {

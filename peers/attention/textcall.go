@@ -2,7 +2,6 @@ package attention
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 )
 
@@ -145,8 +144,8 @@ func (n names) formOfObject(v map[string]any, depth int) callForm {
 }
 
 var (
-	looseName = regexp.MustCompile(`(?i)["']?\b(?:name|function|tool|tool_name|function_name|action|recipient_name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
-	looseArgs = regexp.MustCompile(`(?i)["']?\b(?:` + strings.Join(argumentMembers, "|") + `)["']?\s*:`)
+	looseName = compiled(`(?i)["']?\b(?:name|function|tool|tool_name|function_name|action|recipient_name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
+	looseArgs = compiled(`(?i)["']?\b(?:` + strings.Join(argumentMembers, "|") + `)["']?\s*:`)
 	behind    = begins(`[ \t]*[;,]?[ \t]*\n?`)
 )
 
@@ -178,14 +177,14 @@ func (s *scanner) object(at int, _ []int) (int, effect) {
 	case form == knownCall && length == 0:
 		return len(rest), hide
 	case form == knownCall:
-		return length + len(behind.FindString(rest[length:])), hide
+		return length + len(behind().FindString(rest[length:])), hide
 	}
 	return length, keep
 }
 
 // looseForm judges a call that is no valid JSON, or that was cut.
 func (n names) looseForm(text string, cut bool) callForm {
-	at := looseName.FindStringSubmatch(text)
+	at := looseName().FindStringSubmatch(text)
 	switch {
 	case at == nil:
 		return noCall
@@ -193,7 +192,7 @@ func (n names) looseForm(text string, cut bool) callForm {
 		if cut && strings.HasSuffix(text, at[0]) && n.begun(at[1]) {
 			return knownCall
 		}
-	case n.has(at[1]) && (cut || looseArgs.MatchString(text)):
+	case n.has(at[1]) && (cut || looseArgs().MatchString(text)):
 		return knownCall
 	}
 	return noCall
@@ -215,11 +214,11 @@ func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 	}
 	from := opened[1] - 1
 	length := balanced(rest[from:])
-	if length == 0 || !json.Valid([]byte(rest[from:from+length])) || !statement.MatchString(rest[from+length:]) {
+	if length == 0 || !json.Valid([]byte(rest[from:from+length])) || !statement().MatchString(rest[from+length:]) {
 		return 0, keep
 	}
 	length += from
-	return length + len(behind.FindString(rest[length:])), hide
+	return length + len(behind().FindString(rest[length:])), hide
 }
 
 // callBegins matches the beginning of a call as a statement or an expression of a program, up to
@@ -243,20 +242,20 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 	length := balanced(rest[from:])
 	inner := strings.Count(rest[:from], "(") // of print and the like
 	if length == 0 {
-		if s.unclosed++; s.unclosed > maxUnclosed || !callArguments.MatchString(rest[opened[1]:]) {
+		if s.unclosed++; s.unclosed > maxUnclosed || !callArguments().MatchString(rest[opened[1]:]) {
 			return 0, keep
 		}
 		return len(rest), hide
 	}
 	length += from
-	alone := s.lineBlankBefore(at) && statement.MatchString(rest[length:])
-	if !alone && !callArguments.MatchString(rest[opened[1]:length]) {
+	alone := s.lineBlankBefore(at) && statement().MatchString(rest[length:])
+	if !alone && !callArguments().MatchString(rest[opened[1]:length]) {
 		return 0, keep
 	}
 	for ; inner > 0 && strings.HasPrefix(strings.TrimLeft(rest[length:], " \t\n"), ")"); inner-- {
 		length += strings.IndexByte(rest[length:], ')') + 1
 	}
-	return length + len(behind.FindString(rest[length:])), hide
+	return length + len(behind().FindString(rest[length:])), hide
 }
 
 // namespaced reports whether a statement calls a tool of the chat under a name that no tool has.
@@ -276,7 +275,7 @@ func (s *scanner) callList(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	if length := balanced(rest); length > 0 {
-		return length + len(behind.FindString(rest[length:])), hide
+		return length + len(behind().FindString(rest[length:])), hide
 	}
 	return len(rest), hide
 }
@@ -330,20 +329,20 @@ var (
 		"\t]*(?:json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|tool\\w*|" +
 		"function\\w*|action|bash|sh|shell|yaml)?[ \t]*\n")
 	// scaffold matches a line of a program that does nothing of its own.
-	scaffold = regexp.MustCompile(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
+	scaffold = compiled(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
 )
 
 // fence keeps a block of code, unless it is a call of a tool or the result of one.
 func (s *scanner) fence(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	length, body := len(rest), ""
-	if closed := fenceEnds.FindStringIndex(rest[opened[1]:]); closed != nil {
+	if closed := fenceEnds().FindStringIndex(rest[opened[1]:]); closed != nil {
 		length = opened[1] + closed[1]
 	}
-	if toolFence.MatchString(rest) {
+	if toolFence().MatchString(rest) {
 		return length, hide
 	}
-	header := callFence.FindString(rest[:length])
+	header := callFence().FindString(rest[:length])
 	if header == "" {
 		return length, keep
 	}
@@ -351,16 +350,16 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	inner := newScanner(body, s.tools)
 	inner.calls = true
 	inner.run()
-	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold.ReplaceAllString(left, "")) == "" {
-		return length + len(behind.FindString(rest[length:])), hide
+	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold().ReplaceAllString(left, "")) == "" {
+		return length + len(behind().FindString(rest[length:])), hide
 	}
 	return length, keep
 }
 
 // nameInside matches the tool that an element names inside.
-var nameInside = regexp.MustCompile(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
+var nameInside = compiled(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
 
-var nameAttribute = regexp.MustCompile(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
+var nameAttribute = compiled(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
 
 // element hides an XML element that calls a tool: by its own name, an attribute, or an element
 // inside.
@@ -368,10 +367,10 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	tag, attributes := rest[opened[2]:opened[3]], rest[opened[4]:opened[5]]
 	calls := s.tools.has(tag[strings.IndexByte(tag, ':')+1:])
-	if name := nameAttribute.FindStringSubmatch(attributes); name != nil {
+	if name := nameAttribute().FindStringSubmatch(attributes); name != nil {
 		calls = calls || s.tools.has(name[1])
 	}
-	if name := nameInside.FindStringSubmatch(rest[opened[1]:]); name != nil {
+	if name := nameInside().FindStringSubmatch(rest[opened[1]:]); name != nil {
 		calls = calls || s.tools.has(name[2]) || s.tools.has(name[1]+"__"+name[2])
 	}
 	if !calls {
@@ -386,16 +385,16 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 		return len(rest), hide
 	}
 	length := opened[1] + closed + len(end)
-	return length + len(behind.FindString(rest[length:])), hide
+	return length + len(behind().FindString(rest[length:])), hide
 }
 
 var (
 	// reactText matches a text in the notation of ReAct: a thought before an action or the final
 	// answer, or an action with its input.
-	reactText = regexp.MustCompile(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*(?:final answer|action)[ \t*]*:|` +
+	reactText = compiled(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*(?:final answer|action)[ \t*]*:|` +
 		`^[ \t>*]*action[ \t*]*:[^\n]*\n\s*[ \t>*]*action input[ \t*]*:`)
-	nextLabel = regexp.MustCompile(`(?im)^[ \t>*]*(?:thought|action|action input|observation|final answer)[ \t*]*:`)
-	paragraph = regexp.MustCompile(`\n[ \t]*\n`)
+	nextLabel = compiled(`(?im)^[ \t>*]*(?:thought|action|action input|observation|final answer)[ \t*]*:`)
+	paragraph = compiled(`\n[ \t]*\n`)
 	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\\[[^\n]*\\]|\\([^\n]*\\))?[ \t]*(?:\n|\\z)\\s*")
 )
 
@@ -414,7 +413,7 @@ func (s *scanner) label(at int, opened []int) (int, effect) {
 		return opened[1], hideBefore
 	}
 	length := len(value)
-	if next := nextLabel.FindStringIndex(value); next != nil {
+	if next := nextLabel().FindStringIndex(value); next != nil {
 		length = next[0]
 	}
 	if label == "action input" || label == "observation" {
@@ -422,7 +421,7 @@ func (s *scanner) label(at int, opened []int) (int, effect) {
 		if value = value[:length]; skip < length && strings.IndexByte("{[", value[skip]) >= 0 {
 			skip += balanced(value[skip:])
 		}
-		if end := paragraph.FindStringIndex(value[min(skip, length):]); end != nil {
+		if end := paragraph().FindStringIndex(value[min(skip, length):]); end != nil {
 			length = min(skip, length) + end[1]
 		}
 	}
@@ -439,7 +438,7 @@ func (s *scanner) actionAlone(from int, value string) (int, effect) {
 		}
 		return 0, keep
 	}
-	named := toolWord.FindStringSubmatchIndex(value)
+	named := toolWord().FindStringSubmatchIndex(value)
 	if named == nil || !s.tools.has(value[named[2]:named[3]]) {
 		return 0, keep
 	}

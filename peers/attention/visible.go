@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -28,12 +27,12 @@ func VisibleText(text string, tools ...string) string {
 const maxHiddenPart = 16 << 10
 
 // tagBegins matches a possible beginning of a tag at the end of a text. It is too short to hide.
-var tagBegins = regexp.MustCompile(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
+var tagBegins = compiled(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
 
 // cutTag and tagEnds match a tag that was split in two.
 var (
-	cutTag  = regexp.MustCompile(`(?:<[^<>\s]*|[\[◁][/A-Za-z]*)\z`)
-	tagEnds = regexp.MustCompile(`\A(?:[^<>\s]*>|[/A-Za-z]*[\]▷])`)
+	cutTag  = compiled(`(?:<[^<>\s]*|[\[◁][/A-Za-z]*)\z`)
+	tagEnds = compiled(`\A(?:[^<>\s]*>|[/A-Za-z]*[\]▷])`)
 )
 
 // VisibleTextAfter is VisibleText for an answer in several texts. before is the unfinished hidden
@@ -41,14 +40,14 @@ var (
 // beginning of a text ends whatever was open.
 func VisibleTextAfter(before, text string, tools ...string) (answer, after string) {
 	known := newNames(tools)
-	if at := strayClose.FindStringIndex(strings.TrimSpace(text)); at != nil {
+	if at := strayClose().FindStringIndex(strings.TrimSpace(text)); at != nil {
 		before = ""
 	}
 	answer, after, _ = visibleTextOf(before+text, known)
-	if shown := before != "" && tagBegins.FindString(before) == before; before == "" || shown ||
-		cutTag.MatchString(before) && tagEnds.MatchString(text) {
+	if shown := before != "" && tagBegins().FindString(before) == before; before == "" || shown ||
+		cutTag().MatchString(before) && tagEnds().MatchString(text) {
 		if after == "" {
-			after = tagBegins.FindString(before + text)
+			after = tagBegins().FindString(before + text)
 		}
 		if shown && strings.HasPrefix(answer, before) {
 			answer = answer[len(before):]
@@ -109,8 +108,8 @@ const (
 type kind struct {
 	first   string
 	line    bool
-	opens   *regexp.Regexp
-	closes  *regexp.Regexp
+	opens   pattern
+	closes  pattern
 	measure func(s *scanner, at int, opened []int) (length int, does effect)
 	does    effect
 	call    bool // a call of a tool as text
@@ -134,7 +133,7 @@ type scanner struct {
 }
 
 func newScanner(text string, tools names) *scanner {
-	return &scanner{text: text, tools: tools, labelled: reactText.MatchString(text), callable: tools.in(text)}
+	return &scanner{text: text, tools: tools, labelled: reactText().MatchString(text), callable: tools.in(text)}
 }
 
 func (s *scanner) run() {
@@ -199,7 +198,7 @@ func (s *scanner) measure(at int) (length int, does effect) {
 			k.first != "" && k.first != "a" && strings.IndexByte(k.first, first) < 0:
 			continue
 		}
-		opened := k.opens.FindStringSubmatchIndex(s.text[at:])
+		opened := k.opens().FindStringSubmatchIndex(s.text[at:])
 		switch {
 		case opened == nil:
 			continue
@@ -211,7 +210,7 @@ func (s *scanner) measure(at int) (length int, does effect) {
 		case k.closes == nil:
 			return opened[1], k.does
 		}
-		if closed := k.closes.FindStringIndex(s.text[at+opened[1]:]); closed != nil {
+		if closed := k.closes().FindStringIndex(s.text[at+opened[1]:]); closed != nil {
 			return opened[1] + closed[1], k.does
 		}
 		return len(s.text) - at, k.does
