@@ -243,14 +243,16 @@ var (
 
 // sentenceMark hides <s> and </s> where they begin and end a text, but not as tags of HTML.
 func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
-	before, rest := s.text[:at], s.text[at:]
+	before, rest := strings.TrimSpace(s.text[:at]), s.text[at:]
+	if !s.marked {
+		s.marked, s.strikes = true, strikes().MatchString(s.text)
+	}
 	switch {
-	case strikes().MatchString(s.text):
+	case s.strikes:
 		return opened[1], keep
-	case rest[1] != '/' && strings.TrimSpace(before) == "":
+	case rest[1] != '/' && before == "":
 		return opened[1], hide
-	case rest[1] == '/' && strings.Count(before, "<s>") <= strings.Count(strings.TrimSpace(before + "x")[:3], "<s>") &&
-		eosRest().MatchString(rest):
+	case rest[1] == '/' && !strings.Contains(strings.TrimPrefix(before, "<s>"), "<s>") && eosRest().MatchString(rest):
 		return opened[1], endTurn
 	}
 	return opened[1], keep
@@ -265,16 +267,20 @@ var (
 	articles   = compiled(`(?i)\b(?:the|an?|this|that|no|any|each|every|opening|closing) \z`)
 	isCalled   = begins(` (?:tag|token|block|element|marker|mark)s?\b`)
 	listed     = begins(` (?:and|or) </?` + anyTag + `> (?:tag|token|block|element|marker)s?\b`)
-	inProse    = compiled(`(?:[\pL\pN,;)>|\]]|\A) \z|\(\z`)
+	inProse    = compiled(`[\pL\pN,;)>|\]] \z|\(\z`)
 	prose      = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
 )
+
+// maxBefore is more than the bytes before a mark that decide whether its sentence mentions it.
+const maxBefore = 32
 
 // mention keeps a mark that its sentence speaks of: one in quotation marks, one that is called a
 // tag or token, and a mark of a template between words. A straight quotation mark counts only
 // apart from other words: `"yes"</think>"Yes"` quotes no tag.
 func (s *scanner) mention(at int, opened []int) (int, effect) {
-	before, after := s.text[:at], s.text[at+opened[1]:]
-	line := before[strings.LastIndexByte(before, '\n')+1:]
+	after := s.text[at+opened[1]:]
+	line := s.text[max(0, at-maxBefore):at]
+	line = line[strings.LastIndexByte(line, '\n')+1:]
 	if q := quoteOpens().FindStringSubmatch(line); q != nil {
 		for _, closing := range quotes[q[1]] {
 			if strings.HasPrefix(strings.TrimLeft(after, " \u00a0"), string(closing)) {
@@ -296,7 +302,7 @@ func (s *scanner) mention(at int, opened []int) (int, effect) {
 			return opened[1] + pair[1], keep
 		}
 	}
-	if strings.TrimSpace(line) != "" && inProse().MatchString(line) && prose().MatchString(after) &&
+	if inProse().MatchString(line) && prose().MatchString(after) &&
 		markBegins().MatchString(s.text[at:]) {
 		return opened[1], keep
 	}

@@ -1,6 +1,10 @@
 package attention
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+)
 
 // TestPatterns_Compile compiles every pattern of the tables, since one that is not valid panics
 // only when a text needs it.
@@ -13,5 +17,25 @@ func TestPatterns_Compile(t *testing.T) {
 	}
 	for _, closeTag := range closeTags {
 		closeTag()
+	}
+}
+
+// TestVisibleText_EndMarkAfterShortAnswer reads the end mark behind an answer of at most one character.
+func TestVisibleText_EndMarkAfterShortAnswer(t *testing.T) {
+	for text, want := range map[string]string{"</s>": "", " </s>": "", "5</s>": "5", "<s></s>": "", "<s>5</s>": "5"} {
+		if got := VisibleText(text); got != want {
+			t.Errorf("VisibleText(%q) = %q; want %q", text, got, want)
+		}
+	}
+}
+
+// TestVisibleText_ManyMarksInALine: each mark once cost a search of the whole line and the whole
+// text, half a minute for this one.
+func TestVisibleText_ManyMarksInALine(t *testing.T) {
+	text := strings.Repeat("<s> ", 8<<10)
+	start := time.Now()
+	VisibleText(text)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("%d bytes took %v", len(text), took)
 	}
 }

@@ -129,7 +129,8 @@ type scanner struct {
 	end      string // the hidden part that ends the text so far, with the white space behind it
 	unclosed int    // calls whose end was looked for without success
 
-	noHeader, lastFence int // see header and copyOfPrompt
+	noHeader, lastFence int  // see header and copyOfPrompt
+	marked, strikes     bool // see sentenceMark
 }
 
 func newScanner(text string, tools names) *scanner {
