@@ -11,12 +11,9 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/defaults"
 	"hubbub/protocol/notify"
-	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 	"maunium.net/go/mautrix"
 	"maunium.net/go/mautrix/id"
 )
@@ -99,73 +96,33 @@ func (b *Bridge) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.peer.RunWith(ctx, func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		for _, loop := range []func(context.Context) error{
-			b.reportReady, b.syncLoop, b.ingest.run, b.router.Run, b.out.matrix.Run, b.out.typing.run, b.typeists.run,
-			b.pruneLoop, serveFiles,
-		} {
-			g.Go(func() error { return loop(ctx) })
-		}
-		return g.Wait()
-	})
+	return bridge.Serve(ctx, b.peer, b.opts.OnReady, b.syncLoop, b.ingest.run, b.router.Run, b.out.matrix.Run,
+		b.out.typing.run, b.typeists.run, b.pruneLoop, serveFiles)
 }
 
 // connect sets up the one connection that serves all rooms of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
-	opts := defaults.Of(b.opts.Peer)
-	theirs := opts.OnConnect
-	opts.OnConnect = func(ctx context.Context) {
-		if theirs != nil {
-			theirs(ctx)
-		}
-		b.router.OnConnected(ctx)
-	}
-	b.peer = peer.New(peerOf(string(b.bot)), &opts)
+	b.peer = bridge.NewPeer(peerOf(string(b.bot)), b.opts.Peer, b.router, "a room of Matrix")
 	b.typeists.peer = b.peer
-	b.router.Attach(b.peer)
 	b.peer.Handle(protocol.TypeChatReply, b.out.takeReply)
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
 	b.peer.HandlePresence(b.out.typing.onPresence)
-	// Agents publish events for each other; a chat does not need them.
-	ignore := func(context.Context, *peer.Delivery) error { return nil }
-	b.peer.Handle(protocol.TypeAgentEvent, ignore)
-	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
-	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
-		return peer.Reject(fmt.Sprintf("a room of Matrix does not accept %s", d.Message.Type))
-	})
 	return b.peer.Subscribe(ctx, "mx:*")
 }
 
-func (b *Bridge) reportReady(ctx context.Context) error {
-	if b.peer.Ready(ctx) == nil { // after an error, Run's own error says why
-		b.opts.OnReady()
-	}
-	return nil
-}
-
 // pruneLoop deletes old records once a day. Events are kept.
-func (b *Bridge) pruneLoop(ctx context.Context) error {
-	for {
-		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
-			b.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
-		}
-		if !retry.Sleep(ctx, 24*time.Hour) {
-			return nil
-		}
-	}
-}
+func (b *Bridge) pruneLoop(ctx context.Context) error { return bridge.PruneDaily(ctx, b.log, b.prune) }
 
 func (b *Bridge) prune(ctx context.Context) error {
 	now := time.Now()
-	old := now.Add(-keepRecords).UnixMicro()
+	old := now.Add(-bridge.KeepRecords)
 	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
 		tx.Exec(`DELETE FROM inbox WHERE received_at < ? AND state <> 'new'`, now.Add(-keepInbox).UnixMicro())
-		tx.Exec(`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, old)
-		tx.Exec(`DELETE FROM replies WHERE received_at < ?`, old)
+		tx.Exec(`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, old.UnixMicro())
+		tx.Exec(`DELETE FROM replies WHERE received_at < ?`, old.UnixMicro())
 	})
 	if err != nil {
 		return err
 	}
-	return b.router.Prune(ctx, now.Add(-keepRecords))
+	return b.router.Prune(ctx, old)
 }

@@ -14,7 +14,6 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
-	"hubbub/protocol/retry"
 )
 
 // An ingester applies stored events: it decides what follows from each.
@@ -34,26 +33,7 @@ type storedEvent struct {
 // run applies stored events in the order of their arrival. An event that cannot be parsed is kept.
 // If the database cannot be written, the event is retried.
 func (in *ingester) run(ctx context.Context) error {
-	failures := 0
-	for ctx.Err() == nil {
-		n, err := in.applyBatch(ctx)
-		if err != nil && ctx.Err() == nil {
-			failures++
-			pause := backoff.After(failures)
-			in.log.Error().Err(err).Dur("pause_ms", pause).Msg("applying stored events failed; trying again")
-			retry.Sleep(ctx, pause)
-			continue
-		}
-		failures = 0
-		if n > 0 {
-			continue
-		}
-		select {
-		case <-in.arrived.C():
-		case <-ctx.Done():
-		}
-	}
-	return nil
+	return bridge.ApplyStored(ctx, in.log, "events", in.arrived, in.applyBatch)
 }
 
 func (in *ingester) applyBatch(ctx context.Context) (int, error) {

@@ -44,7 +44,6 @@ const (
 	maxAge        = 24 * time.Hour // of a reply that waits for Matrix
 	requestTime   = 30 * time.Second
 	keepInbox     = 30 * 24 * time.Hour
-	keepRecords   = 90 * 24 * time.Hour
 	maxSync       = 64 << 20 // bytes of one sync
 	maxEvent      = 64 << 10 // bytes of one event, as Matrix limits it
 	maxBackfill   = 1000     // events of one room, read after a gap

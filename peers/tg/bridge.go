@@ -12,11 +12,8 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
-	"hubbub/protocol/defaults"
 	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // ErrToken ends Run: Telegram does not accept the bot token.
@@ -100,50 +97,18 @@ func (b *Bridge) run(ctx context.Context) error {
 	if b.opts.WebhookURL != "" {
 		receive = b.webhookLoop
 	}
-	return b.peer.RunWith(ctx, func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		for _, loop := range []func(context.Context) error{
-			b.reportReady, receive, b.ingest.run, b.router.Run, b.out.telegram.Run,
-			b.out.typing.run, b.pruneLoop, b.ingest.publishMenu, serveFiles,
-		} {
-			g.Go(func() error { return loop(ctx) })
-		}
-		return g.Wait()
-	})
+	return bridge.Serve(ctx, b.peer, b.opts.OnReady, receive, b.ingest.run, b.router.Run, b.out.telegram.Run,
+		b.out.typing.run, b.pruneLoop, b.ingest.publishMenu, serveFiles)
 }
 
 // connect sets up the one connection that serves all chats of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
-	opts := defaults.Of(b.opts.Peer)
-	theirs := opts.OnConnect
-	opts.OnConnect = func(ctx context.Context) {
-		if theirs != nil {
-			theirs(ctx)
-		}
-		b.router.OnConnected(ctx)
-	}
-	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
-	b.router.Attach(b.peer)
+	b.peer = bridge.NewPeer(peerOf(b.bot), b.opts.Peer, b.router, "a Telegram chat")
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
 	b.out.typing.tracksPresence = b.peer.PresenceSynced
 	b.peer.HandlePresence(b.out.typing.onPresence)
-	// Agents publish events for each other; a chat does not need them.
-	b.peer.Handle(protocol.TypeAgentEvent, ignore)
-	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
-	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
-		return peer.Reject(fmt.Sprintf("a Telegram chat does not accept %s", d.Message.Type))
-	})
 	return b.peer.Subscribe(ctx, "tg:*")
-}
-
-func ignore(context.Context, *peer.Delivery) error { return nil }
-
-func (b *Bridge) reportReady(ctx context.Context) error {
-	if b.peer.Ready(ctx) == nil { // after an error, Run's own error says why
-		b.opts.OnReady()
-	}
-	return nil
 }
 
 // identify asks Telegram for the bot's account, and stores it for starts while Telegram cannot be

@@ -14,7 +14,6 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -30,21 +29,8 @@ func Open(path string) (*store.DB, error) {
 	return store.Open(path, schema+outbox.Schema+bridge.Schema)
 }
 
-// keepRecords is how long settled replies are kept. They identify the author of a quoted message,
-// and replies that are sent again.
-const keepRecords = 90 * 24 * time.Hour
-
 // pruneLoop deletes old records once a day. Events are kept.
-func (b *Bridge) pruneLoop(ctx context.Context) error {
-	for {
-		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
-			b.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
-		}
-		if !retry.Sleep(ctx, 24*time.Hour) {
-			return nil
-		}
-	}
-}
+func (b *Bridge) pruneLoop(ctx context.Context) error { return bridge.PruneDaily(ctx, b.log, b.prune) }
 
 func (b *Bridge) prune(ctx context.Context) error {
 	now := time.Now()
@@ -55,8 +41,8 @@ func (b *Bridge) prune(ctx context.Context) error {
 		}{
 			{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
 			{`DELETE FROM holds WHERE until < ?`, 0},
-			{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
-			{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
+			{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, bridge.KeepRecords},
+			{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, bridge.KeepRecords},
 		} {
 			tx.Exec(p.query, now.Add(-p.age).UnixMicro())
 		}
@@ -64,7 +50,7 @@ func (b *Bridge) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.router.Prune(ctx, now.Add(-keepRecords))
+	return b.router.Prune(ctx, now.Add(-bridge.KeepRecords))
 }
 
 // A chat is a row of the table chats.

@@ -12,7 +12,6 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
-	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -39,26 +38,7 @@ func (in *ingester) run(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		in.log.Error().Err(err).Msg("retrying unreadable updates failed")
 	}
-	failures := 0
-	for ctx.Err() == nil {
-		n, err := in.applyBatch(ctx)
-		if err != nil && ctx.Err() == nil {
-			failures++
-			pause := backoff.After(failures)
-			in.log.Error().Err(err).Dur("pause_ms", pause).Msg("applying stored updates failed; trying again")
-			retry.Sleep(ctx, pause)
-			continue
-		}
-		failures = 0
-		if n > 0 {
-			continue
-		}
-		select {
-		case <-in.arrived.C():
-		case <-ctx.Done():
-		}
-	}
-	return nil
+	return bridge.ApplyStored(ctx, in.log, "updates", in.arrived, in.applyBatch)
 }
 
 func (in *ingester) applyBatch(ctx context.Context) (int, error) {
