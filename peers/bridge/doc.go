@@ -1,5 +1,5 @@
 // Package bridge contains what every chat bridge shares: it connects the chats of a
-// bridge with their agents. The Telegram bridge and the Chorus gateway use it.
+// bridge with their agents. The bridges of Telegram and Matrix and the Chorus gateway use it.
 //
 //	r := bridge.New(db, adapter, &bridge.Options{Name: "123456"})
 //	r.Attach(peer)

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"slices"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
@@ -23,7 +22,7 @@ const (
 	maxReplyText = 64 << 10
 	maxFileName  = 255
 	MaxQuote     = 1_000 // characters of a message that is answered
-	MaxReason    = maxReason
+	MaxReason    = 300   // characters of a reason that is stored or shown
 )
 
 // NewMessage returns the message that brings an event to an agent. event is the event's own
@@ -141,8 +140,7 @@ func (n *Notice) Text() (key, words string) {
 func UndeliveredText(e *Event, cause error) (key, words string) {
 	return "given-up:" + string(e.Agent) + ":" + Today(), fmt.Sprintf(
 		"A message from this chat could not be delivered to @%s (%s). Please send it again, in parts if it is long.",
-		e.Agent.Name(),
-		text.Clip(cause.Error(), maxReason))
+		e.Agent.Name(), text.Clip(cause.Error(), MaxReason))
 }
 
 // Today and ThisHour are parts of the keys of notices that are sent once a day or hour.

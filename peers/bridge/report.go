@@ -8,6 +8,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A Report tells an agent what happened to its reply in a chat.
@@ -39,6 +40,20 @@ func (r *Router) Report(tx *store.Tx, report *Report) {
 	if !errors.Is(err, outbox.ErrFull) { // the agent has been absent for a hundred thousand replies
 		tx.Fail(err)
 	}
+}
+
+// ReportDelay reports to the author of a reply, after the first attempt to send it, that it waits.
+// It returns err, the outcome of the attempt. The status of the report is set here.
+func (r *Router) ReportDelay(ctx context.Context, attempt int, report *Report, err error) error {
+	if attempt > 1 || !outbox.WillRetry(err) {
+		return err
+	}
+	report.Status.Status, report.Status.Reason = protocol.StatusAccepted, text.Clip(err.Error(), MaxReason)
+	failed := store.InTx(context.WithoutCancel(ctx), r.db, func(tx *store.Tx) { r.Report(tx, report) })
+	if failed != nil {
+		r.log.Error().Err(failed).Msg("reporting that a reply is waiting failed")
+	}
+	return err
 }
 
 // deliverReport makes one attempt to deliver a report to the author of the reply. An

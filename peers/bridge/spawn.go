@@ -14,9 +14,6 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxReason bounds, in characters, the reasons that are stored and shown.
-const maxReason = 300
-
 // errNoRoute repeats a request that was accepted: the peer that accepted it may have
 // died before it could assign an agent.
 var errNoRoute = errors.New("the request was accepted; no agent is assigned yet")
@@ -99,7 +96,7 @@ func (r *Router) requestAgent(ctx context.Context, c *chatState, attempt int) er
 
 // setProblem stores why a chat has no agent yet, unless its request is no longer open.
 func (r *Router) setProblem(ctx context.Context, c *chatState, problem string) error {
-	if problem = text.Clip(problem, maxReason); problem == c.problem {
+	if problem = text.Clip(problem, MaxReason); problem == c.problem {
 		return nil
 	}
 	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
@@ -129,7 +126,7 @@ func (r *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, reason 
 
 // notify completes a notice and passes it to the adapter.
 func (r *Router) notify(tx *store.Tx, n *Notice) {
-	n.Reason = text.Clip(n.Reason, maxReason)
+	n.Reason = text.Clip(n.Reason, MaxReason)
 	n.Event = r.table.oldestWaiting(tx, n.Chat)
 	r.adapter.Notify(tx, n)
 }

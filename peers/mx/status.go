@@ -13,27 +13,16 @@ import (
 
 // reportDelay reports to the agent, after the first attempt, that its reply is waiting.
 func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
-	if o.of.Attempt > 1 || !outbox.WillRetry(err) {
-		return err
-	}
-	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		out.report(tx, o, protocol.DeliveryStatus{
-			Status: protocol.StatusAccepted, Reason: text.Clip(err.Error(), bridge.MaxReason),
-		}, "accepted")
-	})
-	if status != nil {
-		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
-	}
-	return err
+	return out.router.ReportDelay(ctx, o.of.Attempt, o.report(protocol.DeliveryStatus{}, "accepted"), err)
 }
 
-// report queues a delivery_status for the author of a reply, once per name.
-func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
-	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	out.router.Report(tx, &bridge.Report{
-		Chat: o.chat.peer(), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name),
-		Trace: o.Trace, Status: content,
-	})
+// report returns a report for the author of a reply. One is delivered per name.
+func (o *outgoing) report(status protocol.DeliveryStatus, name string) *bridge.Report {
+	status.MessageID, status.IdempotencyKey = o.busID, o.content.IdempotencyKey
+	return &bridge.Report{
+		Chat: o.chat.peer(), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace,
+		Status: status,
+	}
 }
 
 // onSettled runs in the transaction that settles an item. It stores the ID of the message. With the
@@ -85,7 +74,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 		out.relayToOtherAgents(tx, o, first)
 	}
 	// If an operator has a part sent again, another report follows.
-	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.of.SettledAt.UnixMicro()))
+	out.router.Report(tx, o.report(status, fmt.Sprintf("%s:%d", status.Status, o.of.SettledAt.UnixMicro())))
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
 		out.notice(tx, o.chat, "", "lost:"+bridge.ThisHour(),
 			"An answer could not be shown here. If you're missing one, please ask again; !status says more.")

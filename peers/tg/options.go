@@ -74,8 +74,6 @@ const (
 	maxBatch           = 100             // updates in one poll
 	maxUpdate          = 1 << 20         // bytes
 	defaultPause       = 3 * time.Second
-	maxReason          = 300   // characters of a reason
-	maxQuote           = 1_000 // characters of a message that is answered
 	maxAlbumWait       = 10 * time.Second
 	maxNotices         = 3 // answers a day to one user who is not admitted
 )

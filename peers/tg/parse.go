@@ -284,7 +284,7 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 	if m.Quote != nil {
 		d.ReplyText = withMarks(m.Quote.Text, m.Quote.Entities)
 	}
-	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
+	d.ReplyText = text.Clip(d.ReplyText, bridge.MaxQuote)
 }
 
 // startParameter matches what a link to the bot makes a user send after /start.

@@ -13,29 +13,20 @@ import (
 
 // reportDelay reports to the agent, after the first attempt, that its reply is waiting.
 func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
-	if o.item.Attempt > 1 || !outbox.WillRetry(err) {
-		return err
-	}
-	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusAccepted,
-			Reason: text.Clip(err.Error(), maxReason)}, "accepted")
-	})
-	if status != nil {
-		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
-	}
-	return err
+	return out.router.ReportDelay(ctx, o.item.Attempt, o.report(protocol.DeliveryStatus{}, "accepted"), err)
 }
 
-// report queues a delivery_status for the author of a reply, once per name.
-func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
+// report returns a report for the author of a reply. One is delivered per name.
+func (o *outgoing) report(status protocol.DeliveryStatus, name string) *bridge.Report {
+	author := protocol.PeerID(o.agent)
 	if o.isOwn() {
-		return
+		author = "" // nobody waits for the report
 	}
-	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	out.router.Report(tx, &bridge.Report{
-		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name),
-		Trace: o.Trace, Status: content,
-	})
+	status.MessageID, status.IdempotencyKey = o.busID, o.content.IdempotencyKey
+	return &bridge.Report{
+		Chat: peerOf(o.chat.key), Agent: author, Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace,
+		Status: status,
+	}
 }
 
 // onSettled runs in the transaction that settles a part. It stores the number of the message.
@@ -82,7 +73,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 				status.Status = protocol.StatusUnknown
 			}
 		}
-		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.Error), maxReason))
+		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.Error), bridge.MaxReason))
 	}
 	type made struct{ chat, message int64 }
 	first, shown := store.One(tx, func(m *made) []any { return []any{&m.chat, &m.message} },
@@ -94,7 +85,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 		out.relayToOtherAgents(tx, o, first.chat, int(first.message))
 	}
 	// If an operator has a part sent again, another report follows.
-	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
+	out.router.Report(tx, o.report(status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro())))
 	// a missing reaction needs no notice
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
 		out.notice(tx, o.chat, 0, "lost:"+bridge.ThisHour(),
