@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,26 @@ func TestBridge_HearsPeople(t *testing.T) {
 		return len(shown) == 2 && len(gone) == 1 && gone[0].Redacts == shown[0].ID &&
 			strings.Contains(fmt.Sprint(shown[1].Content), "✅")
 	})
+	refuseReaction(t, s, lead, room, said)
+}
+
+// refuseReaction checks that an answer is shown, and no notice that it was lost, if the homeserver
+// refuses only the reaction that comes with it.
+func refuseReaction(t *testing.T, s *mxtest.Server, lead *bustest.Scripted, room, said string) {
+	t.Helper()
+	s.Refuse("m.reaction")
+	reply := protocol.ChatReply{Signal: "agree", Text: "Agreed.", InReplyTo: "mx:" + said, IdempotencyKey: "agree"}
+	lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply)
+	for status := (protocol.DeliveryStatus{}); status.IdempotencyKey != "agree" || status.Status != protocol.StatusFailed; {
+		if err := lead.NextOf(t, protocol.TypeDeliveryStatus).Decode(&status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, protocol.ChatReply{Text: "Next."})
+	await(t, s, "the next answer", func() bool { return slices.Contains(s.Texts(room), "Next.") })
+	if texts := s.Texts(room); !slices.Equal(texts, []string{"Agreed.", "Next."}) { // the answer was shown
+		t.Errorf("without the reaction, people read %q", texts)
+	}
 }
 
 // comeAndGo has people invited, joining, declining, leaving and banned.

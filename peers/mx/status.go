@@ -57,11 +57,12 @@ func (out *outbound) onSettled(tx *store.Tx, of outbox.Item, outcome outbox.Stat
 func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State) {
 	status, lost := protocol.DeliveryStatus{Status: protocol.StatusDelivered}, false
 	for _, p := range out.matrix.ListByPrefix(tx, o.of.Destination, fmt.Sprintf("%d.", o.Reply)) {
+		isSignal := o.content.Signal != "" && p.Key == fmt.Sprintf("%d.0", o.Reply) // see splitParts
 		switch p.State {
 		case outbox.StatePending, outbox.StateSending:
 			return
 		case outbox.StateDead, outbox.StateDropped, outbox.StateUnknown:
-			status.Status, lost = protocol.StatusFailed, lost || o.kind != kindSignal
+			status.Status, lost = protocol.StatusFailed, lost || !isSignal // a missing reaction needs no notice
 		}
 		status.Reason = max(status.Reason, text.Clip(p.Error, bridge.MaxReason))
 	}

@@ -37,6 +37,7 @@ type Server struct {
 	joined   map[string]int
 	txns     map[string]string
 	limited  int           // requests to answer with M_LIMIT_EXCEEDED
+	refused  string        // type of the bot's events to answer with M_FORBIDDEN
 	Requests []string      // all but syncs
 	changed  chan struct{} // closed at the next event
 }
@@ -105,6 +106,13 @@ func (s *Server) Limit(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limited = n
+}
+
+// Refuse answers the bot's events of a type with M_FORBIDDEN.
+func (s *Server) Refuse(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = kind
 }
 
 // Sent returns the bot's events of a type in a room.
@@ -188,8 +196,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) room(w http.ResponseWriter, r *http.Request, room string, rest []string, body map[string]any) {
 	switch rest[0] {
 	case "send", "redact":
-		if s.joined[room] == 0 {
-			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "not in the room"})
+		if s.joined[room] == 0 || rest[1] == s.refused {
+			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "not in the room, or refused"})
 			return
 		}
 		txn := r.URL.Path
