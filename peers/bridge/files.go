@@ -138,7 +138,7 @@ func (s *FileServer) serve(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		resp, usual, err = s.Fetch(r.Context(), known.file, r.Header.Get("Range"))
 	}
-	if resp == nil {
+	if err != nil || resp == nil { // with an error, the answer is no file, and its body is closed
 		s.writeError(w, err)
 		return
 	}

@@ -1,12 +1,18 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
 )
@@ -60,5 +66,35 @@ func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
+	}
+}
+
+// TestFiles_RefusalIsNoFile checks that the answer of a chat system that refuses a file, which a
+// client of its API returns along with the error, does not reach the agent as the file.
+func TestFiles_RefusalIsNoFile(t *testing.T) {
+	db, err := store.Open(filepath.Join(t.TempDir(), "files.db"), Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	log := zerolog.Nop()
+	s := &FileServer{
+		Path: "/files/", URL: "http://files", DB: db, Log: &log,
+		Fetch: func(context.Context, string, string) (*http.Response, string, error) {
+			refused := httptest.NewRecorder()
+			http.Error(refused, "slow down", http.StatusTooManyRequests)
+			return refused.Result(), "", errors.New("M_LIMIT_EXCEEDED")
+		},
+	}
+	var sent []protocol.Attachment
+	if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+		sent = s.Attachments(tx, []StoredFile{{ID: "mxc://hs/1"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.serve(w, httptest.NewRequest(http.MethodGet, sent[0].Ref, http.NoBody))
+	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "try again") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
