@@ -149,7 +149,7 @@ func Revoke(ctx context.Context, db *store.DB, id string) (bool, error) {
 	})
 }
 
-// prunePairing deletes old codes and guesses.
+// prune deletes old codes and guesses.
 func (p *Pairing) prune(tx *store.Tx) {
 	tx.Exec(`DELETE FROM bridge_guesses WHERE at < ?`, time.Now().Add(-time.Hour).UnixMicro())
 	tx.Exec(`DELETE FROM bridge_codes WHERE expires_at < ?`, time.Now().Add(-codeRetention).UnixMicro())
