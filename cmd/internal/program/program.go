@@ -188,7 +188,7 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 		text += "; " + advice
 	}
 	fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
-	if _, usage := errors.AsType[*usageError](err); !usage || retryable(err) {
+	if _, usage := errors.AsType[*usageError](err); !usage || IsRetryable(err) {
 		return 1
 	}
 	fmt.Fprintf(w, "Try %s --help.\n", command)

@@ -43,7 +43,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 // wrong marks the error of wrong settings. The program exits with 2, unless the error is retryable.
 func wrong(err error) error {
-	if _, usage := errors.AsType[*usageError](err); usage || retryable(err) || errors.Is(err, context.Canceled) {
+	if _, usage := errors.AsType[*usageError](err); usage || IsRetryable(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return Usage("%w", err)
@@ -59,9 +59,9 @@ type retryableError struct{ err error }
 func (e *retryableError) Error() string { return e.err.Error() }
 func (e *retryableError) Unwrap() error { return e.err }
 
-// retryable reports whether err was marked by Retryable, or comes from the operating system or a
+// IsRetryable reports whether err was marked by Retryable, or comes from the operating system or a
 // name server: a missing file, an address in use, too many open files, a full disk.
-func retryable(err error) bool {
+func IsRetryable(err error) bool {
 	_, marked := errors.AsType[*retryableError](err)
 	_, system := errors.AsType[syscall.Errno](err)
 	_, lookup := errors.AsType[*net.DNSError](err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"hubbub/cmd/hubbub/internal/output"
@@ -99,7 +97,7 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	list := append(r.unknownKeys(), r.logErrors()...)
 	if err := checkDataFolder(r.Data); err != nil { // the programs would fail in it too
 		m := r.configError("", "data", err.Error())
-		m.retryable = errors.As(err, new(syscall.Errno))
+		m.retryable = program.IsRetryable(err)
 		return sortByLine(append(list, m))
 	}
 	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
