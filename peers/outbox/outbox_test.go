@@ -42,6 +42,13 @@ func run(t *testing.T, box *outbox.Outbox) (stop func()) {
 	return stop
 }
 
+// pass lets d pass in the bubble, and waits until nothing runs there any more: a sleep alone does not
+// order what the test reads after what the outbox did at that moment.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func enqueue(t *testing.T, box *outbox.Outbox, destination string, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -98,7 +105,7 @@ func TestAWaitingHeadHoldsUpItsDestinationOnly(t *testing.T) {
 		enqueue(t, box, "one", "a", "b")
 		enqueue(t, box, "two", "c")
 		run(t, box)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
 		got := strings.Join(log, " ")
@@ -122,14 +129,14 @@ func TestNotBeforeSurvivesARestart(t *testing.T) {
 		box := outbox.New(openDB(t, path), send, &outbox.Options{Poll: time.Minute})
 		enqueue(t, box, "tg:1", "a")
 		stop := run(t, box)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		again := outbox.New(openDB(t, path), send, &outbox.Options{Poll: time.Minute})
 		run(t, again)
 		if err := again.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(times) != 2 || times[1].Sub(times[0]) < time.Hour {
@@ -157,7 +164,7 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 		enqueue(t, box, "one", "backoff")
 		enqueue(t, box, "two", "told")
 		run(t, box)
-		time.Sleep(10 * time.Minute) // the backoff is at 30 s to 60 s now
+		pass(10 * time.Minute) // the backoff is at 30 s to 60 s now
 		mu.Lock()
 		up = true
 		before := attempts["backoff"]
@@ -165,7 +172,7 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts["backoff"] != before+1 || attempts["told"] != 1 {
@@ -205,7 +212,7 @@ func TestAClockThatIsSetBackHoldsUpNothing(t *testing.T) {
 		mu.Lock()
 		ahead = 0
 		mu.Unlock()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts["backoff"] != 2 || attempts["behind"] != 1 || attempts["told"] != 1 {
@@ -225,8 +232,7 @@ func TestAgeMakesADeadLetter(t *testing.T) {
 				AfterSettled: func(_ outbox.Item, o outbox.State, c error) { outcome, cause, settled = o, c, time.Now() }})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		time.Sleep(25 * time.Hour)
-		synctest.Wait()
+		pass(25 * time.Hour)
 		if outcome != outbox.StateDead || !strings.Contains(cause.Error(), "24h0m0s") || !strings.Contains(cause.Error(), "nobody there") {
 			t.Errorf("%s: %v", outcome, cause)
 		}
@@ -243,10 +249,10 @@ func TestAgeEndsAnItemThatWasNeverAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a")
-		time.Sleep(25 * time.Hour) // nobody runs it
+		pass(25 * time.Hour) // nobody runs it
 		box := outbox.New(db, func(context.Context, outbox.Item) error { t.Error("sent too late"); return nil }, nil)
 		run(t, box)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if item := only(t, box); item.State != outbox.StateDead || item.Attempt != 0 {
 			t.Errorf("%+v", item)
 		}
@@ -271,7 +277,7 @@ func TestRetryOverrulesAClassifiedError(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		if item := only(t, box); item.State != outbox.StateSent || attempts != 3 {
 			t.Errorf("%d attempts, %+v", attempts, item)
 		}
@@ -296,7 +302,7 @@ func TestOutcomes(t *testing.T) {
 				box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { return c.err }, nil)
 				enqueue(t, box, "tg:1", "a")
 				run(t, box)
-				time.Sleep(5 * time.Minute)
+				pass(5 * time.Minute)
 				item := only(t, box)
 				if item.State != c.want || item.Attempt != 1 || item.SettledAt.IsZero() {
 					t.Errorf("%+v", item)
@@ -320,7 +326,7 @@ func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
 			}})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		if sends != 1 || tells != 4 || only(t, box).State != outbox.StateSent {
 			t.Errorf("sent %d times, told %d times, %s", sends, tells, only(t, box).State)
 		}
@@ -338,7 +344,7 @@ func TestStopCutsAttemptsAfterItsGrace(t *testing.T) {
 			}, &outbox.Options{OnInterrupted: policy})
 			enqueue(t, box, "tg:1", "a")
 			stop := run(t, box)
-			time.Sleep(time.Second)
+			pass(time.Second)
 			begun := time.Now()
 			stop()
 			if took := time.Since(begun); took != 5*time.Second {
@@ -373,7 +379,7 @@ func TestDestinationsRunInParallelWithABound(t *testing.T) {
 		begun := time.Now()
 		run(t, box)
 		for {
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			if sent, err := count(t.Context(), db, box, "*", outbox.StateSent); err != nil || sent == 18 {
 				break
 			}
@@ -443,8 +449,7 @@ func TestOutboxesInOneDatabaseAreSeparate(t *testing.T) {
 				t.Fatal(fresh, err)
 			}
 			run(t, box)
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			pass(time.Minute)
 		}
 		if sent["bus"] != "bus" || sent["telegram"] != "telegram" {
 			t.Error(sent)

@@ -43,11 +43,11 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- box.Run(ctx) }()
 		park("first")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if len(happened) != 0 {
 			t.Errorf("attempted: %q", happened)
 		}
@@ -60,7 +60,7 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		}
 		synctest.Wait()
 		park("never")
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, box)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Equal(sent, []string{"known", "one", "two"}) {
@@ -130,7 +130,7 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, box)
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			want := outbox.StateSent
 			if began {
 				want = outbox.StateUnknown
@@ -154,15 +154,15 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 		}, &outbox.Options{MaxBackoff: 15 * time.Second})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if err := box.RetryNow(t.Context(), "tg:1"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := attempts.Load(); n != 2 {
 			t.Errorf("%d attempts after RetryNow; want 2", n)
 		}
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		if n := attempts.Load(); n != 3 {
 			t.Errorf("%d attempts after the longest delay; want 3", n)
 		}
@@ -181,11 +181,11 @@ func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := attempts.Load(); n != 1 {
 			t.Errorf("%d attempts; want one", n)
 		}
