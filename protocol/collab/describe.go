@@ -178,6 +178,9 @@ var enums = map[reflect.Type][]any{
 	},
 }
 
+// EnumOf returns the values of an enumerated type, or nil.
+func EnumOf(t reflect.Type) []any { return enums[t] }
+
 // A member is one member of an object on the wire.
 type member struct {
 	name     string

@@ -3,7 +3,6 @@ package mailbox
 import (
 	"cmp"
 	"database/sql/driver"
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -53,14 +52,13 @@ func inReach(parameter string) string {
 
 // A Filter selects the events that List returns. Empty fields match all.
 type Filter struct {
-	Since        json.RawMessage `json:"since"` // After or From as a tool call gives it
-	After        int64           `json:"-"`     // a sequence
-	From         time.Time       `json:"-"`
-	Stream       string          `json:"stream"`
-	Conversation string          `json:"conversation"`
-	Policy       string          `json:"policy"`
-	Open         *bool           `json:"open"`
-	Limit        int             `json:"limit"`
+	After        int64 // a sequence
+	From         time.Time
+	Stream       string
+	Conversation string
+	Policy       string
+	Open         *bool
+	Limit        int
 }
 
 // List returns decided events in reach, oldest first: those after Filter.After and Filter.From,

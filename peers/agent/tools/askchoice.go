@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,19 +31,15 @@ var askChoiceTool = harness.Tool{
 	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. " +
 		"It is the answer to the event. " +
 		"The choice, or another reply, comes to you as a separate event.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"question":{"type":"string","description":"what you ask, Markdown"},
-		"choices":{"type":"array","minItems":2,"maxItems":8,"items":{"type":"string","maxLength":64},"description":"different words, at most 64 bytes each"},
-		"inReplyTo":{"type":"string","description":"eventId of the event; default: that of this turn"}},
-		"required":["question","choices"]}`),
+	InputSchema:  schemaOf[askChoiceArguments](),
 	OutputSchema: sendMessageTool.OutputSchema,
 	Idempotent:   true,
 }
 
 type askChoiceArguments struct {
-	Question  string   `json:"question"`
-	Choices   []string `json:"choices"`
-	InReplyTo string   `json:"inReplyTo"`
+	Question  string  `json:"question" jsonschema:"what you ask, Markdown"`
+	Choices   choices `json:"choices" jsonschema:"different words, at most 64 bytes each"`
+	InReplyTo string  `json:"inReplyTo,omitempty" jsonschema:"eventId of the event; default: that of this turn"`
 }
 
 // check returns a problem with the arguments, or "".

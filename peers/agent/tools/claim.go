@@ -20,8 +20,7 @@ var claimTool = harness.Tool{
 	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both " +
 		"answer. " +
 		"If it is granted, the event is delivered again with its content; if not, stay out.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"eventId":{"type":"string"},"ttlMs":{"type":"integer","minimum":1000,"description":"how long the claim holds"}}}`),
+	InputSchema: schemaOf[claimArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"granted":{"type":"boolean"},"owner":{"type":"string"},
 		"token":{"type":"integer"},"expiresAt":{"type":"string"}},"required":["granted"]}`),
 	Idempotent: true,
@@ -29,7 +28,7 @@ var claimTool = harness.Tool{
 
 type claimArguments struct {
 	eventRef
-	TTLMS int64 `json:"ttlMs"`
+	TTLMS milliseconds `json:"ttlMs,omitempty" jsonschema:"how long the claim holds"`
 }
 
 func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Result {

@@ -25,10 +25,7 @@ var dischargeTool = harness.Tool{
 	Title: "Close an obligation",
 	Description: "Close an obligation whose author or delegate you are: it no longer returns to the recipient. " +
 		"You cannot close what others wait for from you: answer it instead. owe and blocking list open obligations.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"eventId":{"type":"string","description":"of the message that obliges"},
-		"recipient":{"type":"string","description":"identity of the one whose obligation it is, such as agent:worker"}},
-		"required":["eventId","recipient"]}`),
+	InputSchema:  schemaOf[dischargeArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["discharged","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent:   true,
 }
@@ -38,12 +35,7 @@ var dischargeTool = harness.Tool{
 var obligationTools = func() (list []entry) {
 	for _, r := range chatTools {
 		if r.tool.Name == sendMessageTool.Name {
-			r.tool.InputSchema = json.RawMessage(strings.Replace(string(r.tool.InputSchema), `"properties":{`, `"properties":{
-		"recipients":{"type":"array","items":{"type":"string"},"description":"with obligation: whom you wait for, one identity such as agent:worker or tg:77; default: whose event you answer"},
-		"obligation":{"type":"object","description":"only if you wait for an answer: it comes back to the recipient until you close it with chat.discharge","properties":{
-			"blocks":{"type":"string","enum":["halted","degraded","none"],"description":"how you fare meanwhile"},
-			"defaultAction":{"type":"string","description":"what you do without an answer"},
-			"dischargeDelegate":{"type":"string","description":"who may close it in your place; default: your lead"}},"required":["blocks"]},`, 1))
+			r.tool.InputSchema = schemaOf[sendArguments]()
 		}
 		list = append(list, r)
 		if r.tool.Name == claimTool.Name {
@@ -54,8 +46,8 @@ var obligationTools = func() (list []entry) {
 }()
 
 type dischargeArguments struct {
-	EventID   string `json:"eventId"`
-	Recipient string `json:"recipient"`
+	EventID   string `json:"eventId" jsonschema:"of the message that obliges"`
+	Recipient string `json:"recipient" jsonschema:"identity of the one whose obligation it is, such as agent:worker"`
 }
 
 // discharge closes an obligation that the agent waits for, here and at the broker, whose log is
@@ -99,12 +91,12 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 
 // obligationArguments are the arguments that make a message obligating.
 type obligationArguments struct {
-	Recipients []string `json:"recipients"`
+	Recipients []string `json:"recipients,omitempty" jsonschema:"with obligation: whom you wait for, one identity such as agent:worker or tg:77; default: whose event you answer"`
 	Obligation *struct {
-		Blocks            string `json:"blocks"`
-		DefaultAction     string `json:"defaultAction"`
-		DischargeDelegate string `json:"dischargeDelegate"`
-	} `json:"obligation"`
+		Blocks            attention.Blocks `json:"blocks" jsonschema:"how you fare meanwhile"`
+		DefaultAction     string           `json:"defaultAction,omitempty" jsonschema:"what you do without an answer"`
+		DischargeDelegate string           `json:"dischargeDelegate,omitempty" jsonschema:"who may close it in your place; default: your lead"`
+	} `json:"obligation,omitempty" jsonschema:"only if you wait for an answer: it comes back to the recipient until you close it with chat.discharge"`
 }
 
 // check returns a problem with the arguments, or "".
@@ -114,7 +106,7 @@ func (o *obligationArguments) check(interim bool) string {
 		return ""
 	case interim:
 		return "an interim message cannot have an obligation."
-	case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Obligation.Blocks)):
+	case !slices.Contains(attention.AllBlocks, o.Obligation.Blocks):
 		return "obligation.blocks must be one of halted, degraded, none."
 	case len(o.Obligation.DefaultAction) > maxDefaultAction:
 		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.",
@@ -156,7 +148,7 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	}
 	reply.Recipients = []protocol.Party{{ID: recipient, Kind: string(kind)}}
 	reply.Directedness = string(attention.DirectedToMe)
-	reply.Obligation = &protocol.Obligation{Blocks: given.Blocks, DefaultAction: given.DefaultAction}
+	reply.Obligation = &protocol.Obligation{Blocks: string(given.Blocks), DefaultAction: given.DefaultAction}
 	delegate := given.DischargeDelegate
 	if delegate == "" {
 		delegate = obligations.Coordinator(&t.View)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,14 +24,7 @@ var postTool = harness.Tool{
 		"answer events with chat.send_message. " +
 		"Only a few posts a day are allowed, and your reason is recorded. Other agents are not woken unless you " +
 		"mention them (@name). Repeating a call is safe.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"target":{"type":"string","description":"the chat, such as tg:42, or its conversation id"},
-		"threadId":{"type":"string","description":"a thread or topic of that chat; default: none"},
-		"text":{"type":"string","description":"the message, Markdown"},
-		"reason":{"type":"string","description":"why you speak, for the record"},
-		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges; default: whom it mentions, else nobody"},
-		"idempotencyKey":{"type":"string","description":"tells two posts of the same words apart"}},
-		"required":["target","text","reason"]}`),
+	InputSchema:  schemaOf[postArguments](),
 	OutputSchema: sendMessageTool.OutputSchema,
 	Idempotent:   true,
 }
@@ -40,16 +32,19 @@ var postTool = harness.Tool{
 const maxThread = 200 // bytes of the id of a thread
 
 type postArguments struct {
-	sendArguments
-	Reason   string `json:"reason"`
-	ThreadID string `json:"threadId"`
+	Target         string                 `json:"target" jsonschema:"the chat, such as tg:42, or its conversation id"`
+	ThreadID       string                 `json:"threadId,omitempty" jsonschema:"a thread or topic of that chat; default: none"`
+	Text           string                 `json:"text" jsonschema:"the message, Markdown"`
+	Reason         string                 `json:"reason" jsonschema:"why you speak, for the record"`
+	Directedness   attention.Directedness `json:"directedness,omitempty" jsonschema:"whom the message obliges; default: whom it mentions, else nobody"`
+	IdempotencyKey string                 `json:"idempotencyKey,omitempty" jsonschema:"tells two posts of the same words apart"`
 }
 
 func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result {
 	args.Text = VisibleText(args.Text)
 	args.Reason = text.Clip(text.OneLine(strings.TrimSpace(args.Reason)), maxReason)
-	args.Interim, args.InReplyTo, args.Visibility = false, "", ""
-	problem := args.check()
+	message := sendArguments{Text: args.Text, Directedness: args.Directedness, IdempotencyKey: args.IdempotencyKey}
+	problem := message.check()
 	switch {
 	case problem == "" && args.Target == "":
 		problem = "target is empty. Name the chat, such as tg:42."
@@ -107,7 +102,7 @@ func (args *postArguments) post(t *attempt, b *Toolset) result {
 	there.Content.Chat.ThreadID = args.ThreadID
 	p.Thread, p.Visibility = args.ThreadID, there.Visibility()
 	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat)+args.ThreadID, args.IdempotencyKey, args.Text)
-	p.Directedness = string(attention.MessageDirectedness(args.Text, attention.Directedness(args.Directedness)))
+	p.Directedness = string(attention.MessageDirectedness(args.Text, args.Directedness))
 	if before := t.SentAs(p.Key); before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}
 	}

@@ -22,12 +22,7 @@ var remindTool = harness.Tool{
 		"text to set a " +
 		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are " +
 		"not running, it occurs once.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"when":{"type":"string","description":"a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone (2027-01-31T17:00:00+01:00), a duration from now (45m, in 2 hours), or what repeats (daily 09:00, every Monday 8:30, or a cron expression of five fields, 0 9 * * 1-5)"},
-		"text":{"type":"string","description":"what you want to be told"},
-		"zone":{"type":"string","description":"time zone of local times, such as Europe/Berlin; default: that of the chat, which the header of the turn shows"},
-		"target":{"type":"string","description":"the chat, such as tg:42; needed only outside of a chat's turn"},
-		"cancel":{"type":"string","description":"id of a reminder to take back"}}}`),
+	InputSchema: schemaOf[remindArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["set","cancelled","listed","refused"]},
 		"reminders":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"chat":{"type":"string"},"text":{"type":"string"},"cron":{"type":"string"},
 		"zone":{"type":"string"},"setFor":{"type":"string"},"set":{"type":"string"},"due":{"type":"string"}}}},"reason":{"type":"string"}},"required":["status"]}`),
@@ -36,11 +31,11 @@ var remindTool = harness.Tool{
 const maxReminder = 2000 // bytes of its text
 
 type remindArguments struct {
-	When   string `json:"when"`
-	Text   string `json:"text"`
-	Zone   string `json:"zone"`
-	Target string `json:"target"`
-	Cancel string `json:"cancel"`
+	When   string `json:"when,omitempty" jsonschema:"a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone (2027-01-31T17:00:00+01:00), a duration from now (45m, in 2 hours), or what repeats (daily 09:00, every Monday 8:30, or a cron expression of five fields, 0 9 * * 1-5)"`
+	Text   string `json:"text,omitempty" jsonschema:"what you want to be told"`
+	Zone   string `json:"zone,omitempty" jsonschema:"time zone of local times, such as Europe/Berlin; default: that of the chat, which the header of the turn shows"`
+	Target string `json:"target,omitempty" jsonschema:"the chat, such as tg:42; needed only outside of a chat's turn"`
+	Cancel string `json:"cancel,omitempty" jsonschema:"id of a reminder to take back"`
 }
 
 // A remindResult is the result of chat.remind.

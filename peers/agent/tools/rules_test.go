@@ -12,7 +12,7 @@ import (
 )
 
 func TestHowManyAreListed(t *testing.T) {
-	for asked, want := range map[int]int{0: 50, -3: 50, 1: 1, 199: 199, 200: 200, 201: 200} {
+	for asked, want := range map[pageSize]int{0: 50, -3: 50, 1: 1, 199: 199, 200: 200, 201: 200} {
 		if got := clampLimit(asked); got != want {
 			t.Errorf("of %d asked for, %d are listed; want %d", asked, got, want)
 		}
@@ -34,13 +34,12 @@ func TestSinceIsATimeOrANumber(t *testing.T) {
 		`{}`:                     {fails: true},
 		`9999999999999999999999`: {fails: true},
 	} {
-		args := &listArguments{Since: json.RawMessage(since)}
-		problem := args.readSince()
-		if (problem != "") != want.fails || args.After != want.after {
-			t.Errorf("%s is read as %d, %q", since, args.After, problem)
+		after, from, problem := parseSince(json.RawMessage(since))
+		if (problem != "") != want.fails || after != want.after {
+			t.Errorf("%s is read as %d, %q", since, after, problem)
 		}
-		if want.from != "" && args.From.Format(time.RFC3339) != want.from {
-			t.Errorf("%s is read as %v", since, args.From)
+		if want.from != "" && from.Format(time.RFC3339) != want.from {
+			t.Errorf("%s is read as %v", since, from)
 		}
 	}
 }

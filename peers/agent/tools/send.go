@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -22,35 +23,27 @@ var sendMessageTool = harness.Tool{
 	Description: "Answer a chat event with one message. An event gets one answer, in its own chat. " +
 		"To stay silent, do not call this. Mention somebody (@name) only to oblige them. Repeating a call with the " +
 		"same idempotencyKey and text is safe.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"target":{"type":"string","description":"conversation id of the event (reply_target); may be left out"},
-		"inReplyTo":{"type":"string","description":"eventId of the event that is answered"},
-		"text":{"type":"string","description":"the message, Markdown"},
-		"idempotencyKey":{"type":"string","description":"stable key, reused when the call is repeated"},
-		"visibility":{"type":"string","enum":["dm","thread","channel","ephemeral"]},
-		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges"},
-		"interim":{"type":"boolean","description":"a short word that you are at it, once an event; your answer takes its place and is still due"}},
-		"required":["text"]}`),
+	InputSchema: schemaOf[sendArguments](reflect.TypeFor[obligationArguments]()),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
 		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent: true,
 }
 
 type sendArguments struct {
-	Target         string `json:"target"`
-	InReplyTo      string `json:"inReplyTo"`
-	Text           string `json:"text"`
-	IdempotencyKey string `json:"idempotencyKey"`
-	Visibility     string `json:"visibility"`
-	Directedness   string `json:"directedness"`
-	Interim        bool   `json:"interim"`
 	obligationArguments
+	Target         string                 `json:"target,omitempty" jsonschema:"conversation id of the event (reply_target); may be left out"`
+	InReplyTo      string                 `json:"inReplyTo,omitempty" jsonschema:"eventId of the event that is answered"`
+	Text           string                 `json:"text" jsonschema:"the message, Markdown"`
+	IdempotencyKey string                 `json:"idempotencyKey,omitempty" jsonschema:"stable key, reused when the call is repeated"`
+	Visibility     visibility             `json:"visibility,omitempty"`
+	Directedness   attention.Directedness `json:"directedness,omitempty" jsonschema:"whom the message obliges"`
+	Interim        bool                   `json:"interim,omitempty" jsonschema:"a short word that you are at it, once an event; your answer takes its place and is still due"`
 }
 
 // maxInterim bounds the bytes of an interim message, which must fit into one message everywhere.
 const maxInterim = 1000
 
-var visibilities = []string{"", "dm", "thread", "channel", "ephemeral"}
+var visibilities = []visibility{"dm", "thread", "channel", "ephemeral"}
 
 // check returns a problem with the arguments, or "".
 func (args *sendArguments) check() string {
@@ -64,10 +57,9 @@ func (args *sendArguments) check() string {
 			maxInterim)
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
-	case !slices.Contains(visibilities, args.Visibility):
+	case args.Visibility != "" && !slices.Contains(visibilities, args.Visibility):
 		return "visibility must be one of dm, thread, channel, ephemeral."
-	case args.Directedness != "" && !slices.Contains(attention.Directednesses,
-		attention.Directedness(args.Directedness)):
+	case args.Directedness != "" && !slices.Contains(attention.Directednesses, args.Directedness):
 		return "directedness must be one of to_me, to_my_role, to_other, ambient."
 	}
 	return args.obligationArguments.check(args.Interim)
@@ -130,8 +122,8 @@ func (args *sendArguments) send(t *attempt) result {
 		return result{}
 	}
 	reply := protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
-		Directedness: string(attention.MessageDirectedness(args.Text, attention.Directedness(args.Directedness))),
+		Text: args.Text, Visibility: cmp.Or(string(args.Visibility), e.Visibility()),
+		Directedness: string(attention.MessageDirectedness(args.Text, args.Directedness)),
 	}
 	waited := args.apply(t, &reply)
 	if t.refusal.Refused() {
@@ -165,7 +157,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 		return result{}
 	}
 	id := t.Reply(e, mailbox.SentInterim, mailbox.InterimKey(e), protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
+		Text: args.Text, Visibility: cmp.Or(string(args.Visibility), e.Visibility()),
 		Directedness: string(attention.DirectedAmbient),
 	})
 	return result{MessageID: id, Status: "sent"}

@@ -34,20 +34,16 @@ var sendFileTool = harness.Tool{
 	Description: "Send a file or picture of your workspace to the chat of an event, before its answer: it is not the " +
 		"answer. At most 700 KiB, " +
 		"and 10 files for an event. The same file is sent once, however often the call is repeated.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"path":{"type":"string","description":"of the file, in the workspace"},
-		"caption":{"type":"string","description":"a text shown beside it, Markdown"},
-		"inReplyTo":{"type":"string","description":"eventId of the event; default: that of this turn"}},
-		"required":["path"]}`),
+	InputSchema: schemaOf[sendFileArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
 		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent: true,
 }
 
 type sendFileArguments struct {
-	Path      string `json:"path"`
-	Caption   string `json:"caption"`
-	InReplyTo string `json:"inReplyTo"`
+	Path      string `json:"path" jsonschema:"of the file, in the workspace"`
+	Caption   string `json:"caption,omitempty" jsonschema:"a text shown beside it, Markdown"`
+	InReplyTo string `json:"inReplyTo,omitempty" jsonschema:"eventId of the event; default: that of this turn"`
 }
 
 func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {

@@ -21,11 +21,7 @@ var reactTool = harness.Tool{
 	Description: "Put a signal on a chat event instead of writing a message: seen, agree, working, queued, claimed, " +
 		"done, declined, blocked, unclear. " +
 		"It settles the event where that is enough.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"inReplyTo":{"type":"string","description":"eventId of the event"},
-		"signal":{"type":"string","enum":["seen","agree","working","queued","claimed","done","declined","blocked","unclear"]},
-		"eta":{"type":"string","description":"when it will be done, in words"}},
-		"required":["signal"]}`),
+	InputSchema:  schemaOf[reactArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"signal":{"type":"string"},"disposition":{"type":["string","null"]}},"required":["signal"]}`),
 	Idempotent:   true,
 }
@@ -35,9 +31,7 @@ var deferTool = harness.Tool{
 	Title: "Defer an event",
 	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a " +
 		"program that stored it (c2a) settles it within a day, or by eta.",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"until when: a time (RFC 3339), a duration (45m), or in words"}},
-		"required":["reason"]}`),
+	InputSchema:  schemaOf[deferArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
 }
@@ -46,19 +40,19 @@ var resolveTool = harness.Tool{
 	Name:         "chat.resolve",
 	Title:        "Resolve an event",
 	Description:  "Mark an event, thread or assignment as resolved without a message.",
-	InputSchema:  json.RawMessage(`{"type":"object","properties":{"eventId":{"type":"string"}}}`),
+	InputSchema:  schemaOf[eventRef](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
 }
 
 type reactArguments struct {
-	eventRef
-	Signal string `json:"signal"`
-	ETA    string `json:"eta"`
+	replyRef
+	Signal attention.Signal `json:"signal"`
+	ETA    string           `json:"eta,omitempty" jsonschema:"when it will be done, in words"`
 }
 
 func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Result {
-	row, err := attention.ParseSignal(args.Signal)
+	row, err := attention.ParseSignal(string(args.Signal))
 	if err != nil {
 		return harness.ErrorResult("Invalid params: "+err.Error()+".", nil)
 	}
@@ -125,14 +119,14 @@ func allowedDisposition(e *mailbox.Entry, d attention.Disposition) attention.Dis
 	return ends[slices.IndexFunc(ends, e.Decision.Policy.May)]
 }
 
-type settleArguments struct {
+type deferArguments struct {
 	eventRef
 	Reason string `json:"reason"`
-	ETA    string `json:"eta"`
+	ETA    string `json:"eta,omitempty" jsonschema:"until when: a time (RFC 3339), a duration (45m), or in words"`
 }
 
-func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, deferTool, args, func(t *attempt) {
+func (b *Toolset) deferEvent(ctx context.Context, args *deferArguments) harness.Result {
+	return b.settle(ctx, deferTool, args.id(), func(t *attempt) {
 		if t.refuse(permitDeferral(t.event)) {
 			return
 		}
@@ -144,17 +138,17 @@ func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness
 	})
 }
 
-func (b *Toolset) resolve(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, resolveTool, args, func(t *attempt) {
+func (b *Toolset) resolve(ctx context.Context, args *eventRef) harness.Result {
+	return b.settle(ctx, resolveTool, args.id(), func(t *attempt) {
 		t.Move(t.event, mailbox.Cause(allowedDisposition(t.event, attention.DispositionResponded)), "resolved")
 	})
 }
 
 // settle settles an event with do. An event with a final disposition keeps it, and the call
 // returns that.
-func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments,
+func (b *Toolset) settle(ctx context.Context, tool harness.Tool, id string,
 	do func(t *attempt)) harness.Result {
-	return b.act(ctx, tool, args.id(), result{}, func(t *attempt) result {
+	return b.act(ctx, tool, id, result{}, func(t *attempt) result {
 		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
 			do(t)
 		}

@@ -203,6 +203,14 @@ type eventRef struct {
 
 func (n *eventRef) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
 
+// A replyRef is an eventRef whose inReplyTo is shown to models.
+type replyRef struct {
+	EventID   string `json:"eventId"`
+	InReplyTo string `json:"inReplyTo"`
+}
+
+func (n *replyRef) id() string { return (*eventRef)(n).id() }
+
 // An attempt is an attempt of a tool call to act on an event. The event and its newest turn may
 // be nil. refusal says why the attempt is refused, if it is.
 type attempt struct {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"hubbub/peers/agent/harness"
@@ -15,14 +16,42 @@ import (
 	"hubbub/protocol/collab"
 )
 
-const (
-	ownerHelp = `{"type":"string","description":"name of the agent or person who is responsible"}`
-	moveHelp  = `{"type":"string","description":"name of the agent or person who has the next move"}`
-	whoHelp   = `{"type":"string","description":"name of the agent or person (default you)"}`
-	stateHelp = `{"type":"string","enum":["open","working","waiting","review","done","cancelled"]}`
-	waitHelp  = `{"type":"object","properties":{"kind":{"type":"string"},"label":{"type":"string"},"targetId":{"type":"string"}},"required":["kind","label"],
-		"description":"what a waiting item waits for"}`
-	wakeHelp = `{"type":"boolean","description":"whether the one who then has the next move is woken now"}`
+type (
+	workListArguments struct {
+		State           collab.WorkState `json:"state,omitempty"`
+		OwnerID         ownerName        `json:"ownerId,omitempty"`
+		NextMoveOwnerID nextMoveName     `json:"nextMoveOwnerId,omitempty"`
+	}
+	workCreateArguments struct {
+		ID              string           `json:"id,omitempty"`
+		Title           string           `json:"title"`
+		Summary         string           `json:"summary,omitempty"`
+		OwnerID         ownerName        `json:"ownerId"`
+		NextMoveOwnerID nextMoveName     `json:"nextMoveOwnerId"`
+		State           collab.WorkState `json:"state,omitempty"`
+		WaitingOn       *waitingOn       `json:"waitingOn,omitempty" jsonschema:"what a waiting item waits for"`
+		RequestedByID   string           `json:"requestedById,omitempty"`
+		ParentID        string           `json:"parentId,omitempty"`
+		ConversationID  string           `json:"conversationId,omitempty"`
+		Wake            wakeNow          `json:"wake,omitempty"`
+	}
+	workUpdateArguments struct {
+		ID              string            `json:"id"`
+		State           collab.WorkState  `json:"state,omitempty"`
+		Title           string            `json:"title,omitempty"`
+		Summary         string            `json:"summary,omitempty"`
+		OwnerID         ownerName         `json:"ownerId,omitempty"`
+		NextMoveOwnerID nextMoveName      `json:"nextMoveOwnerId,omitempty"`
+		WaitingOn       *waitingOn        `json:"waitingOn,omitempty" jsonschema:"what a waiting item waits for"`
+		AcceptanceState collab.Acceptance `json:"acceptanceState,omitempty"`
+		RequestedByID   string            `json:"requestedById,omitempty"`
+		Wake            wakeNow           `json:"wake,omitempty"`
+	}
+	waitingOn struct {
+		Kind     string `json:"kind"`
+		Label    string `json:"label"`
+		TargetID string `json:"targetId,omitempty"`
+	}
 )
 
 // workTools lists the tools of the collaboration broker.
@@ -30,34 +59,29 @@ var workTools = []entry{
 	{harness.Tool{
 		Name: "work.list", Title: "List work items", ReadOnly: true, Idempotent: true,
 		Description: "List work items, by state, owner or next-move owner.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"state":` + stateHelp + `,"ownerId":` + ownerHelp +
-			`,"nextMoveOwnerId":` + moveHelp + `}}`),
+		InputSchema: schemaOf[workListArguments](),
 	}, forward(collab.WorkList.Name)},
 	{harness.Tool{
 		Name: "work.show", Title: "Show a work item", ReadOnly: true, Idempotent: true,
 		Description: "Show one work item with its state and history.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]}`),
+		InputSchema: schemaOf[collab.IDParams](),
 	}, forward(collab.WorkGet.Name)},
 	{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
 		Description: "Create a work item: a task with an owner and somebody who has the next move. Give your own id " +
 			"to make a repeated call safe. Nobody is woken unless wake is true.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
-			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
-			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
+		InputSchema: schemaOf[workCreateArguments](),
 	}, forwardWork(collab.WorkCreate.Name)},
 	{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
 		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is " +
 			"woken unless wake is true.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"state":` + stateHelp + `,"title":{"type":"string"},"summary":{"type":"string"},
-			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"waitingOn":` + waitHelp + `,
-			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
+		InputSchema: schemaOf[workUpdateArguments](),
 	}, forwardWork(collab.WorkUpdate.Name)},
 	{harness.Tool{
 		Name: "work.wake", Title: "Wake the next-move owner",
 		Description: "Wake the person or agent who has the next move on a work item, if needed.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]}`),
+		InputSchema: schemaOf[collab.IDParams](),
 	}, forward(collab.WorkWake.Name)},
 	{harness.Tool{
 		Name: "ask", Title: "Ask a question",
@@ -65,35 +89,34 @@ var workTools = []entry{
 			"answer comes to you as an event. " +
 			"A person who writes in this chat, or to you directly, is asked there: name them as in the header of " +
 			"their message (human:77) or by user name.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
-			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
+		InputSchema: schemaOf[askArguments](reflect.TypeFor[principal]()),
 	}, decoding((*Toolset).ask)},
 	{harness.Tool{
 		Name: "owe", Title: "List own obligations", ReadOnly: true, Idempotent: true,
 		Description: "List what you, or the named person or agent, owe others: who waits for an answer, a next move " +
 			"or a decision, and since when.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
+		InputSchema: schemaOf[oweArguments](),
 	}, decoding((*Toolset).owe)},
 	{harness.Tool{
 		Name: "blocking", Title: "List obligations of others", ReadOnly: true, Idempotent: true,
 		Description: "List what others owe you, or the named person or agent, and since when.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
+		InputSchema: schemaOf[oweArguments](),
 	}, decoding((*Toolset).blocking)},
 }
 
 // oweArguments name the person or agent whose obligations are listed.
 type oweArguments struct {
-	Who string `json:"who"` // empty for the agent itself
+	Who partyName `json:"who,omitempty"` // empty for the agent itself
 }
 
 func (b *Toolset) owe(ctx context.Context, args *oweArguments) harness.Result {
 	return b.callBroker(ctx, collab.ObligationList.Name,
-		collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.provider.Self.ID)})
+		collab.ObligationListParams{OwedByID: cmp.Or(string(args.Who), b.provider.Self.ID)})
 }
 
 func (b *Toolset) blocking(ctx context.Context, args *oweArguments) harness.Result {
 	return b.callBroker(ctx, collab.ObligationList.Name,
-		collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.provider.Self.ID)})
+		collab.ObligationListParams{OwedToID: cmp.Or(string(args.Who), b.provider.Self.ID)})
 }
 
 // forward returns a toolFunc that forwards calls to a method of the broker.
@@ -149,10 +172,15 @@ func forwardWork(method string) toolFunc {
 
 type askArguments struct {
 	ID             string `json:"id,omitempty"`
-	Title          string `json:"title"`
-	AskedOfID      string `json:"askedOfId"`
+	Title          string `json:"title" jsonschema:"the question"`
+	AskedOfID      string `json:"askedOfId" jsonschema:"name of the one who is asked"`
 	ConversationID string `json:"conversationId,omitempty"`
-	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // set by the agent, not by the model
+	principal
+}
+
+// A principal is the person for whom the agent acts. The agent sets it, not the model.
+type principal struct {
+	OnBehalfOf string `json:"onBehalfOf,omitempty"`
 }
 
 // ask asks an agent or a person a question through the broker. A person is shown the question in
