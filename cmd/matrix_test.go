@@ -47,7 +47,6 @@ logging: [{type: std, level: info}]
 type matrix struct {
 	*fixture
 	folder, url string
-	server      *process
 	token       string   // of the bot; if empty, the bridge logs in with the password
 	args        []string // further ones of the bridge
 }
@@ -84,12 +83,13 @@ func newMatrix(t *testing.T) *matrix {
 
 // serve starts the homeserver.
 func (m *matrix) serve(address string) {
-	m.server = &process{t: m.whole, name: "the homeserver", sign: regexp.MustCompile(`Starting external listener`)}
-	m.server.cmd = exec.Command(os.Getenv(dendriteEnv), "--config", "dendrite.yaml", "--http-bind-address", address,
+	server := &process{t: m.whole, name: "the homeserver", sign: regexp.MustCompile(`Starting external listener`)}
+	server.cmd = exec.Command(os.Getenv(dendriteEnv), "--config", "dendrite.yaml", "--http-bind-address", address,
 		"--really-enable-open-registration")
-	m.server.cmd.Dir = m.folder
-	m.server.cmd.Stdout, m.server.cmd.Stderr = m.server, m.server
-	m.server.start(m.t)
+	server.cmd.Dir = m.folder
+	server.cmd.Stdout, server.cmd.Stderr = server, server
+	server.start(m.t)
+	m.run["homeserver"] = server
 	m.until("the homeserver answers", func() bool {
 		resp, err := http.Get(m.url + "/_matrix/client/versions") //nolint:noctx // as above
 		if err != nil {
@@ -112,18 +112,28 @@ func (m *matrix) bridge() {
 	m.run["matrix"] = start(m.t, m.whole, "hubbub-matrix", env, args...)
 }
 
-// until waits until a condition holds.
+// kill kills the bridge or the homeserver and starts it again.
+func (m *matrix) kill(program string) {
+	m.t.Helper()
+	m.run[program].kill()
+	if program == "homeserver" {
+		m.serve(strings.TrimPrefix(m.url, "http://"))
+		return
+	}
+	m.bridge()
+}
+
+// until waits until a condition holds. It fails at once if the homeserver has ended.
 func (m *matrix) until(what string, holds func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(2 * patience); !holds(); {
-		if time.Now().After(end) {
-			m.t.Fatalf("never came: %s\nlog of the bridge:\n%s", what, m.run["matrix"].text())
-		}
+	m.await(what, func() bool {
 		select {
-		case <-m.t.Context().Done():
-		case <-time.After(50 * time.Millisecond):
+		case <-m.run["homeserver"].ended:
+			m.t.Fatalf("the homeserver ended: %v\n%s", m.run["homeserver"].err, m.run["homeserver"].text())
+		default:
 		}
-	}
+		return holds()
+	})
 }
 
 // A person is a client of somebody else's.
@@ -314,11 +324,16 @@ func TestMatrix_WithForeignServerAndPeople(t *testing.T) {
 		}})
 		will.hears(room, "This room is encrypted, and I can't read encrypted messages")
 	})
-	room := will.do("create", map[string]any{"name": "Ops", "invite": []string{"@bot:hs.test", "@ann:hs.test"}})
-	will.joined(room)
-	t.Run("a room with others", func(t *testing.T) { groupRoom(t, m.in(t), will.in(t), ann.in(t), room) })
+	var room string
+	t.Run("a room with others", func(t *testing.T) { room = groupRoom(m.in(t), will.in(t), ann.in(t), func() {}) })
 	t.Run("two agents, and Telegram", func(t *testing.T) { secondAgent(t, m.in(t), will.in(t), room) })
-	t.Run("kills", func(t *testing.T) { killsOfMatrix(t, m.in(t), will.in(t)) })
+	for _, program := range []string{"matrix", "homeserver"} {
+		t.Run(program+" killed at each step", func(t *testing.T) {
+			m := m.in(t)
+			groupRoom(m, will.in(t), ann.in(t), func() { m.kill(program) })
+		})
+	}
+	t.Run("killed around an answer", func(t *testing.T) { killsOfMatrix(t, m.in(t), will.in(t)) })
 }
 
 func (m *matrix) in(t *testing.T) *matrix {
@@ -333,48 +348,84 @@ func (p *person) in(t *testing.T) *person {
 	return p
 }
 
-// groupRoom checks silence, mention, formatting, reply, reaction, edit, thread and redaction.
-func groupRoom(t *testing.T, m *matrix, will, ann *person, room string) {
-	ann.say(room, "lunch at noon?", nil)
-	question := will.say(room, "hubbub, is **this** seen?", mentionsBot)
+// groupRoom checks the bootstrap of a room, silence, mention, formatting, reply, reaction, edit, thread
+// and redaction. After each act of a person it calls then.
+func groupRoom(m *matrix, will, ann *person, then func()) (room string) {
+	m.t.Helper()
+	did := func(event string) string {
+		then()
+		return event
+	}
+	room = did(will.do("create", map[string]any{"name": "Ops", "invite": []string{"@bot:hs.test", "@ann:hs.test"}}))
+	will.joined(room)
+	lunch := did(ann.say(room, "lunch at noon?", nil))
+	question := did(will.say(room, "hubbub, is **this** seen?", mentionsBot))
 	answer := will.hears(room, "is this seen?")[0]
 	if answer.Relates.Answer.Event != question || !strings.Contains(answer.HTML, "<") {
-		t.Errorf("the answer is %+v, to %s", answer, question)
+		m.t.Errorf("the answer is %+v, to %s", answer, question)
 	}
-	lunch := m.got("the silent message", func(c *protocol.ChatMessage) bool { return c.Text == "lunch at noon?" })
-	if lunch.Chat.Kind != "channel" || lunch.Chat.Title != "Ops" || len(lunch.Mentions) > 0 {
-		t.Errorf("the agent got %+v", lunch)
+	if c := m.gotOnce("message", lunch); c.Chat.Kind != "channel" || c.Chat.Title != "Ops" || len(c.Mentions) > 0 {
+		m.t.Errorf("the agent got %+v", c)
 	}
-	ann.do("send", map[string]any{"room": room, "type": "m.reaction", "content": map[string]any{
+	reaction := did(ann.do("send", map[string]any{"room": room, "type": "m.reaction", "content": map[string]any{
 		"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": answer.ID, "key": "👍"},
-	}})
-	m.got("a reaction", func(c *protocol.ChatMessage) bool {
-		return c.Event == "reaction" && c.Signal == "agree" && c.ReplyTo != nil && c.ReplyTo.SourceID == "mx:"+answer.ID &&
-			strings.HasPrefix(c.ReplyTo.Author, "agent:")
-	})
-	will.say(room, "* is that seen?", map[string]any{
+	}}))
+	if c := m.gotOnce("reaction", reaction); c.Signal != "agree" || c.ReplyTo == nil ||
+		c.ReplyTo.SourceID != "mx:"+answer.ID || !strings.HasPrefix(c.ReplyTo.Author, "agent:") {
+		m.t.Errorf("the reaction is %+v", c)
+	}
+	did(will.say(room, "* is that seen?", map[string]any{
 		"m.new_content": map[string]any{"msgtype": "m.text", "body": "is that seen?"},
 		"m.relates_to":  map[string]any{"rel_type": "m.replace", "event_id": question},
-	})
-	m.got("an edit", func(c *protocol.ChatMessage) bool {
-		return c.Event == "edit" && c.Text == "is that seen?" && c.SourceID == "mx:"+question
-	})
-	inThread := will.say(room, "and in a thread?", map[string]any{
+	}))
+	if c := m.gotOnce("edit", question); c.Text != "is that seen?" {
+		m.t.Errorf("the edit is %+v", c)
+	}
+	inThread := did(will.say(room, "and in a thread?", map[string]any{
 		"m.mentions":   map[string]any{"user_ids": []string{"@bot:hs.test"}},
 		"m.relates_to": map[string]any{"rel_type": "m.thread", "event_id": question},
-	})
+	}))
 	if said := will.hears(room, "and in a thread?")[0]; said.Relates.Type != "m.thread" || said.Relates.Event != question {
-		t.Errorf("the answer in the thread is %+v", said)
+		m.t.Errorf("the answer in the thread is %+v", said)
 	}
-	will.do("redact", map[string]any{"room": room, "event": inThread})
-	m.got("a redaction", func(c *protocol.ChatMessage) bool { return c.Event == "delete" && c.SourceID == "mx:"+inThread })
-	for _, said := range will.fromBot(room, "m.room.message") {
-		if strings.Contains(said.Body, "lunch") {
-			t.Errorf("the agent answered what was not for it: %+v", said)
-		}
-	}
+	did(will.do("redact", map[string]any{"room": room, "event": inThread}))
+	m.gotOnce("delete", inThread)
 	will.say(room, "!agents", nil)
 	will.hears(room, "Agents of this chat")
+	for text, want := range map[string]int{"lunch": 0, "is this seen?": 1, "and in a thread?": 1} {
+		if n := will.count(room, text); n != want {
+			m.t.Errorf("%q was answered %d times", text, n)
+		}
+	}
+	return room
+}
+
+// gotOnce waits until an agent has received an event of Matrix, and checks that it was one event.
+func (m *matrix) gotOnce(event, source string) protocol.ChatMessage {
+	m.t.Helper()
+	is := func(c *protocol.ChatMessage) bool { return c.Event == event && c.SourceID == "mx:"+source }
+	found := m.got(event+" "+source, is)
+	sequences := map[int64]bool{} // an event may be delivered again, but keeps its number
+	for _, p := range m.publications() {
+		var c protocol.ChatMessage
+		if p.message.Type == protocol.TypeChatMessage && json.Unmarshal(p.message.Content, &c) == nil && is(&c) {
+			sequences[c.Sequence] = true
+		}
+	}
+	if len(sequences) != 1 {
+		m.t.Errorf("the %s %s became %d events", event, source, len(sequences))
+	}
+	return found
+}
+
+// count returns how many messages of the bot, other than edits, have a text.
+func (p *person) count(room, text string) (n int) {
+	for _, s := range p.fromBot(room, "m.room.message") {
+		if s.Relates.Type != "m.replace" && strings.Contains(s.Body, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // secondAgent adds an agent to a room, which also gets a chat of Telegram.
@@ -394,10 +445,15 @@ func secondAgent(t *testing.T, m *matrix, will *person, room string) {
 	m.until("an answer in Telegram", func() bool { return len(m.api.Texts(dm.ID)) > 0 })
 	chat := fmt.Sprintf("tg:%d", dm.ID)
 	m.hubbub("pub", chat, "--type", "route_assigned", "--content", `{"topic":"`+chat+`","agent":"agent:second"}`)
-	m.api.Say(dm, user, "@second is it the same one?")
+	m.api.Say(dm, user, "@second who asks in Telegram?")
+	will.say(room, "@second who asks in Matrix?", nil)
+	will.hears(room, "in Matrix?")
 	m.until("the same agent in Telegram", func() bool {
-		return slices.ContainsFunc(m.api.Texts(dm.ID), func(s string) bool { return strings.Contains(s, "the same one?") })
+		return slices.ContainsFunc(m.api.Texts(dm.ID), func(s string) bool { return strings.Contains(s, "in Telegram?") })
 	})
+	if will.count(room, "in Telegram?") > 0 || strings.Contains(fmt.Sprint(m.api.Texts(dm.ID)), "in Matrix?") {
+		t.Error("an answer came to the other chat")
+	}
 }
 
 // killsOfMatrix kills the bridge and the homeserver before, during and after each question. Each is
@@ -405,23 +461,13 @@ func secondAgent(t *testing.T, m *matrix, will *person, room string) {
 func killsOfMatrix(t *testing.T, m *matrix, will *person) {
 	room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true})
 	will.joined(room)
-	kills := map[string]func(){
-		"bridge": func() {
-			m.run["matrix"].kill()
-			m.bridge()
-		},
-		"homeserver": func() {
-			m.server.kill()
-			m.serve(strings.TrimPrefix(m.url, "http://"))
-		},
-	}
 	var asked []string
-	for _, program := range []string{"bridge", "homeserver"} {
+	for _, program := range []string{"matrix", "homeserver"} {
 		for _, when := range []string{"before", "at once", "when the agent has it", "when it is answered"} {
-			question := fmt.Sprintf("is the %s killed %s?", program, when)
+			question := fmt.Sprintf("is %s killed %s?", program, when)
 			asked = append(asked, question)
 			if when == "before" {
-				kills[program]()
+				m.kill(program)
 			}
 			will.say(room, question, nil)
 			switch when {
@@ -435,7 +481,7 @@ func killsOfMatrix(t *testing.T, m *matrix, will *person) {
 				})
 			}
 			if when != "before" {
-				kills[program]()
+				m.kill(program)
 			}
 			will.hears(room, question)
 		}

@@ -227,9 +227,8 @@ func pairingOfMatrix(m *matrix, _, _, mallory *person) {
 
 func allowRoomOfMatrix(m *matrix, will, ann, _ *person) {
 	room := ann.do("create", map[string]any{"name": "Ann's"})
-	m.run["matrix"].kill()
 	m.args = []string{"--allow-room", room}
-	m.bridge()
+	m.kill("matrix")
 	ann.do("invite", map[string]any{"room": room, "user": "@bot:hs.test"})
 	ann.joined(room)
 	ann.say(room, "is this room admitted?", mentionsBot)
