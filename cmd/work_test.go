@@ -193,7 +193,7 @@ func TestWork_AmbiguousNames(t *testing.T) {
 	s.until(`since .*: flight `+flight.ID+` of will is completed`, "why", flight.ID)
 	s.run("conversation", "create", "a room", "--as", "bob", "--id", "room")
 	lost := exec.CommandContext(t.Context(), built(t, "hubbub"), "say", "room", "@ghost hello", "--as=bob", "--bus="+s.url, "--data="+s.data)
-	if said, err := lost.CombinedOutput(); err == nil || !regexp.MustCompile(`nobody announced the name or role @ghost; the message is stored as msg_\w+\n`).Match(said) {
+	if said, err := lost.CombinedOutput(); err == nil || !regexp.MustCompile(`nobody announced the name, alias or role @ghost; the message is stored as msg_\w+\n`).Match(said) {
 		t.Errorf("what is said to nobody ends with %v: %s", err, said)
 	}
 	if _, said := s.run("work", "list", "--as", "bob"); strings.Contains(said, "wi-2") {

@@ -54,7 +54,7 @@ func (b *broker) attend(ctx context.Context) {
 		LogicalAgentID: b.agent.id.Name(), HarnessType: o.HarnessType, WorkspaceID: o.WorkspaceID,
 		ProjectPath: o.Workspace,
 		Model:       o.ModelName, Node: o.Node,
-		Roles: roles, WakePolicy: o.WakePolicy,
+		Aliases: o.Aliases, Roles: roles, WakePolicy: o.WakePolicy,
 	}
 	b.Attend(ctx, who, func(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {
@@ -93,7 +93,7 @@ func (b *broker) Contract(ctx context.Context, wake *mailbox.Origin) (text strin
 	}
 	o, name := &b.agent.opts, b.agent.id.Name()
 	text = "You are the agent " + name + " on a message bus. Others reach you as @" + name +
-		". You speak for nobody else."
+		strings.Join(append([]string{""}, o.Aliases...), ", @") + ". You speak for nobody else."
 	if len(o.Roles) > 0 {
 		text += "\nYour roles: " + strings.Join(o.Roles, ", ") + "."
 	}

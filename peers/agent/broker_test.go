@@ -281,7 +281,7 @@ func TestABrokerThatRestartsIsWaitedFor(t *testing.T) {
 
 func TestTheAgentAnnouncesItself(t *testing.T) {
 	s := newStub(answering("hello"))
-	withFixture(t, s, &agent.Options{Roles: []string{"role:backend-agents"}, WorkspaceID: "ops", ModelName: "gpt-5-mini", Node: "box1"}, func(t *testing.T, w *fixture) {
+	withFixture(t, s, &agent.Options{Roles: []string{"role:backend-agents"}, Aliases: []string{"timber"}, WorkspaceID: "ops", ModelName: "gpt-5-mini", Node: "box1"}, func(t *testing.T, w *fixture) {
 		names := func() (names []string) {
 			for _, tool := range w.tools().List() {
 				names = append(names, tool.Name)
@@ -293,7 +293,8 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 		b := joinBroker(t, w)
 		equal(t, "tools with one", names(), append(slices.Clone(chat), "work.list", "work.show", "work.create", "work.update", "work.wake", "ask", "owe", "blocking"))
 		if a := b.requests("identity.announce"); len(a) != 1 || !strings.Contains(a[0], `"logicalAgentId":"lead"`) || !strings.Contains(a[0], `"roles":["backend-agents"]`) ||
-			!strings.Contains(a[0], `"workspaceId":"ops"`) || !strings.Contains(a[0], `"model":"gpt-5-mini","node":"box1"`) {
+			!strings.Contains(a[0], `"workspaceId":"ops"`) || !strings.Contains(a[0], `"model":"gpt-5-mini","node":"box1"`) ||
+			!strings.Contains(a[0], `"aliases":["timber"]`) {
 			t.Errorf("announced: %v", a)
 		}
 		before := len(b.requests("identity.heartbeat"))

@@ -144,7 +144,8 @@
 // life. Labels that fit several names are ambiguous. So are names that different identities
 // announced in different workspaces, unless the sender's own place decides. The reason lists
 // labels or identities that are unique, and records then show the identity that announced
-// the name. Roles are tried last, so that they take nothing meant for a known name.
+// the name. Aliases and then roles are tried last, so that they take nothing meant
+// for a known name.
 //
 // The leading mentions of a person's text route (surface human from an agent's identity
 // counts as agent). All other mentions are hints: they are in the result and the event, and

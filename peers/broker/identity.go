@@ -43,6 +43,11 @@ func (e *endpoint) fits(l label) bool {
 		(l.Node == "" || l.Node == normalize(e.Node))
 }
 
+// hasAlias reports whether an alias of the endpoint has a normal form.
+func (e *endpoint) hasAlias(name string) bool {
+	return slices.ContainsFunc(e.Aliases, func(a string) bool { return normalize(a) == name })
+}
+
 func (e *endpoint) hasRole(role string) bool {
 	return slices.ContainsFunc(e.Roles, func(r string) bool {
 		return normalize(strings.TrimPrefix(r,
@@ -71,6 +76,7 @@ func (t identityHandler) announce(p collab.AnnounceParams) collab.IdentityResult
 		Profile:         p.Profile,
 		Model:           p.Model,
 		Node:            p.Node,
+		Aliases:         p.Aliases,
 		Roles:           p.Roles,
 		WakePolicy:      p.WakePolicy,
 		Status:          collab.StatusOnline,
@@ -100,13 +106,16 @@ func (t identityHandler) mustAllowAnnounce(p collab.AnnounceParams) {
 		failInvalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
 	case len(p.ProjectPath) > maxTitle:
 		failInvalid("projectPath has at most %d bytes", maxTitle)
-	case len(p.Roles) > 64:
-		failInvalid("an endpoint has at most 64 roles")
+	case len(p.Roles) > 64 || len(p.Aliases) > 64:
+		failInvalid("an endpoint has at most 64 roles and 64 aliases")
 	}
-	for _, role := range p.Roles {
-		mustBeName("a role", role)
-		if slices.Contains(attention.DefaultWords().Groups, normalize(strings.TrimPrefix(role, "role:"))) {
-			failInvalid("the role %q means everybody, and everybody is never woken", role)
+	for _, name := range slices.Concat(p.Roles, p.Aliases) {
+		mustBeName("a role or alias", name)
+		switch name = normalize(strings.TrimPrefix(name, "role:")); {
+		case name == "":
+			failInvalid("a role or alias needs a letter or digit")
+		case slices.Contains(attention.DefaultWords().Groups, name):
+			failInvalid("%q means everybody, and everybody is never woken", name)
 		}
 	}
 	mustBeOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)

@@ -120,8 +120,8 @@ func (v *view) partyIn(r *record, s string) party {
 }
 
 // partyOf resolves a name in params: an identity to itself, a label as in routing, and a bare
-// name to the known party of that name, else to the agent of that name. It refuses an ambiguous
-// name.
+// name to the known party of that name, else to the agent with that alias, else to the agent of
+// that name. It refuses an ambiguous name.
 func (v *view) partyOf(s string, known func(fits func(name string) bool) []party) party {
 	s = strings.TrimSpace(s)
 	bare, labelled := strings.CutPrefix(s, "@")
@@ -139,6 +139,9 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	list := known(func(name string) bool { return name == bare })
 	if len(list) == 0 {
 		list = known(func(name string) bool { return normalize(name) == normalize(bare) })
+	}
+	if len(list) == 0 && bare != "" {
+		list = v.aliasedParties(bare)
 	}
 	switch {
 	case bare == "":
@@ -174,7 +177,8 @@ func (v *view) partyFilter(s string) func(p party) bool {
 	case s == "":
 		return func(party) bool { return true }
 	case string(id) == s && protocol.RoleOf(id) == protocol.RoleUnknown:
-		return func(p party) bool { return p.name == s }
+		aliased := v.aliasedParties(s)
+		return func(p party) bool { return p.name == s || slices.Contains(aliased, p) }
 	}
 	meant := v.partyOf(s, v.knownParties)
 	return func(p party) bool { return p.id == meant.id }
@@ -188,6 +192,17 @@ func (s *state) knownParties(fits func(name string) bool) (list []party) {
 			if p := partyOf(id); fits(p.name) {
 				list = append(list, p)
 			}
+		}
+	}
+	slices.SortFunc(list, func(a, b party) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+// aliasedParties lists the agents that have an alias, which is not normalized.
+func (s *state) aliasedParties(alias string) (list []party) {
+	for _, e := range s.endpointsThat(func(e *endpoint) bool { return e.hasAlias(normalize(alias)) }) {
+		if p := s.agentBehind(e); !slices.Contains(list, p) {
+			list = append(list, p)
 		}
 	}
 	slices.SortFunc(list, func(a, b party) int { return cmp.Compare(a.id, b.id) })

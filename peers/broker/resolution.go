@@ -47,7 +47,11 @@ func (s *state) resolve(target string, from locality) resolution {
 	}
 	name = strings.TrimPrefix(name, "role:")
 	l, err := parseLabel(name)
-	if fit := s.endpointsNamed(name); len(fit) > 0 && (err != nil || !strings.HasPrefix(target, "@")) {
+	fit := s.endpointsNamed(name)
+	if len(fit) == 0 && err != nil {
+		fit = s.endpointsThat(func(e *endpoint) bool { return e.hasAlias(normalize(name)) })
+	}
+	if len(fit) > 0 && (err != nil || !strings.HasPrefix(target, "@")) {
 		return s.chooseNamed(fit, from) // as announced, with any characters
 	}
 	if err != nil {
@@ -66,20 +70,24 @@ func (s *state) resolveIdentity(p party, from locality) resolution {
 }
 
 // resolveLabel resolves a label: to an agent, else to a person of that name, else to the party
-// with that role. Names come before roles, because everybody can claim a role.
+// with that alias, else to the party with that role. Names come first, because everybody can claim
+// an alias or a role.
 func (s *state) resolveLabel(l label, from locality) resolution {
 	named := s.endpointsThat(func(e *endpoint) bool { return normalize(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
 		if known := s.knownParties(func(name string) bool { return normalize(name) == l.Name }); len(known) > 0 {
 			return s.resolveAbsent(l, known)
 		}
+		named = s.endpointsThat(func(e *endpoint) bool { return e.hasAlias(l.Name) })
+	}
+	if len(named) == 0 {
 		named = s.endpointsThat(func(e *endpoint) bool { return e.hasRole(l.Name) })
 	}
 	fit := filter(named, func(e *endpoint) bool { return e.fits(l) })
 	switch {
 	case len(named) == 0:
 		return resolution{Failure: collab.CodeUnknownTarget,
-			Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+			Reason: fmt.Sprintf("nobody announced the name, alias or role %s", l)}
 	case len(fit) == 0:
 		return resolution{
 			Failure: collab.CodeUnknownTarget, Candidates: s.options(named),

@@ -182,6 +182,47 @@ func TestResolution_OfASharedRoleIsAmbiguous(t *testing.T) {
 	}
 }
 
+// An alias means its agent wherever a name does, after every name and before every role.
+func TestResolution_ByAlias(t *testing.T) {
+	d := newFixture(t)
+	d.do("agent:lead", "identity.announce", m{"endpointId": "e1", "workspaceId": "Main Site", "model": "gpt-5-mini",
+		"aliases": []string{"Timber", "Dr. Who", "w3", "ann", "ops", "ëlse"}})
+	d.do("agent:w3", "identity.announce", m{"endpointId": "e3", "roles": []string{"ops", "timber"}})
+	d.do("cli:ann", "conversation.create", m{"id": "ann", "kind": "group"}) // a person of that name
+	for label, want := range map[string]string{
+		"timber": "lead", "@timber": "lead", "@TIMBER.main-site": "lead", "@timber?5": "lead", "@dr-who": "lead", "Dr. Who": "lead",
+		"@ops": "lead", "@Ëlse": "lead", "@w3": "w3", "w3": "w3",
+	} {
+		if r := d.do("cli:will", "identity.resolve", m{"label": label}); r.at("identity", "logicalAgentId") != want {
+			t.Errorf("%s means %v, want %s", label, r["identity"], want)
+		}
+	}
+	for _, label := range []string{"@timber.elsewhere", "@timber?claude", "@ann", "@timb"} {
+		d.mustRefuse("unknown_target", "cli:will", "identity.resolve", m{"label": label})
+	}
+	group(d, "")
+	d.do("tg:77", "message.post", m{"conversationId": "c", "text": "@timber status?", "surface": "human"})
+	d.wantWakes("agent:lead explicit_mention")
+	for i, owner := range []string{"timber", "@timber", "@timber.main-site", "TIMBER"} {
+		w := d.do("cli:will", "work_item.create", m{"id": fmt.Sprint("w", i), "title": "t", "ownerId": owner, "nextMoveOwnerId": owner})
+		if w.at("work_item", "ownerId") != "lead" || w.at("work_item", "ownerIdentity") != "agent:lead" {
+			t.Errorf("%s owns %v", owner, w["work_item"])
+		}
+	}
+	if mine := d.do("cli:will", "work_item.list", m{"ownerId": "timber"}).list("work_items"); len(mine) != 4 {
+		t.Errorf("the alias lists %d work items, want 4", len(mine))
+	}
+	d.do("agent:w4", "identity.announce", m{"endpointId": "e4", "aliases": []string{"timber"}})
+	for _, label := range []string{"@timber", "timber"} {
+		d.mustRefuse("ambiguous", "cli:will", "identity.resolve", m{"label": label})
+		d.mustRefuse("ambiguous", "cli:will", "work_item.create", m{"title": "t", "ownerId": label, "nextMoveOwnerId": label})
+	}
+	for _, bad := range []string{"", "all", "@channel", "a\u202eb", strings.Repeat("x", 1000)} {
+		d.mustRefuse("invalid", "agent:w5", "identity.announce", m{"endpointId": "e5", "aliases": []string{bad}})
+	}
+	d.checkRebuild()
+}
+
 func TestResolution_PrefersTheSendersProject(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")

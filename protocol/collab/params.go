@@ -33,6 +33,7 @@ type AnnounceParams struct {
 	Profile        string   `json:"profile,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	Node           string   `json:"node,omitempty"`
+	Aliases        []string `json:"aliases,omitempty"` // other names that mean the agent; names come first
 	Roles          []string `json:"roles"`
 	WakePolicy     string   `json:"wakePolicy"`
 }

@@ -264,6 +264,7 @@ type Endpoint struct {
 	Profile         string          `json:"profile,omitempty"`
 	Model           string          `json:"model,omitempty"`
 	Node            string          `json:"node,omitempty"`
+	Aliases         []string        `json:"aliases,omitempty"` // other names that mean the agent
 	Roles           []string        `json:"roles,omitempty"`
 	WakePolicy      string          `json:"wakePolicy"` // WakeAuto or WakeManual
 	Status          string          `json:"status"`     // StatusOnline or StatusOffline

@@ -38,7 +38,8 @@ func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(
 		&p.roles, "role", nil, "with --replay: role of the agent, instead of the announced ones (repeatable)",
 	)
-	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: another name for the agent in mentions (repeatable)")
+	fs.StringArrayVar(&p.aliases, "alias", nil,
+		"with --replay: another name for the agent, instead of the announced ones (repeatable)")
 	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that the agent owns (repeatable)")
 	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the defaults (repeatable)")
 	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the defaults (repeatable)")
@@ -202,7 +203,10 @@ func (p *replayOptions) decide(
 		seen[key] = true
 		self := attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}
 		if len(self.Roles) == 0 {
-			self.Roles = past.roles[e.Topic]
+			self.Roles = past.announced[e.Topic].Roles
+		}
+		if len(self.Aliases) == 0 {
+			self.Aliases = past.announced[e.Topic].Aliases
 		}
 		d := past.decide(e, c, self, cfg)
 		if (f.EventID == "" || f.EventID == c.SourceID) && (f.Agent == "" || f.Agent == e.Topic) {
@@ -233,9 +237,9 @@ func compareDecisions(
 // state that each agent had at the time.
 type history struct {
 	participations map[participationKey]*participation
-	chats          map[string]*chatHistory // by conversation ID
-	answered       map[[2]string]bool      // by agent and event
-	roles          map[string][]string     // announced roles by agent
+	chats          map[string]*chatHistory          // by conversation ID
+	answered       map[[2]string]bool               // by agent and event
+	announced      map[string]collab.AnnounceParams // by agent
 }
 
 // A participationKey identifies one agent's participation in a conversation or thread.
@@ -254,7 +258,7 @@ func newHistory() *history {
 		participations: map[participationKey]*participation{},
 		chats:          map[string]*chatHistory{},
 		answered:       map[[2]string]bool{},
-		roles:          map[string][]string{},
+		announced:      map[string]collab.AnnounceParams{},
 	}
 }
 
@@ -318,7 +322,7 @@ func (p *history) addRow(e *activitylog.Entry) {
 	var announced collab.AnnounceParams
 	if _, ok := e.Decode(&c); ok && c.Method == collab.IdentityAnnounce.Name &&
 		json.Unmarshal(c.Params, &announced) == nil {
-		p.roles[e.From] = announced.Roles
+		p.announced[e.From] = announced
 	}
 }
 
