@@ -79,7 +79,7 @@ func NewPlan(r Request) (*Plan, error) {
 		p.Bus, p.listenAddress = r.bus, own
 	}
 	for _, part := range components {
-		if part.name == "matrix" && !r.has(part.name) {
+		if part.name == "matrix" && !r.has(part.name) && !r.hasSecret(part) {
 			continue // unlike Telegram, few expect it
 		}
 		if reason := r.skipReason(part); reason != "" {
@@ -144,8 +144,8 @@ func (r *Request) skipReason(p component) string {
 		return "TELEGRAM_BOT_TOKEN is not set (get a token from @BotFather)"
 	case p.name == "tg" && token == "":
 		return "not configured: set TELEGRAM_BOT_TOKEN, and set who may use the bot in [tg] or HUBBUB_ALLOW_USER"
-	case p.name == "matrix" && !configured:
-		return "not configured"
+	case p.name == "matrix" && !configured && LookupEnv(r.Env, program.EnvName("homeserver")) == "":
+		return "not configured: set the bot's homeserver in [matrix] or HUBBUB_HOMESERVER"
 	case p.name == "matrix" && !r.hasSecret(p):
 		return "neither MATRIX_ACCESS_TOKEN nor MATRIX_PASSWORD is set"
 	case p.name == "chorus" && !configured:

@@ -80,6 +80,16 @@ func TestNewPlan_StartsConfiguredPrograms(t *testing.T) {
 			running: []string{"bus", "system", "broker", "matrix"},
 			idle:    map[string]string{"tg": "TELEGRAM_BOT_TOKEN", "chorus": "[chorus]"},
 		},
+		"a bridge for Matrix from the environment": {
+			env:     []string{"MATRIX_ACCESS_TOKEN=t", "HUBBUB_HOMESERVER=https://hs.example.org"},
+			running: []string{"bus", "system", "broker", "matrix"},
+			idle:    map[string]string{"tg": "TELEGRAM_BOT_TOKEN", "chorus": "[chorus]"},
+		},
+		"a bridge for Matrix without a homeserver": {
+			env:     []string{"MATRIX_ACCESS_TOKEN=t"},
+			running: []string{"bus", "system", "broker"},
+			idle:    map[string]string{"tg": "TELEGRAM_BOT_TOKEN", "chorus": "[chorus]", "matrix": "HUBBUB_HOMESERVER"},
+		},
 		"a bridge for Matrix without a token": {
 			file:    "[matrix]\n",
 			running: []string{"bus", "system", "broker"},
