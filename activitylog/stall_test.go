@@ -113,7 +113,7 @@ func TestNobodyWaitsForAStalledWriter(t *testing.T) {
 		s := &slowSink{disk: 5 * time.Second} // an fsync that hangs
 		var told bytes.Buffer
 		log := zerolog.New(zerolog.SyncWriter(&told))
-		w := onSink(s, &Options{QueueRows: 10, Hold: time.Second, Log: &log})
+		w := onSink(s, &Options{QueueRows: 10, Hold: time.Second, StopTimeout: time.Minute, Log: &log})
 		stop := running(t, w)
 		w.Append(numbered(0))
 		time.Sleep(linger)

@@ -7,55 +7,92 @@ import (
 	"time"
 )
 
-// stepTime is how much longer than StopTimeout a stop waits for what the disk is doing.
-const stepTime = 5 * time.Second
+const (
+	// closeTime is how much longer than a stop may take its last step is waited for.
+	closeTime = 200 * time.Millisecond
+	// extendEvery is how often a stop checks whether it takes longer.
+	extendEvery = time.Second
+)
 
-// writeUntilStop writes what is appended until ctx ends. It returns false if the disk then takes
-// longer than a stop may, as the syncs of a new file do on a slow disk. What it does ends with the
-// process, and the next start repeats it.
-func (w *Writer) writeUntilStop(ctx context.Context) bool {
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		w.writeQueued(ctx)
-	}()
+// awaitEnd waits until the writer has ended. It returns false if a stop takes too long.
+func (w *Writer) awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
 	select {
-	case <-written:
+	case <-ended:
 		return true
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(w.opts.StopTimeout + stepTime)
-	defer timer.Stop()
-	select {
-	case <-written:
-		return true
-	case <-timer.C:
-		return false
+	w.mu.Lock()
+	w.beginStopLocked()
+	told := w.stopBy.Add(closeTime)
+	w.mu.Unlock()
+	for {
+		until := w.stopUntil()
+		left := time.Until(until)
+		if left <= 0 {
+			return false
+		}
+		if until.After(told) && time.Until(told) <= 3*extendEvery {
+			told = until
+			w.extendStop(until)
+		}
+		timer := time.NewTimer(min(left, extendEvery))
+		select {
+		case <-ended:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+}
+
+// extendStop tells that a stop takes longer, and why.
+func (w *Writer) extendStop(until time.Time) {
+	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).Time("until", until).
+		Msg("activity log: still stopping: the disk is slow to sync rows or to rename files")
+	if w.opts.OnStopExtended != nil {
+		w.opts.OnStopExtended(until)
 	}
 }
 
 // leave ends a stop although the disk is still at work. Rows that wait are lost. The goroutine that
 // writes still uses them.
-func (w *Writer) leave() error {
+func (w *Writer) leave() {
 	w.mu.Lock()
 	rows := int64(w.q.rows) + w.q.lost.rows
 	w.q.closed, w.q.stopping = true, true
 	w.q.wakeWaiters()
 	w.abandoned += rows
 	w.q.totals.Lost += int64(w.q.rows)
-	if w.q.totals.LastError == "" {
-		w.q.totals.LastError = "the disk is too slow to begin a new file before the stop"
+	if rows > 0 && w.q.reason == "" {
+		w.q.totals.LastError = "the disk is too slow, or hangs"
 	}
 	w.mu.Unlock()
 	w.commits.Notify()
-	w.opts.Log.Warn().Str("path", w.path).Int64("lost_rows", rows).
-		Msg("activity log: the disk is too slow to begin a new file before the stop; the next start continues")
-	return w.stopError()
+	text := "the disk is too slow to close the log in time; every row is on it, and the next start continues"
+	if rows > 0 {
+		text = "the disk is too slow for the stop, or hangs; rows that wait are lost, and the next start continues"
+	}
+	w.opts.Log.Warn().Str("path", w.path).Int64("lost_rows", rows).Msg("activity log: " + text)
+}
+
+// stopUntil returns the deadline of a stop. While rows wait, progress of the disk extends it.
+func (w *Writer) stopUntil() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until := w.stopBy
+	progress := w.q.progress // all rows are durable since then
+	if w.q.rows > 0 || w.q.lost.rows > 0 {
+		progress = w.holdUntilLocked()
+	}
+	if progress.After(until) {
+		until = progress
+	}
+	return until.Add(closeTime)
 }
 
 // drain writes all queued rows and refuses new ones.
 func (w *Writer) drain(ctx context.Context) {
-	if w.sink == nil {
+	if w.sink == nil && w.Stats().QueuedRows > 0 {
 		w.openIdle() // committed rows still have to be synced
 	}
 	for {
@@ -72,36 +109,6 @@ func (w *Writer) drain(ctx context.Context) {
 		w.writeChunk(ctx, c)
 	}
 	w.commits.Notify()
-}
-
-// warnSlowStop logs why a stop takes long.
-func (w *Writer) warnSlowStop() {
-	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).
-		Msg("activity log: still stopping: the disk is slow to sync rows or to rename files")
-}
-
-// closeTime is the minimum time that closeBy waits.
-const closeTime = 200 * time.Millisecond
-
-// closeBy closes the log after its compactor has ended. All rows are durable by then, and the
-// next start completes what is left. A disk that takes longer than a stop may take is not waited
-// for: closing then ends with the process.
-func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
-	closed := make(chan error, 1)
-	go func() {
-		<-kept
-		closed <- errors.Join(w.closeSink(), publishCheckpoint(w.path))
-	}()
-	select {
-	case err := <-closed:
-		if err != nil {
-			w.opts.Log.Warn().Err(err).Msg("activity log: not closed cleanly")
-		}
-	case <-time.After(max(time.Until(stopBy), closeTime)):
-		w.opts.Log.Warn().Str("path", w.path).
-			Msg("activity log: the disk is too slow to close the log in time; every row is on it, and the next start " +
-				"continues")
-	}
 }
 
 // stopError returns an error if rows were abandoned.
@@ -142,17 +149,22 @@ func (w *Writer) countAbandonedLocked(rows int) {
 	w.q.wakeWaiters()
 }
 
-// mustStop reports whether the time for a stop has passed.
+// mustStop reports whether a failing database is no longer waited for.
 func (w *Writer) mustStop(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.beginStopLocked()
+	return time.Now().After(w.stopBy)
+}
+
+// beginStopLocked sets the deadline of a stop unless it is set.
+func (w *Writer) beginStopLocked() {
 	if w.stopBy.IsZero() {
 		w.stopBy = time.Now().Add(w.opts.StopTimeout)
 	}
-	return time.Now().After(w.stopBy)
 }
 
 // Sync waits until every row that was appended before the call is durable, including the log_gap

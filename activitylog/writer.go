@@ -2,6 +2,7 @@ package activitylog
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -46,9 +47,13 @@ type Options struct {
 	// Retention is how much of the log is kept; the zero Retention keeps everything.
 	Retention Retention
 
-	// StopTimeout is how long Run keeps trying to write queued rows to a failing database after
-	// its context has ended; default 5s.
+	// StopTimeout is how long a stop takes at most after the context of Run has ended, if the disk
+	// fails or if no row waits; default 5s. While rows wait and the disk makes progress, a stop
+	// takes longer: each sync may take as long as Hold.
 	StopTimeout time.Duration
+
+	// OnStopExtended is called with the new end of a stop that takes longer; may be nil.
+	OnStopExtended func(until time.Time)
 
 	// OnCommit is called after each commit, in the order of the log. It must not block. The ids
 	// of the rows are consecutive. The slice is valid only during the call; the strings and
@@ -122,71 +127,41 @@ const (
 )
 
 // Run opens the database, creates the schema and writes what is appended, until ctx ends. Then it
-// writes everything that is queued and closes the database.
+// writes everything that is queued and closes the database. Options.StopTimeout bounds that; what
+// a slow disk still does then ends with the process, and the next start repeats it.
 //
 // A database that cannot be opened or written does not end Run: it retries. The error says how
 // many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
-	if !w.openFirst(ctx) {
-		w.abandonRows()
-		return w.stopError()
-	}
-	settled, kept := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(settled)
-		w.settleCommits(ctx)
+		defer close(ended)
+		w.work(ctx)
 	}()
-	go func() {
-		defer close(kept)
-		w.compactor.run(ctx)
-	}()
-	if !w.writeUntilStop(ctx) {
-		return w.leave()
+	if !w.awaitEnd(ctx, ended) {
+		w.leave()
 	}
-	stopBy := time.Now().Add(w.opts.StopTimeout)
-	told := make(chan struct{})
-	late := time.AfterFunc(w.opts.StopTimeout, func() {
-		defer close(told)
-		w.warnSlowStop()
-	})
-	defer func() {
-		if !late.Stop() {
-			<-told
-		}
-	}()
-	w.drain(ctx)
-	<-settled
-	w.closeBy(kept, stopBy)
 	return w.stopError()
+}
+
+// work is Run without a limit for the disk.
+func (w *Writer) work(ctx context.Context) {
+	w.openIdle()
+	close(w.opened)
+	var others sync.WaitGroup
+	others.Go(func() { w.settleCommits(ctx) })
+	others.Go(func() { w.compactor.run(ctx) })
+	w.writeQueued(ctx)
+	w.drain(ctx)
+	others.Wait()
+	if err := errors.Join(w.closeSink(), publishCheckpoint(w.path)); err != nil {
+		w.opts.Log.Warn().Err(err).Msg("activity log: not closed cleanly")
+	}
 }
 
 // Opened returns a channel that is closed when Run has opened the database, or knows why it
 // cannot. Rows that are appended before that have to wait.
 func (w *Writer) Opened() <-chan struct{} { return w.opened }
-
-// openFirst opens the database. It returns false if ctx ends and the disk then takes longer than
-// a stop may. The opening ends with the process, and the next start repeats it.
-func (w *Writer) openFirst(ctx context.Context) bool {
-	go func() {
-		defer close(w.opened)
-		w.openIdle()
-	}()
-	select {
-	case <-w.opened:
-		return true
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(w.opts.StopTimeout)
-	defer timer.Stop()
-	select {
-	case <-w.opened:
-		return true
-	case <-timer.C:
-		w.opts.Log.Warn().Str("path", w.path).
-			Msg("activity log: the disk is too slow to open the log before the stop; the next start opens it")
-		return false
-	}
-}
 
 // writeQueued writes what is appended until ctx ends.
 func (w *Writer) writeQueued(ctx context.Context) {

@@ -24,8 +24,7 @@ func main() { program.Main(busProgram()) }
 
 // Bounds of the steps of a stop. Close handshakes take 1 s more, and the copies of the last rows
 // (NATS, traces) 2 s. The sum is less than program.Main allows, even if no peer answers and
-// nothing takes the rows. Only a disk that is slow to begin a new file of the log takes up to 5 s
-// more; then program.Main may end the bus.
+// nothing takes the rows. While rows wait for a disk that makes progress, the log extends it.
 const (
 	drainTime = 3 * time.Second // for the messages in flight
 	logTime   = 3 * time.Second // for the rows, if the log fails
@@ -151,7 +150,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if !s.noRedact {
 		o.Redact = redact.New()
 	}
-	o.StopTimeout, s.log.StopTimeout = drainTime, logTime
+	o.StopTimeout, s.log.StopTimeout, s.log.OnStopExtended = drainTime, logTime, env.ExtendStop
 	o.Version, o.Log, o.OnSweep = program.Version(), &env.Log, env.Pulse
 	joined, err := s.cluster.join(o, &s.log, &env.Log)
 	if err != nil {

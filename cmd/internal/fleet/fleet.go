@@ -29,12 +29,15 @@ type Options struct {
 	MaxFailures int
 	RestPause   time.Duration // between two starts of a child that pauses; default 5 min
 	StopTimeout time.Duration // for a stage to stop; half of it for the first stage; default 5 s
+
+	OnStopExtended func(until time.Time) // called when a child's stop takes longer
 }
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
 	defaults.Set(&d.Line, func(string, []byte) {})
 	defaults.Set(&d.Event, func(string, string) {})
+	defaults.Set(&d.OnStopExtended, func(time.Time) {})
 	defaults.Positive(&d.MinBackoff, 500*time.Millisecond)
 	defaults.Positive(&d.MaxBackoff, 30*time.Second)
 	defaults.Positive(&d.MaxFailures, 6)

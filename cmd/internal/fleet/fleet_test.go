@@ -48,6 +48,10 @@ func play(role string) {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	fmt.Fprintln(os.Stderr, `{"level":"info","message":"ready"}`)
+	if role == "extends" {
+		until := time.Now().Add(time.Minute).Format(time.RFC3339Nano)
+		fmt.Fprintf(os.Stderr, `{"level":"warn","until":%q,"message":"stopping takes longer"}`+"\n", until)
+	}
 	<-term
 	fmt.Fprint(os.Stderr, "stopped, with no line's end")
 }
@@ -140,6 +144,26 @@ func TestFleet_StartsAndStopsInOrder(t *testing.T) {
 	}
 	if f.PID("peer") != 0 || f.PID("bus") != 0 {
 		t.Error("a child still runs")
+	}
+}
+
+// TestFleet_WaitsForAnExtendedStop of a child that says how long its stop may take.
+func TestFleet_WaitsForAnExtendedStop(t *testing.T) {
+	j := newJournal()
+	o := j.options()
+	o.StopTimeout = 2 // no process ends in a nanosecond
+	extended := make(chan time.Time, 1)
+	o.OnStopExtended = func(until time.Time) { extended <- until }
+	f := fleet.New([]fleet.Child{as("bus", "extends", 0)}, o)
+	stop := start(t, f)
+	if until := <-extended; time.Until(until) < 30*time.Second {
+		t.Errorf("the stop is extended until %s", until)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if j.index("bus| stopped") < 0 || j.index("does not stop") >= 0 {
+		t.Errorf("the child did not stop by itself: %q", j.lines)
 	}
 }
 

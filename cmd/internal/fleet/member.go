@@ -25,10 +25,11 @@ type member struct {
 	Child
 	o Options
 
-	mu      sync.Mutex // guards the fields below
-	process *proc.Process
-	ready   chan struct{} // closed once the process has reported that it is ready
-	down    chan struct{} // closed when waiting is useless: the child failed too often or ended for good
+	mu        sync.Mutex // guards the fields below
+	process   *proc.Process
+	stopUntil time.Time     // a stop of the process takes so long
+	ready     chan struct{} // closed once the process has reported that it is ready
+	down      chan struct{} // closed when waiting is useless: the child failed too often or ended for good
 }
 
 func newMember(c Child, o Options) *member {
@@ -76,10 +77,7 @@ func (c *member) once(ctx context.Context) error {
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
-		if p.Terminate(); !p.WaitFor(context.WithoutCancel(ctx), c.o.StopTimeout) {
-			c.o.Event(c.Name, "does not stop; killing it")
-			p.Kill()
-		}
+		c.end(context.WithoutCancel(ctx), p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,20 +88,43 @@ func (c *member) once(ctx context.Context) error {
 	return p.Wait()
 }
 
-// line takes one line of the child's log.
-func (c *member) line(line []byte) {
-	if saysReady(line) {
-		c.close(c.ready)
+// extraTime is how much longer than an extended stop the fleet waits for the child.
+const extraTime = 500 * time.Millisecond
+
+// end stops the child's process. It kills a process that does not stop in time. A process whose stop
+// takes longer says so in its log.
+func (c *member) end(ctx context.Context, p *proc.Process) {
+	p.Terminate()
+	for wait := c.o.StopTimeout; !p.WaitFor(ctx, wait); {
+		c.mu.Lock()
+		wait = time.Until(c.stopUntil)
+		c.mu.Unlock()
+		if wait <= 0 {
+			c.o.Event(c.Name, "does not stop; killing it")
+			p.Kill()
+			return
+		}
 	}
-	c.o.Line(c.Name, line)
 }
 
-// saysReady reports whether a log line reports that a program is connected and subscribed.
-func saysReady(line []byte) bool {
+// line takes one line of the child's log.
+func (c *member) line(line []byte) {
 	var entry struct {
-		Message string `json:"message"`
+		Message string    `json:"message"`
+		Until   time.Time `json:"until"`
 	}
-	return json.Unmarshal(line, &entry) == nil && entry.Message == "ready"
+	if json.Unmarshal(line, &entry) == nil {
+		switch entry.Message {
+		case "ready": // it is connected and subscribed
+			c.close(c.ready)
+		case "stopping takes longer":
+			c.mu.Lock()
+			c.stopUntil = entry.Until.Add(extraTime)
+			c.mu.Unlock()
+			c.o.OnStopExtended(entry.Until.Add(extraTime))
+		}
+	}
+	c.o.Line(c.Name, line)
 }
 
 // close closes ready or down, once.

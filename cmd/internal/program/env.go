@@ -33,13 +33,14 @@ type Env struct {
 	Checking bool           // only check the settings, start nothing
 	Streams
 
-	settings *settings
-	outside  outside
-	secrets  *secrets
-	logEnd   *switchWriter
-	notify   *notifier
-	ready    sync.Once
-	stopping atomic.Bool
+	settings  *settings
+	outside   outside
+	secrets   *secrets
+	logEnd    *switchWriter
+	notify    *notifier
+	ready     sync.Once
+	stopping  atomic.Bool
+	stopUntil atomic.Int64 // Unix nanoseconds; see ExtendStop
 }
 
 // Streams are the standard streams of a program.

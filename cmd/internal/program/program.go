@@ -30,7 +30,7 @@ type Program struct {
 	Check func(ctx context.Context, env *Env) error
 }
 
-// stopTimeout is how long Run may take after a signal.
+// stopTimeout is how long Run may take after a signal. See Env.ExtendStop.
 const stopTimeout = 9500 * time.Millisecond
 
 // Main runs p with the process's arguments, environment and streams, and ends the process.

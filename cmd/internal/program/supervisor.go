@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
 )
 
 // withSignals returns a context that ends at the first stop signal, and a function that releases
-// everything and waits for the goroutine. A second signal, or stopTimeout, ends the process.
+// everything and waits for the goroutine. A second signal ends the process, and so does a stop that
+// takes longer than stopTimeout and ExtendStop allow.
 func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -43,15 +45,7 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 				return
 			}
 		}
-		select {
-		case <-done:
-			return
-		case <-signals:
-			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
-		case <-time.After(stopTimeout):
-			fmt.Fprintf(e.Stderr, "%s: did not stop within %s; ending anyway\n", e.Name, stopTimeout)
-		}
-		e.outside.exit(1)
+		e.awaitEnd(signals, done)
 	})
 	return ctx, func() {
 		close(done)
@@ -60,6 +54,39 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 		cancel()
 		wg.Wait()
 	}
+}
+
+// awaitEnd waits until the program has stopped and done is closed. It ends the process at another
+// signal, or if the stop takes too long.
+func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
+	began := time.Now()
+	for left := stopTimeout; left > 0; left = time.Duration(e.stopUntil.Load() - time.Now().UnixNano()) {
+		select {
+		case <-done:
+			return
+		case <-signals:
+			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
+			e.outside.exit(1)
+			return
+		case <-time.After(left):
+		}
+	}
+	fmt.Fprintf(e.Stderr, "%s: did not stop within %s; ending anyway\n", e.Name,
+		time.Since(began).Round(100*time.Millisecond))
+	e.outside.exit(1)
+}
+
+// stopMargin is how long a program may take to end after the last step of an extended stop.
+const stopMargin = 2 * time.Second
+
+// ExtendStop lets a stop last until then, and stopMargin longer. It also tells the log and systemd, so
+// that no supervisor ends the program earlier. A later call replaces an earlier one.
+func (e *Env) ExtendStop(until time.Time) {
+	until = until.Add(stopMargin)
+	e.stopUntil.Store(until.UnixNano())
+	// `hubbub up` waits for this line, so it is written at every log level.
+	e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelWarnValue).Time("until", until).Msg("stopping takes longer")
+	e.notify.extend(time.Until(until))
 }
 
 // controlled reports whether the process has a controlling terminal. Then SIGHUP means that the
@@ -108,6 +135,12 @@ func (n *notifier) pulse() {
 		n.alive = at
 		daemon.SdNotify(false, daemon.SdNotifyWatchdog) //nolint:errcheck // systemd acts when these stay away
 	}
+}
+
+// extend tells systemd how much longer the program may take to stop.
+func (n *notifier) extend(by time.Duration) {
+	//nolint:errcheck // systemd then ends the program as before
+	daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
 }
 
 // stopping tells systemd that the program is stopping.

@@ -180,7 +180,8 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 			printer.Say(i.name, i.reason)
 		}
 	}
-	f := fleet.New(p.Children, &fleet.Options{Line: printer.Line, Event: printer.Event})
+	f := fleet.New(p.Children,
+		&fleet.Options{Line: printer.Line, Event: printer.Event, OnStopExtended: env.ExtendStop})
 	running, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
