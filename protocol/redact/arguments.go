@@ -23,7 +23,7 @@ func (r *Redactor) Arguments(raw []byte) []byte {
 		return raw
 	}
 	if !json.Valid(raw) {
-		return r.Bytes([]byte(r.named(string(raw))))
+		return r.Bytes([]byte(r.withoutCutLogin(r.named(string(raw)))))
 	}
 	var out, before bytes.Buffer
 	c := copier{r: r, out: &out, encoder: json.NewEncoder(&out)}

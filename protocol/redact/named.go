@@ -77,6 +77,8 @@ func wordsOf(name string) (words []string) {
 var (
 	// urlSecret is the part of a URL before its host: what follows the user's name, or all.
 	urlSecret = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)([^\s/?#'"<>\\]*)@`)
+	// cutSecret is what follows the user's name, or the host, in a URL that the end of the text cuts.
+	cutSecret = regexp.MustCompile(`://[^\s/?#'"<>\\\[:]*:([^\s/?#'"<>]+)$`)
 	// loginFlag is a flag whose value is NAME:SECRET.
 	loginFlag = regexp.MustCompile(`(^|[\s"'])((?:-u|--(?:proxy-)?user)(?:\s+|=)["']?[^\s:"']+:)([^\s"']+)`)
 	// bearerToken is a token without the name of a header.
@@ -143,6 +145,17 @@ func withoutLogin(found string) string {
 		return found[:at] + namedMark + "@"
 	}
 	return found
+}
+
+// withoutCutLogin returns a text without the password of a URL that its end cuts before the "@". A
+// port has at most five digits.
+func (r *Redactor) withoutCutLogin(text string) string {
+	m := cutSecret.FindStringSubmatchIndex(text)
+	if m == nil || isNumber(text[m[2]:]) && len(text)-m[2] <= 5 || strings.HasPrefix(text[m[2]:], "[redacted:") {
+		return text
+	}
+	r.namedFound.Add(1)
+	return text[:m[2]] + namedMark
 }
 
 // mayHaveValue reports quickly whether a value may follow a name.
