@@ -16,7 +16,7 @@ var reasonTexts = map[string]string{
 	"blocker":               "work of the agent is blocked",
 	"deleted":               "the message was deleted",
 	"direct_message":        "it is a direct message to the agent",
-	"direct_question":       "it answers what the agent said",
+	"direct_question":       "it answers what the agent said or asked",
 	"left":                  "the agent has left this conversation",
 	"membership":            "a member joined or left",
 	"mention":               "the agent is mentioned",

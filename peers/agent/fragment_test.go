@@ -67,6 +67,49 @@ func TestFragments_OfGroupAreOneTurn(t *testing.T) {
 	}
 }
 
+// TestFragments_OfThreadAreOneTurn plays messages of a thread in which the agent takes part. What Will
+// writes just before a mention belongs to it; other messages remain knocks.
+func TestFragments_OfThreadAreOneTurn(t *testing.T) {
+	other := by(post("", ""), "78", "human")
+	file := protocol.ChatMessage{Attachments: []protocol.Attachment{{Kind: "photo", Name: "oven.jpg"}}}
+	for name, c := range map[string]struct {
+		said []protocol.ChatMessage
+		want string // the parts of each turn; a knock has none
+	}{
+		"a sentence before the mention":   {[]protocol.ChatMessage{{Text: "the oven hums"}, {Text: "@lead why?"}}, "the oven hums|@lead why?"},
+		"three before it":                 {[]protocol.ChatMessage{{Text: "the"}, {Text: "oven"}, {Text: "hums"}, {Text: "why, @lead?"}}, "the|oven|hums|why, @lead?"},
+		"before and after it":             {[]protocol.ChatMessage{{Text: "the oven hums"}, {Text: "@lead"}, {Text: "why?"}}, "the oven hums|@lead|why?"},
+		"a file before it":                {[]protocol.ChatMessage{file, {Text: "@lead what is it?"}}, "||@lead what is it?"},
+		"a forward before it":             {[]protocol.ChatMessage{{Text: "> closed", Forwarded: "Mia"}, {Text: "@lead true?"}}, "> closed|@lead true?"},
+		"another person's sentence":       {[]protocol.ChatMessage{{Text: "the oven hums", Author: other.Author}, {Text: "@lead why?"}}, ";@lead why?"},
+		"without a mention it is a knock": {[]protocol.ChatMessage{{Text: "the oven hums"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
+				w.say(inThread(post("e0", "@lead hello"), "T1"))
+				w.sleep(time.Minute)
+				for i, m := range c.said {
+					w.sleep(500 * time.Millisecond)
+					plain := inThread(post(fmt.Sprint("e", i+1), ""), "T1")
+					m.SourceID, m.Chat = plain.SourceID, plain.Chat
+					if m.Author == nil {
+						m.Author = plain.Author
+					}
+					w.say(m)
+				}
+				w.sleep(time.Minute)
+				var got []string
+				for _, turn := range w.stub.seen()[1:] {
+					got = append(got, strings.Join(partsOf(&turn), "|"))
+				}
+				if strings.Join(got, ";") != c.want || len(got) == 0 {
+					t.Errorf("turns %q; want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 // TestFragment_EditKeepsIt checks that an edit of a fragment, before and after the answer, changes
 // nothing about whom it is for.
 func TestFragment_EditKeepsIt(t *testing.T) {

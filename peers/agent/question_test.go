@@ -254,3 +254,69 @@ func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswer_InGroupNeedsNoName asks Will a question in a channel and plays what is said there next.
+// The last message is heard if it answers the question.
+func TestAnswer_InGroupNeedsNoName(t *testing.T) {
+	type said struct {
+		text  string
+		after time.Duration
+		m     protocol.ChatMessage
+	}
+	mia, bot := by(post("", ""), "78", "human"), by(post("", ""), "agent:other", "agent")
+	toMia := protocol.ChatMessage{ReplyTo: &protocol.ReplyTo{SourceID: "m1"}}
+	const question = "Heat or cool?"
+	for name, c := range map[string]struct {
+		question string
+		said     []said
+		heard    bool
+	}{
+		"one word":                       {question, []said{{text: "cool"}}, true},
+		"in another language":            {"¿Calor o frío?", []said{{text: "mejor frío"}}, true},
+		"a counter-question":             {question, []said{{text: "which is cheaper?"}}, true},
+		"a number":                       {"How many guests?", []said{{text: "7"}}, true},
+		"an emoji":                       {question, []said{{text: "❄️"}}, true},
+		"a file":                         {"Which oven is it?", []said{{m: protocol.ChatMessage{Attachments: []protocol.Attachment{{Kind: "photo"}}}}}, true},
+		"a quarter of an hour later":     {question, []said{{text: "cool", after: 15 * time.Minute}}, true},
+		"after another person":           {question, []said{{text: "haha", m: mia}, {text: "cool"}}, true},
+		"thanks":                         {"Anything else?", []said{{text: "thanks"}}, false},
+		"another person":                 {question, []said{{text: "lunch?", m: mia}}, false},
+		"the second message":             {question, []said{{text: "cool"}, {text: "nice weather", after: time.Minute}}, false},
+		"to somebody else":               {question, []said{{text: "@dave cool?"}}, false},
+		"a reply to a person":            {question, []said{{text: "cool", m: toMia}}, false},
+		"after another agent":            {question, []said{{text: "Shall I?", m: bot}, {text: "yes do"}}, false},
+		"long after":                     {question, []said{{text: "good morning", after: time.Hour}}, false},
+		"no question":                    {"It is on.", []said{{text: "cool"}}, false},
+		"a question with its reason":     {"Heat or cool? It is 21 °C now.", []said{{text: "heat please"}}, true},
+		"a stop word, which ends a turn": {"Shall I go on?", []said{{text: "stop"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			texts := []string{c.question, "done", "done again"}
+			s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				text := texts[0]
+				texts = texts[1:]
+				return answering(text)(ctx, turn, tools)
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(post("1", "@lead set it up"))
+				w.sleep(time.Minute)
+				before := 1
+				for i, said := range c.said {
+					w.sleep(said.after)
+					m := said.m
+					plain := post(fmt.Sprint("m", i+1), said.text)
+					m.SourceID, m.Text, m.Chat = plain.SourceID, plain.Text, plain.Chat
+					if m.Author == nil {
+						m.Author = plain.Author
+					}
+					before = len(s.seen())
+					w.say(m)
+					w.sleep(10 * time.Second)
+				}
+				if heard := len(s.seen()) == before+1; heard != c.heard {
+					t.Errorf("heard: %v; want %v", heard, c.heard)
+				}
+			})
+		})
+	}
+}

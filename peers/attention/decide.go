@@ -111,14 +111,23 @@ func fitHarness(d *Decision, v *situation) {
 
 // The reasons of decisions that may change when the author writes more.
 const (
-	ReasonAmbient  = "ambient"
-	ReasonFragment = "fragment"
+	ReasonAmbient     = "ambient"
+	ReasonFragment    = "fragment"
+	reasonStream      = "owned_stream"
+	reasonThread      = "owned_thread"
+	reasonParticipant = "thread_participant"
 )
 
 // Rule returns the name of the rule that decided.
 func (d *Decision) Rule() string {
 	rule, _, _ := strings.Cut(d.Reason, "+")
 	return rule
+}
+
+// NamesNobody reports whether the event was decided on by where it was written, since it is addressed
+// to nobody in particular.
+func (d *Decision) NamesNobody() bool {
+	return slices.Contains([]string{ReasonAmbient, reasonStream, reasonThread, reasonParticipant}, d.Rule())
 }
 
 // AsFragment returns the decision for a part of the message that d is about.
@@ -197,7 +206,12 @@ func (v *situation) namesOnlyAnother() bool {
 // isDirected reports whether the event is directed at this agent: it is a direct message,
 // mentions the agent, answers it, or continues such a message.
 func (v *situation) isDirected() bool {
-	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others || v.continues()
+	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others || v.continues() || v.answers()
+}
+
+// answers reports whether a person answers the agent's open question without naming anybody.
+func (v *situation) answers() bool {
+	return v.facts.Answers && v.event.authorKind() == AuthorHuman && v.namesNobody() && v.event.ReplyTo == nil
 }
 
 // continues reports whether the event is a fragment of a person's message to this agent.

@@ -117,6 +117,8 @@ type Facts struct {
 	// its own question was the last message here, or is the message answered or reacted to
 	Asked    bool   `json:"asked,omitempty"`
 	Question string `json:"question,omitempty"` // its text
+	// it is the first message of a person after a question that the agent asked them here
+	Answers bool `json:"answers,omitempty"`
 	// an agent sent the same text before, it had a turn here, and no person has written since
 	Repeated bool `json:"repeated,omitempty"`
 	// its author addressed this agent moments before, and this may be the rest of that message

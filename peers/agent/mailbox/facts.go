@@ -77,6 +77,8 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
 	facts.Question = lastText
+	facts.Answers = attention.EndsWithQuestion(lastText) && v.mayAnswer(e, lastOwn)
+	facts.Asked = facts.Asked || facts.Answers
 	if c.ReplyTo != nil {
 		answered := v.questionText(e, c.ReplyTo.SourceID)
 		facts.Question = cmp.Or(answered, facts.Question)
@@ -95,6 +97,27 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		WHERE author NOT IN (?2, ?3) AND EXISTS (SELECT 1 FROM events e WHERE e.author = agents.author AND e.conversation = ?1 AND e.author_kind = 'agent') LIMIT 100`,
 		c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
+}
+
+// openQuestion is how long a question to a person in a group waits for an answer that names nobody.
+const openQuestion = 30 * time.Minute
+
+// mayAnswer reports whether an event is the first message of a person, outside of direct messages,
+// after a question that the agent asked them at asked. If no person's message led to the question,
+// anybody may answer. What another agent has written since may be what the person answers.
+func (v *View) mayAnswer(e *Entry, asked int64) bool {
+	c := &e.Content
+	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||
+		c.Chat.Kind == string(attention.ConversationDM) || e.FromBroker() ||
+		e.ReceivedAt.Sub(time.UnixMicro(asked)) > openQuestion {
+		return false
+	}
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent s JOIN events q ON q.event_id = s.event_id
+			WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
+			AND (q.author_kind <> 'human' OR q.author = ?4))
+		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND received_at > ?3
+			AND kind = 'message' AND (author = ?4 OR author_kind = 'agent'))`,
+		c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID, e.Seq)
 }
 
 // ReplyContext returns the recorded facts that decide whether the agent may reply to an event

@@ -63,7 +63,7 @@ var transitions = map[Cause]map[State]State{
 	Join:       {Held: Turned, Turned: Turned, Kept: Turned, Deferred: Turned},
 	Reopen:     {Held: Stored, Turned: Stored, Kept: Stored},
 	Regain:     {Ignored: Kept},
-	Include:    {Ignored: Held},
+	Include:    {Ignored: Held, Held: Held},
 	ClaimEvent: {Held: Held, Turned: Turned, Kept: Kept, Deferred: Kept},
 	Defer:      {Held: Deferred, Turned: Deferred, Kept: Deferred},
 	Answer:     {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},

@@ -172,13 +172,16 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration,
 		}
 		g.events = append(g.events, e)
 		g.due = e.ReceivedAt.Add(windowAfter(e, window))
+		if waitsForName(e) && isBareFile(e) {
+			g.due = e.ReceivedAt.Add(fileFactor * window)
+		}
 		if typed.last.After(e.ReceivedAt) && typed.since(g.due) {
 			g.due = typed.until()
 		}
 		if latest := g.events[0].ReceivedAt.Add(limit); latest.Before(g.due) {
 			g.due = latest
 		}
-		if mode == attention.ModeImmediate || mode == attention.ModeNotify {
+		if mode == attention.ModeImmediate || mode == attention.ModeNotify && !waitsForName(e) {
 			g.due = e.ReceivedAt
 		}
 	}

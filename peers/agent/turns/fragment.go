@@ -85,7 +85,11 @@ func (r *Runner) continues(v *mailbox.View, e *mailbox.Entry) bool {
 	return false
 }
 
-// includeEarlier holds the ambient messages that precede an event addressed to the agent and are
+// waitsForName reports whether a knock waits for the compose window, since its message may be a fragment
+// of one that names the agent.
+func waitsForName(e *mailbox.Entry) bool { return mayBeFragment(e) && e.Decision.NamesNobody() }
+
+// includeEarlier holds the messages to nobody that precede an event addressed to the agent and are
 // fragments of it: the beginning of a long text that the chat has split, or the file that a question
 // is about.
 func (r *Runner) includeEarlier(tx *mailbox.Tx, e *mailbox.Entry) {
@@ -93,7 +97,7 @@ func (r *Runner) includeEarlier(tx *mailbox.Tx, e *mailbox.Entry) {
 		return
 	}
 	for _, old := range r.earlierFragments(&tx.View, e) {
-		if old.State != mailbox.Ignored || old.Deleted || old.Decision.Rule() != attention.ReasonAmbient {
+		if old.State != mailbox.Ignored && old.State != mailbox.Held || old.Deleted || !old.Decision.NamesNobody() {
 			return
 		}
 		old.Decision = attention.AsFragment(e.Decision)
