@@ -38,6 +38,9 @@ type FileServer struct {
 	Log   *zerolog.Logger
 }
 
+// maxFile limits the files that are passed on, in bytes, as Telegram does for bots.
+const maxFile = 20 << 20
+
 // ErrNoFile is the error of a file that the chat system does not provide.
 var ErrNoFile = errors.New("the file is too large, or deleted")
 
@@ -137,6 +140,10 @@ func (s *FileServer) serve(w http.ResponseWriter, r *http.Request) {
 	var usual string
 	if err == nil {
 		resp, usual, err = s.Fetch(r.Context(), known.file, r.Header.Get("Range"))
+	}
+	if err == nil && resp != nil && resp.StatusCode == http.StatusOK && resp.ContentLength > maxFile {
+		resp.Body.Close()
+		err = fmt.Errorf("it has %d bytes; files of at most %d are passed on: %w", resp.ContentLength, maxFile, ErrNoFile)
 	}
 	if err != nil || resp == nil { // with an error, the answer is no file, and its body is closed
 		s.writeError(w, err)

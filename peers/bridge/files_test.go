@@ -69,32 +69,50 @@ func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestFiles_RefusalIsNoFile checks that the answer of a chat system that refuses a file, which a
-// client of its API returns along with the error, does not reach the agent as the file.
-func TestFiles_RefusalIsNoFile(t *testing.T) {
+// TestFiles_AreServedOrRefused checks what an agent gets for a file, by the answer of the chat system.
+// A refusal, which a client of its API returns along with the error, is not the file.
+func TestFiles_AreServedOrRefused(t *testing.T) {
 	db, err := store.Open(filepath.Join(t.TempDir(), "files.db"), Schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	log := zerolog.Nop()
-	s := &FileServer{
-		Path: "/files/", URL: "http://files", DB: db, Log: &log,
-		Fetch: func(context.Context, string, string) (*http.Response, string, error) {
-			refused := httptest.NewRecorder()
-			http.Error(refused, "slow down", http.StatusTooManyRequests)
-			return refused.Result(), "", errors.New("M_LIMIT_EXCEEDED")
-		},
-	}
-	var sent []protocol.Attachment
-	if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		sent = s.Attachments(tx, []StoredFile{{ID: "mxc://hs/1"}})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	s.serve(w, httptest.NewRequest(http.MethodGet, sent[0].Ref, http.NoBody))
-	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "try again") {
-		t.Errorf("%d %s", w.Code, w.Body)
+	for name, c := range map[string]struct {
+		status int
+		length int64
+		err    error
+		code   int
+		says   string
+	}{
+		"a file":              {200, 9, nil, 200, "the bytes"},
+		"a file at the limit": {200, maxFile, nil, 200, "the bytes"},
+		"a part of a file":    {206, maxFile + 1, nil, 206, "the bytes"},
+		"no length":           {200, -1, nil, 200, "the bytes"},
+		"a large file":        {200, maxFile + 1, nil, 404, "it has 20971521 bytes; files of at most 20971520 are passed on"},
+		"a refusal":           {429, 9, errors.New("M_LIMIT_EXCEEDED"), 502, "try again"},
+	} {
+		s := &FileServer{
+			Path: "/files/", URL: "http://files", DB: db, Log: &log,
+			Fetch: func(context.Context, string, string) (*http.Response, string, error) {
+				answer := httptest.NewRecorder()
+				answer.WriteHeader(c.status)
+				answer.WriteString("the bytes")
+				resp := answer.Result()
+				resp.ContentLength = c.length
+				return resp, "", c.err
+			},
+		}
+		var sent []protocol.Attachment
+		if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+			sent = s.Attachments(tx, []StoredFile{{ID: "mxc://hs/1"}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		s.serve(w, httptest.NewRequest(http.MethodGet, sent[0].Ref, http.NoBody))
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }
