@@ -34,7 +34,7 @@ client_api:
 app_service_api: {database: {connection_string: "file:as.db"}}
 federation_api: {database: {connection_string: "file:fed.db"}}
 key_server: {database: {connection_string: "file:key.db"}}
-media_api: {database: {connection_string: "file:media.db"}, base_path: media}
+media_api: {database: {connection_string: "file:media.db"}, base_path: media, max_file_size_bytes: 65536}
 room_server: {database: {connection_string: "file:room.db"}}
 sync_api: {database: {connection_string: "file:sync.db"}, search: {enabled: false}}
 user_api: {account_database: {connection_string: "file:acc.db"}}

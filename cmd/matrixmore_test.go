@@ -141,7 +141,7 @@ func filesOfMatrix(m *matrix, will, _, _ *person) {
 		data                    []byte
 	}{
 		{"m.image", "image/png", "dot.png", "photo", png}, {"m.file", "text/plain", "notes.txt", "document", []byte("a note")},
-		{"m.file", "application/octet-stream", "große Datei.bin", "document", bytes.Repeat([]byte{7, 1}, 1<<19)},
+		{"m.file", "application/octet-stream", "große Datei.bin", "document", bytes.Repeat([]byte{7, 1}, 30<<10)},
 		{"m.audio", "audio/ogg", "a.ogg", "audio", []byte("OggS....")}, {"m.video", "video/mp4", "v.mp4", "video", []byte("....ftypmp42")},
 	} {
 		uri := will.do("upload", map[string]any{"data": base64.StdEncoding.EncodeToString(f.data), "type": f.as, "name": f.name})
@@ -167,7 +167,16 @@ func filesOfMatrix(m *matrix, will, _, _ *person) {
 			m.t.Errorf("%s came back as %q", name, back)
 		}
 	}
+	m.reply(room, map[string]any{"text": "too large", "idempotencyKey": "large", "file": protocol.File{Name: "a.bin", Data: make([]byte, 70<<10)}})
+	will.hears(room, "An answer could not be shown here")
+	list := m.hubbub("outbox", "list")
+	if !strings.Contains(list, "the homeserver accepts no file of 71680 bytes") {
+		m.t.Errorf("the operator reads %s", list)
+	}
+	m.hubbub("outbox", "drop", deadLetter.FindStringSubmatch(list)[1])
 }
+
+var deadLetter = regexp.MustCompile(`(matrix:\d+) .* dead `)
 
 // content returns the content of an event.
 func (p *person) content(event string) (c map[string]any) {
@@ -202,6 +211,9 @@ func upgradeOfMatrix(m *matrix, will, ann, _ *person) {
 		m.got("the same chat", func(c *protocol.ChatMessage) bool { return c.Chat.ID == room && c.Text == "is this after "+preset+"?" })
 		m.reply(room, map[string]any{"text": "to the old address " + preset, "idempotencyKey": preset})
 		will.hears(now.Room, "to the old address "+preset)
+	}
+	if list := m.hubbub("outbox", "list"); deadLetter.MatchString(list) {
+		m.t.Errorf("dead letters: %s", list)
 	}
 }
 

@@ -22,7 +22,8 @@
 //     room is admitted as long as the user who invited the bot is.
 //   - Edits count only from the author of the message, and only for messages that reached an
 //     agent. A notice (m.notice) obliges nobody. Quotes and code mention nobody.
-//   - Upgrades: the successor of a room belongs to the same chat, and is joined at once.
+//   - Upgrades: the successor of a room belongs to the same chat. The bot joins it at once if it is
+//     public, and else when somebody invites the bot.
 //   - Encryption: a room with encryption is told once, in one sentence, that the bot cannot read it.
 //   - Limits: the bridge waits as long as M_LIMIT_EXCEEDED says. A reply that cannot be sent within
 //     24 hours becomes a dead letter; the agent, the people and the operator are notified.

@@ -10,24 +10,17 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/mx"
 	"hubbub/peers/mx/mxtest"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
 // TestBridge_HearsPeople checks who is heard, whose edits count, and that signals replace each
 // other, while the homeserver demands pauses.
 func TestBridge_HearsPeople(t *testing.T) {
-	d, s := newDriver(t)
-	b := bustest.Start(t, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Bridge(ctx, b.URL(), filepath.Join(t.TempDir(), "bridge.db")) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	s, b, _, stop := startBridge(t)
+	defer stop()
 	stranger := s.Room("@mallory:hs")
 	room := s.Room("@will:hs", "@ann:hs")
 	await(t, s, "the bot joins", func() bool { return len(s.Sent(room, "m.room.member")) == 1 })
@@ -37,12 +30,7 @@ func TestBridge_HearsPeople(t *testing.T) {
 	})
 	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
 	said := s.Say(room, "@will:hs", "hello all")
-	for {
-		route := protocol.RouteAssigned{Agent: "agent:lead"}
-		if cli.Send(t, protocol.Topic("mx:"+room), protocol.TypeRouteAssigned, route).DeliveredTo == 1 {
-			break
-		}
-	}
+	assign(t, cli, room)
 	next := func(event string) (m protocol.ChatMessage) {
 		t.Helper()
 		for m.Event != event {
@@ -89,6 +77,70 @@ func TestBridge_HearsPeople(t *testing.T) {
 			strings.Contains(fmt.Sprint(shown[1].Content), "✅")
 	})
 	refuseReaction(t, s, lead, room, said)
+}
+
+// startBridge starts a bridge with a homeserver and a bus, and returns its database.
+func startBridge(t *testing.T) (s *mxtest.Server, b *bustest.Bus, database string, stop func()) {
+	t.Helper()
+	d, s := newDriver(t)
+	b, database = bustest.Start(t, nil), filepath.Join(t.TempDir(), "bridge.db")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Bridge(ctx, b.URL(), database) }()
+	return s, b, database, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// assign assigns an agent to a room as soon as the bridge knows it.
+func assign(t *testing.T, cli *bustest.Scripted, room string) {
+	t.Helper()
+	route := protocol.RouteAssigned{Agent: "agent:lead"}
+	for cli.Send(t, protocol.Topic("mx:"+room), protocol.TypeRouteAssigned, route).DeliveredTo != 1 {
+		continue
+	}
+}
+
+// TestBridge_FollowsAnUpgrade checks that the successor of a private room, which the bot may join
+// only when somebody has invited it, continues the chat, and that no dead letter tells of the wait.
+func TestBridge_FollowsAnUpgrade(t *testing.T) {
+	s, b, database, stop := startBridge(t)
+	old, successor := s.Room("@will:hs"), "!new:hs"
+	await(t, s, "the bot joins", func() bool { return len(s.Sent(old, "m.room.member")) == 1 })
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	s.Say(old, "@will:hs", "before")
+	assign(t, cli, old)
+	s.SetState(old, "@will:hs", "m.room.tombstone", map[string]any{"replacement_room": successor})
+	await(t, s, "the bot tries to join", func() bool { return s.Asked("POST v3/join/" + successor) })
+	s.Invite(successor, "@will:hs")
+	await(t, s, "the bot joins the successor", func() bool { return len(s.Sent(successor, "m.room.member")) == 1 })
+	s.Say(successor, "@will:hs", "after")
+	for text := ""; text != "after"; {
+		var m protocol.ChatMessage
+		if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		if text = m.Text; m.Chat.ID != old {
+			t.Errorf("%q came from %s, want %s", m.Text, m.Chat.ID, old)
+		}
+	}
+	lead.Send(t, protocol.Topic("mx:"+old), protocol.TypeChatReply, protocol.ChatReply{Text: "to the old address"})
+	await(t, s, "an answer in the successor", func() bool { return slices.Contains(s.Texts(successor), "to the old address") })
+	stop()
+	db, err := mx.Open(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	dead, err := store.Read(t.Context(), db, func(tx *store.Tx) []string {
+		return store.All(tx, store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead'`)
+	})
+	if err != nil || len(dead) > 0 {
+		t.Errorf("dead letters: %q, %v", dead, err)
+	}
 }
 
 // refuseReaction checks that an answer is shown, and no notice that it was lost, if the homeserver

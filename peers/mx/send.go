@@ -34,7 +34,12 @@ func (out *outbound) send(ctx context.Context, of outbox.Item) error {
 		return cmp.Or(err, failed)
 	}
 	if o.Act != nil {
-		return out.classifyError(out.perform(ctx, o.Act))
+		err := out.perform(ctx, o.Act)
+		if code := errorCode(err); code == "M_FORBIDDEN" || code == "M_NOT_FOUND" {
+			// The invitation was withdrawn, or the successor of a private room has yet to invite the bot.
+			return outbox.Drop(err)
+		}
+		return out.classifyError(err)
 	}
 	if o.event != "" { // the answer was lost, and the event came back
 		out.sent.Store(of.ID, o.event)
@@ -215,6 +220,9 @@ func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f
 	kind := http.DetectContentType(f.Data)
 	made, err := out.api.UploadMedia(ctx,
 		mautrix.ReqUploadMedia{ContentBytes: f.Data, ContentType: kind, FileName: f.Name})
+	if statusOf(err) == http.StatusRequestEntityTooLarge {
+		err = fmt.Errorf("the homeserver accepts no file of %d bytes: %w", len(f.Data), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ func (out *outbound) onSettled(tx *store.Tx, of outbox.Item, outcome outbox.Stat
 		if err != nil && outbox.WillRetry(err) { // else the item is unreadable, and there is nobody to report to
 			tx.Fail(err)
 		}
-		if outcome == outbox.StateDead {
-			out.log.Error().Err(cause).Str("room", of.Destination).Msg("room not joined or left")
+		if outcome == outbox.StateDead || outcome == outbox.StateDropped {
+			out.log.Warn().Err(cause).Str("room", of.Destination).Msg("room not joined or left")
 		}
 		return
 	}

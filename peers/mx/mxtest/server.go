@@ -38,8 +38,8 @@ type Server struct {
 	txns     map[string]string
 	limited  int           // requests to answer with M_LIMIT_EXCEEDED
 	refused  string        // type of the bot's events to answer with M_FORBIDDEN
-	Requests []string      // all but syncs
-	changed  chan struct{} // closed at the next event
+	requests []string      // all but syncs
+	changed  chan struct{} // closed at the next event or request
 }
 
 // New returns a server with a bot.
@@ -54,9 +54,13 @@ func (s *Server) add(e *Event) *Event {
 	e.ID = fmt.Sprintf("$e%d", e.at)
 	e.Time = time.Now().UnixMilli()
 	s.events = append(s.events, e)
+	s.notify()
+	return e
+}
+
+func (s *Server) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return e
 }
 
 func (s *Server) state(room, sender, kind, key string, content map[string]any) *Event {
@@ -73,6 +77,14 @@ func (s *Server) Room(users ...string) string {
 	}
 	s.invites[room] = s.state(room, users[0], "m.room.member", s.bot, map[string]any{"membership": "invite"}).at
 	return room
+}
+
+// Invite invites the bot to a room as a user, who joins it.
+func (s *Server) Invite(room, user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state(room, user, "m.room.member", user, map[string]any{"membership": "join"})
+	s.invites[room] = s.state(room, user, "m.room.member", s.bot, map[string]any{"membership": "invite"}).at
 }
 
 // Send sends an event as a user and returns its ID.
@@ -136,7 +148,14 @@ func (s *Server) Texts(room string) (list []string) {
 	return list
 }
 
-// Changed returns a channel that is closed at the next event.
+// Asked reports whether the bot has made a request, such as "POST v3/join/!room:hs".
+func (s *Server) Asked(request string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.requests, request)
+}
+
+// Changed returns a channel that is closed at the next event or request.
 func (s *Server) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +185,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Requests = append(s.Requests, r.Method+" "+strings.Join(path, "/"))
+	s.requests = append(s.requests, r.Method+" "+strings.Join(path, "/"))
+	s.notify()
 	if s.limited > 0 && path[1] != "login" {
 		s.limited--
 		answer(w, http.StatusTooManyRequests, map[string]any{"errcode": "M_LIMIT_EXCEEDED", "error": "wait", "retry_after_ms": 100})
@@ -181,6 +201,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "access_token": "token", "device_id": body["device_id"]})
 	case path[1] == "account":
 		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "device_id": "DEV"})
+	case path[1] == "join" && s.invites[path[2]] == 0:
+		answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "not invited"})
 	case path[1] == "join":
 		s.state(path[2], s.bot, "m.room.member", s.bot, map[string]any{"membership": "join"})
 		s.joined[path[2]] = len(s.events)
