@@ -116,7 +116,7 @@ func TestWhatAGapExplains(t *testing.T) {
 
 // TestAGapIsLongEnoughForTheQueue: what is lost may lie as far behind as rows can wait.
 func TestAGapIsLongEnoughForTheQueue(t *testing.T) {
-	if gapReach < 3*DefaultQueueRows || gapReach != maxMessageRows {
+	if gapReach < 3*NewWriter("", nil).opts.QueueRows || gapReach != maxMessageRows {
 		t.Errorf("a gap reaches %d rows", gapReach)
 	}
 }

@@ -12,45 +12,33 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The default bounds of the queue.
-const (
-	DefaultQueueRows  = 65536
-	DefaultQueueBytes = 64 << 20
-	DefaultMaxWAL     = int64(4 << 30)
-	DefaultHold       = 5 * time.Second
-
-	DefaultSegmentRows  = int64(1_000_000)
-	DefaultSegmentBytes = int64(256 << 20)
-	DefaultSegmentAge   = 7 * 24 * time.Hour
-)
-
 // Options are the optional settings of a Writer. Nil is valid.
 type Options struct {
-	QueueRows  int    // rows that may wait; default DefaultQueueRows
-	QueueBytes int    // bytes that may wait; default DefaultQueueBytes
-	Required   bool   // Admit refuses while the log cannot keep up
+	QueueRows  int    `flag:"activity-queue" positive:"65536" usage:"rows that may wait for the activity log"`
+	QueueBytes int    `flag:"activity-queue-bytes" positive:"64<<20" usage:"bytes that may wait for the activity log"`
+	Required   bool   `flag:"activity-required" usage:"refuse messages while the activity log cannot keep up"`
 	Bus        string // name of this bus, for the column `bus`
 
-	// Hold is how long Append waits for a slow commit that has not failed; default DefaultHold.
-	Hold time.Duration
+	// Hold is how long Append waits for a slow commit that has not failed.
+	Hold time.Duration `flag:"activity-hold" positive:"5s" usage:"how long publishers wait for a commit of the activity log that takes long, before rows are lost"`
 
-	// MaxWAL bounds the write-ahead log, in bytes, while a reader keeps a transaction open;
-	// default 4 GiB. At the bound nothing is written until the reader ends, as on a full disk.
-	MaxWAL int64
+	// MaxWAL bounds the write-ahead log, in bytes, while a reader keeps a transaction open.
+	// At the bound nothing is written until the reader ends, as on a full disk.
+	MaxWAL int64 `flag:"activity-wal" positive:"4<<30" usage:"bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut"`
 
-	// SegmentRows, SegmentBytes and SegmentAge bound the active segment: its rows, its size, and
-	// the time since its first row. When it reaches one of them, it is sealed and a new one
-	// begins. The defaults are DefaultSegmentRows and so on.
-	SegmentRows, SegmentBytes int64
-	SegmentAge                time.Duration
+	// SegmentRows, SegmentBytes and SegmentAge bound the active segment. When it reaches one of
+	// them, it is sealed and a new one begins.
+	SegmentRows  int64         `flag:"activity-segment-rows" positive:"1000000" usage:"rows of the activity log's live file, before it is sealed and a new one begins"`
+	SegmentBytes int64         `flag:"activity-segment-bytes" positive:"256<<20" usage:"bytes of the live file, likewise"`
+	SegmentAge   time.Duration `flag:"activity-segment-age" positive:"168h" usage:"time since the first row of the live file, likewise"`
 
 	// Retention is how much of the log is kept; the zero Retention keeps everything.
 	Retention Retention
 
 	// StopTimeout is how long a stop takes at most after the context of Run has ended, if the disk
-	// fails or if no row waits; default 5s. While rows wait and the disk makes progress, a stop
-	// takes longer: each sync may take as long as Hold.
-	StopTimeout time.Duration
+	// fails or if no row waits. While rows wait and the disk makes progress, a stop takes longer:
+	// each sync may take as long as Hold.
+	StopTimeout time.Duration `positive:"5s"`
 
 	// OnStopExtended is called with the new end of a stop that takes longer; may be nil.
 	OnStopExtended func(until time.Time)
@@ -100,14 +88,6 @@ func (m channelMutex) Unlock() { <-m }
 // creates if it does not exist. It does no I/O.
 func NewWriter(path string, opts *Options) *Writer {
 	o := defaults.Of(opts)
-	defaults.Positive(&o.QueueRows, DefaultQueueRows)
-	defaults.Positive(&o.QueueBytes, DefaultQueueBytes)
-	defaults.Positive(&o.MaxWAL, DefaultMaxWAL)
-	defaults.Positive(&o.Hold, DefaultHold)
-	defaults.Positive(&o.StopTimeout, 5*time.Second)
-	defaults.Positive(&o.SegmentRows, DefaultSegmentRows)
-	defaults.Positive(&o.SegmentBytes, DefaultSegmentBytes)
-	defaults.Positive(&o.SegmentAge, DefaultSegmentAge)
 	defaults.Log(&o.Log)
 	w := &Writer{path: path, opts: o, wake: notify.New(), commits: notify.New(), opened: make(chan struct{}),
 		sinkMu: make(channelMutex, 1)}

@@ -15,86 +15,44 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options are the optional settings of a Server. Nil is valid; zero values
-// mean the defaults named beside each field.
+// Options are the optional settings of a Server. Nil is valid; the zero value of a field means the
+// default in its tag.
 type Options struct {
-	Listen           string           // address; 127.0.0.1:7892
+	Listen           string           `flag:"listen" default:"127.0.0.1:7892" usage:"address to listen on"`
 	TLS              *tls.Config      // serves wss; none
-	Plaintext        bool             // allows addresses other than loopback without TLS
-	AllowOrigins     []string         // full origins, such as https://ops.example.com, in addition to the bus's own
+	Plaintext        bool             `flag:"plaintext" usage:"allow other addresses than loopback without TLS"`
+	AllowOrigins     []string         `flag:"allow-origin,split" usage:"full origin of a web page that may connect, such as https://ops.example.com (repeatable)"`
 	Credentials      *grant.File      // nil: the bus is open, and listens on loopback only
-	CredentialLimits grant.Limits     // of credentials without limits of their own; DefaultCredentialLimits
+	CredentialLimits grant.Limits     // of credentials without limits of their own
 	Cluster          Cluster          // joins this bus with others; none
 	Console          http.Handler     // serves /console/; none
 	Redact           *redact.Redactor // removes secrets from rows of the log, not from what is delivered; none
-	Name             string           // of this bus, for serverId; random
-	Version          string           // for serverInfo; "dev"
+	Name             string           `flag:"name" usage:"name of this bus in its answers and rows (default random, kept in the data folder)"`
+	Version          string           `default:"dev"` // for serverInfo
 	Log              *zerolog.Logger
 	OnReady          func(addr net.Addr) // called once, when the bus listens
 	OnSweep          func()              // called after every sweep of the sessions, so only while the bus is alive
 	OnIdle           func()              // called when traffic has ended, to return memory to the system
 
-	DeliveryTimeout   time.Duration // from acceptance, time in the queue included; 30 s
-	InitializeTimeout time.Duration // from the upgrade; 5 s
-	WriteTimeout      time.Duration // a peer that reads nothing for this long is disconnected; 10 s
-	PingInterval      time.Duration // two missed pongs close a session; 20 s
-	StopTimeout       time.Duration // for what is in flight when the bus stops; 5 s
-	SweepInterval     time.Duration // how often the bus looks for timeouts; 100 ms
+	DeliveryTimeout   time.Duration `flag:"delivery-timeout" positive:"30s" usage:"how long a peer may take to answer a delivery, queue time included"`
+	InitializeTimeout time.Duration `flag:"initialize-timeout" positive:"5s" usage:"how long a connection may take to initialize"`
+	WriteTimeout      time.Duration `flag:"write-timeout" positive:"10s" usage:"a peer that reads nothing for so long is closed"`
+	PingInterval      time.Duration `flag:"ping-interval" positive:"20s" usage:"between pings; two unanswered ones close a session"`
+	StopTimeout       time.Duration `positive:"5s"`    // for what is in flight when the bus stops
+	SweepInterval     time.Duration `positive:"100ms"` // how often the bus looks for timeouts
 
-	PeerWindow       int // unanswered deliveries per peer; 256
-	PeerQueue        int // deliveries that wait per peer; 1,024
-	PeerQueueBytes   int // bytes that wait per peer; 64 MiB
-	PeerBuffer       int // unread bytes towards a peer before deliveries wait; 8 MiB
-	SlowBytes        int // bytes that wait for all slow peers together; 128 MiB
-	MaxFrame         int // bytes; 1 MiB
-	MaxSubscriptions int // per session; 1,024
-	MaxSessions      int // connections at once; 100,000
-}
-
-// The default limits.
-const (
-	DefaultDeliveryTimeout   = 30 * time.Second
-	DefaultInitializeTimeout = 5 * time.Second
-	DefaultWriteTimeout      = 10 * time.Second
-	DefaultPingInterval      = 20 * time.Second
-	DefaultPeerWindow        = 256
-	DefaultPeerQueue         = 1024
-	DefaultPeerQueueBytes    = 64 << 20
-	DefaultPeerBuffer        = 8 << 20
-	DefaultSlowBytes         = 128 << 20
-	DefaultMaxFrame          = 1 << 20
-	DefaultMaxSubscriptions  = 1024
-	DefaultMaxSessions       = 100_000
-)
-
-// DefaultCredentialLimits are the limits of a credential without limits of its own.
-var DefaultCredentialLimits = grant.Limits{
-	Sessions:      1000,
-	Subscriptions: 10_000,
-	Messages:      20_000,
-	Bytes:         64 << 20,
-	LogBytes:      10 << 30,
+	PeerWindow       int `flag:"peer-window" positive:"256" usage:"unanswered deliveries per peer"`
+	PeerQueue        int `flag:"peer-queue" positive:"1024" usage:"deliveries that wait per peer; one more fails as overflow"`
+	PeerQueueBytes   int `flag:"peer-queue-bytes" positive:"64<<20" usage:"bytes that wait per peer"`
+	PeerBuffer       int `flag:"peer-buffer" positive:"8<<20" usage:"unread bytes towards a peer before its deliveries wait"`
+	SlowBytes        int `flag:"slow-bytes" positive:"128<<20" usage:"bytes that wait for all slow peers together; what is beyond fails as overflow"`
+	MaxFrame         int `flag:"max-frame" positive:"1<<20" usage:"largest frame, in bytes"`
+	MaxSubscriptions int `flag:"max-subscriptions" positive:"1024" usage:"subscriptions per session"`
+	MaxSessions      int `flag:"max-sessions" positive:"100000" usage:"connections at once"`
 }
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.Listen, "127.0.0.1:7892")
-	defaults.Set(&out.Version, "dev")
-	defaults.Set(&out.DeliveryTimeout, DefaultDeliveryTimeout)
-	defaults.Set(&out.InitializeTimeout, DefaultInitializeTimeout)
-	defaults.Set(&out.WriteTimeout, DefaultWriteTimeout)
-	defaults.Set(&out.PingInterval, DefaultPingInterval)
-	defaults.Set(&out.StopTimeout, 5*time.Second)
-	defaults.Set(&out.SweepInterval, defaultSweepInterval)
-	defaults.Set(&out.PeerWindow, DefaultPeerWindow)
-	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
-	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
-	defaults.Set(&out.PeerBuffer, DefaultPeerBuffer)
-	defaults.Set(&out.SlowBytes, DefaultSlowBytes)
-	defaults.Set(&out.MaxFrame, DefaultMaxFrame)
-	defaults.Set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
-	defaults.Set(&out.MaxSessions, DefaultMaxSessions)
-	out.CredentialLimits = out.CredentialLimits.WithDefaults(DefaultCredentialLimits)
 	defaults.Set(&out.OnSweep, func() {})
 	defaults.Set(&out.OnIdle, func() {})
 	defaults.Log(&out.Log)

@@ -12,9 +12,6 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// defaultSweepInterval is the default of Options.SweepInterval.
-const defaultSweepInterval = 100 * time.Millisecond
-
 // sweepLoop ends deliveries, handshakes and sessions that have timed out, pings sessions, and
 // applies changed credentials. Its ticker is the only timer of the bus.
 func (srv *Server) sweepLoop(ctx context.Context) {

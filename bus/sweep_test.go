@@ -23,7 +23,7 @@ func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 		go func() { ended <- srv.run(ctx, nil) }()
 		gone := comeAndGo(t, srv)
 		synctest.Wait()
-		time.Sleep(2 * idleCheckSweeps * defaultSweepInterval)
+		time.Sleep(2 * idleCheckSweeps * (100 * time.Millisecond))
 		runtime.GC()
 		if gone.Value() != nil {
 			t.Error("a session that has ended is still in memory")

@@ -22,11 +22,11 @@ func (l *Limit) UnmarshalTOML(value any) error {
 // use together on each bus: connections and subscriptions at once, messages and their bytes
 // a second, and bytes of the activity log a day.
 type Limits struct {
-	Sessions      Limit `toml:"credential-sessions,omitzero" json:"credential-sessions,omitempty"`
-	Subscriptions Limit `toml:"credential-subscriptions,omitzero" json:"credential-subscriptions,omitempty"`
-	Messages      Limit `toml:"credential-messages,omitzero" json:"credential-messages,omitempty"`
-	Bytes         Limit `toml:"credential-bytes,omitzero" json:"credential-bytes,omitempty"`
-	LogBytes      Limit `toml:"credential-log-bytes,omitzero" json:"credential-log-bytes,omitempty"`
+	Sessions      Limit `flag:"credential-sessions" positive:"1000" toml:"credential-sessions,omitzero" json:"credential-sessions,omitempty" usage:"connections of one credential at once, unless credentials.toml says otherwise"`
+	Subscriptions Limit `flag:"credential-subscriptions" positive:"10000" toml:"credential-subscriptions,omitzero" json:"credential-subscriptions,omitempty" usage:"subscriptions of all sessions of one credential, unless credentials.toml says otherwise"`
+	Messages      Limit `flag:"credential-messages" positive:"20000" toml:"credential-messages,omitzero" json:"credential-messages,omitempty" usage:"messages a second of one credential, twice as many at once, unless credentials.toml says otherwise"`
+	Bytes         Limit `flag:"credential-bytes" positive:"64<<20" toml:"credential-bytes,omitzero" json:"credential-bytes,omitempty" usage:"bytes of messages a second of one credential, twice as many at once, unless credentials.toml says otherwise"`
+	LogBytes      Limit `flag:"credential-log-bytes" positive:"10<<30" toml:"credential-log-bytes,omitzero" json:"credential-log-bytes,omitempty" usage:"bytes a day that one credential may add to the activity log, unless credentials.toml says otherwise"`
 }
 
 func (l *Limits) all() [5]*Limit {

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
@@ -37,16 +33,13 @@ func (s *settings) checkHere(_ context.Context, env *program.Env) error {
 
 // check refuses settings that cannot work on any machine.
 func (s *settings) check() (err error) {
-	if err := s.checkBounds(); err != nil {
-		return err
-	}
-	if s.log.Retention, err = activitylog.ParseRetention(s.keep); err != nil {
+	if s.log.Retention, err = activitylog.ParseRetention(s.Keep); err != nil {
 		return program.Usage("--activity-keep %s", err)
 	}
 	if err := program.CheckAddress("listen", s.bus.Listen); err != nil {
 		return err
 	}
-	if s.tlsCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
+	if s.TLSCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
 		return program.Usage("--listen %s without TLS: tokens would travel in the clear; give --tls-cert and "+
 			"--tls-key, or --plaintext behind a proxy that adds TLS", s.bus.Listen)
 	}
@@ -56,10 +49,10 @@ func (s *settings) check() (err error) {
 	switch {
 	case len(s.bus.Name) > program.MaxName:
 		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), program.MaxName)
-	case s.noLog && s.log.Required:
+	case s.NoLog && s.log.Required:
 		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give " +
 			"one of them")
-	case s.noLog && s.cluster.stream != "":
+	case s.NoLog && s.cluster.Stream != "":
 		return program.Usage("--activity-stream copies the activity log that --no-activity-log leaves out; give one " +
 			"of them")
 	}
@@ -76,14 +69,14 @@ func isPublic(address string) bool {
 
 // check refuses settings with which the bus would not join its cluster.
 func (c *clusterSettings) check() error {
-	if err := program.CheckCluster(c.urls, c.prefix); err != nil {
+	if err := program.CheckCluster(c.URLs, c.Prefix); err != nil {
 		return err
 	}
-	if strings.ContainsAny(c.stream, " \t\r\n.*>/\\") {
+	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
 		return program.Usage("--activity-stream %q cannot be the name of a JetStream stream: it may have no space "+
-			"and none of . * > / \\", c.stream)
+			"and none of . * > / \\", c.Stream)
 	}
-	if (c.cert == "") != (c.key == "") {
+	if (c.Cert == "") != (c.Key == "") {
 		return program.Usage("--cluster-cert and --cluster-key belong together")
 	}
 	return nil
@@ -92,47 +85,13 @@ func (c *clusterSettings) check() error {
 // checkFiles refuses files that cannot be read.
 func (c *clusterSettings) checkFiles() error {
 	for flag, file := range map[string]string{
-		"cluster-creds": c.creds,
-		"cluster-ca":    c.ca,
-		"cluster-cert":  c.cert,
-		"cluster-key":   c.key,
+		"cluster-creds": c.Creds,
+		"cluster-ca":    c.CA,
+		"cluster-cert":  c.Cert,
+		"cluster-key":   c.Key,
 	} {
 		if err := program.CheckFile(flag, file); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// checkBounds refuses bounds that would let nothing through.
-func (s *settings) checkBounds() error {
-	o := &s.bus
-	counts := map[string]int{
-		"peer-window": o.PeerWindow, "peer-queue": o.PeerQueue, "peer-queue-bytes": o.PeerQueueBytes,
-		"peer-buffer":       o.PeerBuffer,
-		"slow-bytes":        o.SlowBytes,
-		"max-frame":         o.MaxFrame,
-		"max-subscriptions": o.MaxSubscriptions,
-		"max-sessions":      o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
-		"activity-wal": cmp.Compare(s.log.MaxWAL, 0), "activity-segment-rows": cmp.Compare(s.log.SegmentRows, 0),
-		"activity-segment-bytes": cmp.Compare(s.log.SegmentBytes, 0),
-	}
-	for _, bound := range s.credentialBounds() {
-		counts[bound.flag] = cmp.Compare(*bound.value, 0)
-	}
-	times := map[string]time.Duration{
-		"delivery-timeout": o.DeliveryTimeout, "initialize-timeout": o.InitializeTimeout,
-		"write-timeout": o.WriteTimeout, "ping-interval": o.PingInterval, "activity-hold": s.log.Hold,
-		"activity-segment-age": s.log.SegmentAge,
-	}
-	for _, flag := range slices.Sorted(maps.Keys(counts)) {
-		if counts[flag] < 1 {
-			return program.Usage("--%s must be at least 1", flag)
-		}
-	}
-	for _, flag := range slices.Sorted(maps.Keys(times)) {
-		if times[flag] <= 0 {
-			return program.Usage("--%s must be longer than 0s, such as 30s", flag)
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/cmd/internal/program"
+
 	"github.com/spf13/pflag"
 )
 
@@ -11,11 +13,11 @@ func TestCheck_RefusesBoundsThatLetNothingThrough(t *testing.T) {
 	check := func(flag, value string) error {
 		var s settings
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.flags(fs)
+		program.AddFlags(fs, s.all()...)
 		if err := fs.Set(flag, value); err != nil {
 			t.Fatal(err)
 		}
-		return s.checkBounds()
+		return program.CheckBounds(s.all()...)
 	}
 	for flag, least := range map[string]string{
 		"peer-window": "1", "peer-queue": "1", "peer-queue-bytes": "1", "peer-buffer": "1", "slow-bytes": "1", "max-frame": "1", "max-subscriptions": "1",
@@ -68,7 +70,7 @@ func TestCheck_RefusesContradictorySettings(t *testing.T) {
 	check := func(args ...string) error {
 		var s settings
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.flags(fs)
+		program.AddFlags(fs, s.all()...)
 		if err := fs.Parse(args); err != nil {
 			t.Fatal(err)
 		}

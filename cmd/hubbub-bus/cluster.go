@@ -14,29 +14,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 )
 
 // clusterSettings are the flags of a bus in a cluster.
 type clusterSettings struct {
-	urls   []string
-	prefix string
-	creds  string
-	ca     string
-	cert   string
-	key    string
-	stream string
-}
-
-func (c *clusterSettings) flags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&c.urls, "cluster", nil,
-		"NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)")
-	fs.StringVar(&c.prefix, "cluster-name", "hubbub", "name of the cluster: the prefix of its subjects")
-	fs.StringVar(&c.creds, "cluster-creds", "", "NATS credentials file")
-	fs.StringVar(&c.ca, "cluster-ca", "", "file of the authorities (PEM) that may vouch for the NATS server")
-	fs.StringVar(&c.cert, "cluster-cert", "", "certificate file (PEM) to show to the NATS server")
-	fs.StringVar(&c.key, "cluster-key", "", "key file (PEM) of --cluster-cert")
-	fs.StringVar(&c.stream, "activity-stream", "", "JetStream stream that keeps a copy of the activity rows")
+	URLs   []string `flag:"cluster,split" usage:"NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)"`
+	Prefix string   `flag:"cluster-name" default:"hubbub" usage:"name of the cluster: the prefix of its subjects"`
+	Creds  string   `flag:"cluster-creds" usage:"NATS credentials file"`
+	CA     string   `flag:"cluster-ca" usage:"file of the authorities (PEM) that may vouch for the NATS server"`
+	Cert   string   `flag:"cluster-cert" usage:"certificate file (PEM) to show to the NATS server"`
+	Key    string   `flag:"cluster-key" usage:"key file (PEM) of --cluster-cert"`
+	Stream string   `flag:"activity-stream" usage:"JetStream stream that keeps a copy of the activity rows"`
 }
 
 // joined has the parts that run beside a bus in a cluster.
@@ -55,18 +43,18 @@ type joined struct {
 func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
 	j := &joined{}
 	j.ctx, j.stop = context.WithCancel(context.Background())
-	if len(c.urls) == 0 {
-		if c.stream != "" {
+	if len(c.URLs) == 0 {
+		if c.Stream != "" {
 			return nil, program.Usage("--activity-stream needs --cluster")
 		}
 		return j, nil
 	}
-	options := &cluster.Options{Prefix: c.prefix, Log: logger, NATS: c.nats()}
-	member := cluster.New(c.urls, o.Name, options)
+	options := &cluster.Options{Prefix: c.Prefix, Log: logger, NATS: c.nats()}
+	member := cluster.New(c.URLs, o.Name, options)
 	o.Cluster = member
 	j.runs = append(j.runs, member.Run)
-	if c.stream != "" {
-		copied := cluster.NewActivityStream(c.urls, c.stream, o.Name, options)
+	if c.Stream != "" {
+		copied := cluster.NewActivityStream(c.URLs, c.Stream, o.Name, options)
 		log.OnCommit = copied.Enqueue
 		j.runs = append(j.runs, copied.Run)
 	}
@@ -75,14 +63,14 @@ func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger 
 
 func (c *clusterSettings) nats() []nats.Option {
 	var list []nats.Option
-	if c.creds != "" {
-		list = append(list, nats.UserCredentials(c.creds))
+	if c.Creds != "" {
+		list = append(list, nats.UserCredentials(c.Creds))
 	}
-	if c.ca != "" {
-		list = append(list, nats.RootCAs(c.ca))
+	if c.CA != "" {
+		list = append(list, nats.RootCAs(c.CA))
 	}
-	if c.cert != "" {
-		list = append(list, nats.ClientCert(c.cert, c.key))
+	if c.Cert != "" {
+		list = append(list, nats.ClientCert(c.Cert, c.Key))
 	}
 	return list
 }

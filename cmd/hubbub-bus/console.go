@@ -40,11 +40,11 @@ type view struct {
 // newView makes the console and adds it to the options of the bus. With --no-console it returns
 // nil.
 func (s *settings) newView(data string, log *zerolog.Logger) *view {
-	if s.noConsole {
+	if s.NoConsole {
 		return nil
 	}
 	v := &view{}
-	if !s.noLog {
+	if !s.NoLog {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{

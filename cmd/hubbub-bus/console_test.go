@@ -44,7 +44,7 @@ func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	watcher, _ := issue(grant.Credential{Name: "watcher", Identities: []string{"cli:watcher"}, Subscribe: []string{"*"}})
 	_, everything := issue(grant.Credential{Name: "all", Identities: []string{"*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
 
-	s := &settings{noLog: true, bus: bus.Options{Listen: "127.0.0.1:0", Credentials: file, Log: &log}}
+	s := &settings{NoLog: true, bus: bus.Options{Listen: "127.0.0.1:0", Credentials: file, Log: &log}}
 	view := s.newView(dir, &log)
 	server := bus.New(nil, &s.bus)
 	run := func(work func(ctx context.Context) error) (stop func()) {

@@ -13,6 +13,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus"
+	"hubbub/cmd/internal/program"
 
 	"github.com/spf13/pflag"
 )
@@ -85,7 +86,7 @@ var limits = []limit{
 func TestEveryLimit_IsDocumentedMeasuredAndTested(t *testing.T) {
 	var s settings
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	s.flags(flags)
+	program.AddFlags(flags, s.all()...)
 	metrics, page, tests := scrape(t, &s), squeeze(read(t, "../../docs/limits.md")), testNames(t)
 	told := map[string]bool{}
 	for _, l := range limits {

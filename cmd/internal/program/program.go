@@ -19,11 +19,13 @@ import (
 
 // A Program is the definition of a program.
 type Program struct {
-	Name    string                                    // of the binary, such as "hubbub-tg"
-	Summary string                                    // one sentence without its subject, for --help
-	Flags   func(fs *pflag.FlagSet)                   // adds the program's own flags; may be nil
-	Run     func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
-	NoBus   bool                                      // for the bus itself: no --bus and no token of its own
+	Name    string // of the binary, such as "hubbub-tg"
+	Summary string // one sentence without its subject, for --help
+	// Settings are pointers to structs with the program's settings, see AddFlags and CheckBounds.
+	Settings []any
+	Flags    func(fs *pflag.FlagSet)                   // adds the program's own flags; may be nil
+	Run      func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
+	NoBus    bool                                      // for the bus itself: no --bus and no token of its own
 
 	// Check, if set, checks the settings before Run, and alone with --check. Its error ends the
 	// program with 2.
@@ -104,6 +106,7 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
+	AddFlags(fs, p.Settings...)
 	if p.Flags != nil {
 		p.Flags(fs)
 	}
@@ -133,6 +136,9 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 		return nil, Usage("unexpected argument %q", fs.Arg(0))
 	}
 	if err := settle(fs, c, o, nil); err != nil {
+		return nil, err
+	}
+	if err := CheckBounds(p.Settings...); err != nil {
 		return nil, err
 	}
 	if env, err = newEnv(p.Name, c, o); err != nil {
