@@ -62,7 +62,7 @@ func TestWriter_StopsWhileItOpens(t *testing.T) {
 		{2 * time.Second, time.Second, 0, ""},
 		{2 * time.Second, time.Second, 1, ""},
 		{time.Minute, 3*time.Second + closeTime, 0, ""},
-		{time.Minute, DefaultHold - time.Second + closeTime, 1, "1 rows could not be written"}, // held since it was appended
+		{time.Minute, (5 * time.Second) - time.Second + closeTime, 1, "1 rows could not be written"}, // held since it was appended
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := opening(c.takes, nil)
