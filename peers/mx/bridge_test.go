@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"hubbub/peers/bridge/bridgetest"
 	"hubbub/peers/mx"
@@ -92,7 +93,7 @@ func newDriver(t *testing.T) (*bridgetest.Driver, *mxtest.Server) {
 		NewChat: func(t *testing.T) bridgetest.Chat {
 			room := s.Room("@will:hs")
 			return bridgetest.Chat{
-				Topic: protocol.Topic("mx:" + room),
+				Topic: protocol.Topic("mx:" + room), Person: "mx:@will:hs",
 				Say: func(text string) {
 					join(t, s, room)
 					s.Say(room, "@will:hs", text)
@@ -100,6 +101,9 @@ func newDriver(t *testing.T) (*bridgetest.Driver, *mxtest.Server) {
 				Shown: func() []string { return shownIn(s, room) },
 			}
 		},
+		Open:   mx.Open,
+		Limit:  func() { s.Limit(1, time.Second) },
+		Refuse: func() { s.Refuse("m.room.message") },
 	}, s
 }
 

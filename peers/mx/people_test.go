@@ -64,7 +64,7 @@ func TestBridge_HearsPeople(t *testing.T) {
 			t.Errorf("%s: the membership is %+v", want, m)
 		}
 	}
-	s.Limit(3)
+	s.Limit(3, 100*time.Millisecond)
 	for _, signal := range []string{"working", "done"} {
 		reply := protocol.ChatReply{Signal: signal, InReplyTo: "mx:" + said, IdempotencyKey: signal}
 		if r := lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply); r.DeliveredTo != 1 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hubbub/peers/bridge/bridgetest"
+	"hubbub/peers/tg"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 )
@@ -51,8 +52,8 @@ func newDriver(t *testing.T) *bridgetest.Driver {
 			will := api.User("Will")
 			dm := api.DM(will)
 			return bridgetest.Chat{
-				Topic: topic(dm.ID),
-				Say:   func(text string) { api.Say(dm, will, text) },
+				Topic: topic(dm.ID), Person: topic(will.ID),
+				Say: func(text string) { api.Say(dm, will, text) },
 				Shown: func() (list []string) {
 					for _, m := range api.Messages(dm.ID) {
 						list = append(list, m.Text)
@@ -60,6 +61,13 @@ func newDriver(t *testing.T) *bridgetest.Driver {
 					return list
 				},
 			}
+		},
+		Open: tg.Open,
+		Limit: func() {
+			api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 1, Description: "Too Many Requests: retry after 1"})
+		},
+		Refuse: func() {
+			api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: something is wrong with it"})
 		},
 	}
 }

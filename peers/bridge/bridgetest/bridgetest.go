@@ -14,6 +14,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -29,13 +30,19 @@ type Driver struct {
 	Bridge func(ctx context.Context, bus, database string) error
 	// NewChat makes a direct chat with a person.
 	NewChat func(t *testing.T) Chat
+	// Open opens the database of the bridge when it has ended.
+	Open func(database string) (*store.DB, error)
+
+	Limit  func() // the chat system demands a pause of a second, instead of taking the next message
+	Refuse func() // the chat system refuses the next message for good
 }
 
 // A Chat is a direct chat with a person.
 type Chat struct {
-	Topic protocol.Topic
-	Say   func(text string)
-	Shown func() []string // what the bot has said, in order
+	Topic  protocol.Topic
+	Person protocol.Topic // by which agents address the person
+	Say    func(text string)
+	Shown  func() []string // what the bot has said, in order
 }
 
 // An Agent answers every event once, and repeats an answer until the bridge has accepted it.
@@ -61,6 +68,9 @@ type fixture struct {
 	ctx   context.Context
 	bus   *bustest.Bus
 	agent *Agent
+
+	database string
+	stop     func() error // of the bridge in this process
 }
 
 func newFixture(t *testing.T, d *Driver) *fixture {

@@ -2,12 +2,14 @@ package bridgetest
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -19,7 +21,11 @@ var cases = []struct {
 	{"a message gets an agent and an answer", firstMessage},
 	{"a key is shown once", keyOnce},
 	{"an edit replaces a message", edit},
+	{"answers keep their order over a pause and a restart", order},
+	{"a refusal for good is reported", refusal},
 	{"replies that can never be shown are rejected", rejections},
+	{"a question to a person reaches their chat", question},
+	{"a message from a hook reaches agents alone", hook},
 	{"the other agents hear what one says", otherAgents},
 	{"halt and resume reach the agents", commands},
 	{"a stopped chat is silent", stopped},
@@ -29,19 +35,50 @@ var cases = []struct {
 func Run(t *testing.T, d *Driver) {
 	t.Helper()
 	f := newFixture(t, d)
-	ctx, cancel := context.WithCancel(f.ctx)
-	done := make(chan error, 1)
-	database := filepath.Join(t.TempDir(), "bridge.db")
-	go func() { done <- d.Bridge(ctx, f.bus.URL(), database) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
+	f.database = filepath.Join(t.TempDir(), "bridge.db")
+	f.start()
+	t.Cleanup(func() { // the fixture's context ends afterwards
+		if err := f.stop(); err != nil {
 			t.Errorf("the bridge ended: %v", err)
 		}
+		f.checkDeadLetters(t)
 	})
 	chat := d.NewChat(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.run(t, f, &chat) })
+	}
+}
+
+// start starts the bridge.
+func (f *fixture) start() {
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- f.Bridge(ctx, f.bus.URL(), f.database) }()
+	f.stop = func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// checkDeadLetters checks that an operator can see what was never shown: the reply that was refused,
+// and those to a stopped chat.
+func (f *fixture) checkDeadLetters(t *testing.T) {
+	db, err := f.Open(f.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	dead, err := store.Read(context.Background(), db, func(tx *store.Tx) []string {
+		return store.All(tx, store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead' ORDER BY id`)
+	})
+	stopped := 0
+	for _, reason := range dead {
+		if strings.Contains(reason, "stopped") {
+			stopped++
+		}
+	}
+	if err != nil || stopped == 0 || len(dead) != stopped+1 {
+		t.Errorf("dead letters: %q, %v", dead, err)
 	}
 }
 
@@ -112,6 +149,98 @@ func edit(t *testing.T, f *fixture, c *Chat) {
 	}
 }
 
+func order(t *testing.T, f *fixture, c *Chat) {
+	f.Limit()
+	var want []string
+	for i := range 5 {
+		want = append(want, fmt.Sprint("in order ", i))
+		for range 2 { // the first acknowledgement never came
+			r := protocol.ChatReply{Text: want[i], IdempotencyKey: want[i]}
+			if refused := f.agent.Say(f.ctx, c.Topic, &r); refused != "" {
+				t.Fatal(refused)
+			}
+		}
+	}
+	f.await(t, f.agent, "word that the first one waits", func() bool { return len(f.agent.status[want[0]]) > 0 })
+	if err := f.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	f.await(t, f.agent, "the outcomes", func() bool {
+		return !slices.ContainsFunc(want, func(key string) bool { return f.agent.outcome(key) == "" })
+	})
+	got := slices.DeleteFunc(c.Shown(), func(text string) bool { return !strings.HasPrefix(text, "in order") })
+	if !slices.Equal(got, want) {
+		t.Errorf("people read %q", got)
+	}
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	got, want = f.agent.status[want[0]], []string{protocol.StatusAccepted, protocol.StatusDelivered}
+	if !slices.Equal(got, want) {
+		t.Errorf("the agent was told %q, want %q", got, want)
+	}
+}
+
+func refusal(t *testing.T, f *fixture, c *Chat) {
+	f.Refuse()
+	f.fail(t, c, "refused for good")
+	f.shown(t, c, "An answer could not be shown here")
+	f.say(t, c, f.agent, protocol.ChatReply{Text: "after a refusal", IdempotencyKey: "after a refusal"})
+}
+
+// fail sends a reply that the bridge accepts and cannot show.
+func (f *fixture) fail(t *testing.T, c *Chat, text string) {
+	t.Helper()
+	if refused := f.agent.Say(f.ctx, c.Topic, &protocol.ChatReply{Text: text, IdempotencyKey: text}); refused != "" {
+		t.Fatal(refused)
+	}
+	f.await(t, f.agent, "the outcome of "+text, func() bool { return f.agent.outcome(text) != "" })
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	if got := f.agent.outcome(text); got != protocol.StatusFailed || slices.Contains(c.Shown(), text) {
+		t.Errorf("%q is %s, and people read %q", text, got, c.Shown())
+	}
+}
+
+func question(t *testing.T, f *fixture, c *Chat) {
+	f.say(t, &Chat{Topic: c.Person}, f.agent, protocol.ChatReply{Text: "Which branch?", IdempotencyKey: "question"})
+	if n := f.shown(t, c, "Which branch?"); n != 1 {
+		t.Errorf("it is shown %d times", n)
+	}
+}
+
+func hook(t *testing.T, f *fixture, c *Chat) {
+	gateway := f.bus.Join(t, "chorus:gateway")
+	defer gateway.Leave()
+	m := protocol.ChatMessage{
+		Text: "quiet: the build is red", Event: protocol.EventStatus, SourceID: "hook:ci:1",
+		Author: &protocol.Author{ID: "hook:ci", Kind: "human", DisplayName: "Will"},
+	}
+	for range 2 {
+		if r := gateway.Send(t, c.Topic, protocol.TypeChatMessage, m); r.DeliveredTo != 1 {
+			t.Fatalf("the hook's message was not taken: %+v", r)
+		}
+	}
+	c.Say("quiet: after the hook")
+	f.await(t, f.agent, "what came after it", func() bool { return len(f.agent.texts("quiet: after the hook")) == 1 })
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	i := slices.IndexFunc(f.agent.events, func(got protocol.ChatMessage) bool { return got.SourceID == m.SourceID })
+	if i != len(f.agent.events)-2 {
+		t.Fatalf("the agent got %+v", f.agent.events)
+	}
+	if by := f.agent.events[i].Author; by.Kind != "system" || by.DisplayName != "ci" {
+		t.Errorf("its author is %+v", by)
+	}
+	m.SourceID = "hook:other:1"
+	if r := gateway.Send(t, c.Topic, protocol.TypeChatMessage, m); r.DeliveredTo != 0 {
+		t.Error("a hook spoke as another one")
+	}
+	if slices.Contains(c.Shown(), m.Text) {
+		t.Errorf("people read %q", c.Shown())
+	}
+}
+
 func rejections(t *testing.T, f *fixture, c *Chat) {
 	for name, r := range map[string]protocol.ChatReply{
 		"white space":    {Text: " \n\t"},
@@ -166,6 +295,7 @@ func stopped(t *testing.T, f *fixture, c *Chat) {
 	f.shown(t, c, "Stopped. The agents don't see messages")
 	c.Say("quiet: not heard")
 	f.shown(t, c, "This chat is stopped, so the agents don't see your message")
+	f.fail(t, c, "said in a stopped chat")
 	c.Say(f.Prefix + "start")
 	f.shown(t, c, "This chat is running again")
 	c.Say("quiet: heard again")

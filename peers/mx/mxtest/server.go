@@ -37,7 +37,8 @@ type Server struct {
 	joined   map[string]int
 	txns     map[string]string
 	limited  int           // requests to answer with M_LIMIT_EXCEEDED
-	refused  string        // type of the bot's events to answer with M_FORBIDDEN
+	pause    time.Duration // that these demand
+	refused  string        // type of the bot's next event to answer with M_FORBIDDEN
 	requests []string      // all but syncs
 	changed  chan struct{} // closed at the next event or request
 }
@@ -114,13 +115,13 @@ func (s *Server) Member(room, user string, content map[string]any) {
 }
 
 // Limit answers the next n requests of the bot, except syncs, with M_LIMIT_EXCEEDED.
-func (s *Server) Limit(n int) {
+func (s *Server) Limit(n int, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limited = n
+	s.limited, s.pause = n, pause
 }
 
-// Refuse answers the bot's events of a type with M_FORBIDDEN.
+// Refuse answers the bot's next event of a type with M_FORBIDDEN.
 func (s *Server) Refuse(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +190,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.notify()
 	if s.limited > 0 && path[1] != "login" {
 		s.limited--
-		answer(w, http.StatusTooManyRequests, map[string]any{"errcode": "M_LIMIT_EXCEEDED", "error": "wait", "retry_after_ms": 100})
+		answer(w, http.StatusTooManyRequests, map[string]any{"errcode": "M_LIMIT_EXCEEDED", "error": "wait", "retry_after_ms": s.pause.Milliseconds()})
 		return
 	}
 	switch {
@@ -219,6 +220,7 @@ func (s *Server) room(w http.ResponseWriter, r *http.Request, room string, rest 
 	switch rest[0] {
 	case "send", "redact":
 		if s.joined[room] == 0 || rest[1] == s.refused {
+			s.refused = ""
 			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "not in the room, or refused"})
 			return
 		}
