@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"peers/store/storetest":           {"peers/store"},
 	"peers/tg/tgtest":                 {},
 	"peers/mx/mxtest":                 {},
-	"peers/bridge/bridgetest":         {"protocol", "peers/peer", "bus/bustest"},
+	"peers/bridge/bridgetest":         {"protocol", "peers/peer", "peers/store", "bus/bustest"},
 	"peers/system":                    {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/system/*":                  {"protocol/datafolder", "peers/system", "peers/proc"},
 	"peers/system/systemtest":         {"protocol", "peers/peer"},
