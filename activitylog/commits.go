@@ -19,11 +19,12 @@ func (v *view) treeStart() (t tree, first int64, ok bool) {
 	return t, first, ok
 }
 
-// A commitRecord has the ids and the hashes of a commit's rows.
+// A commitRecord has the ids and the hashes of a commit's rows, and what finds them.
 type commitRecord struct {
 	window
 	leaves []byte
 	marks  []byte
+	index  commitIndex
 }
 
 // commitsAtOnce is how many commits one query reads.
@@ -34,7 +35,7 @@ const commitsAtOnce = 256
 func (v *view) commits(from int64, fn func(*commitRecord)) {
 	for more := true; more && v.err == nil; {
 		page := make([]commitRecord, 0, commitsAtOnce)
-		v.query("SELECT first, last, leaves, marks FROM batch WHERE first >= ? ORDER BY first LIMIT ?",
+		v.query(selectCommits+" WHERE first >= ? ORDER BY first LIMIT ?",
 			[]any{from, commitsAtOnce}, func(s *sqlite.Stmt) bool {
 				page = append(page, readCommit(s))
 				return true
@@ -49,7 +50,7 @@ func (v *view) commits(from int64, fn func(*commitRecord)) {
 
 // commitOf returns the commit of a row.
 func (v *view) commitOf(id int64) (c commitRecord) {
-	v.query("SELECT first, last, leaves, marks FROM batch WHERE first <= ? ORDER BY first DESC LIMIT 1", []any{id},
+	v.query(selectCommits+" WHERE first <= ? ORDER BY first DESC LIMIT 1", []any{id},
 		func(s *sqlite.Stmt) bool {
 			c = readCommit(s)
 			return false
@@ -57,15 +58,23 @@ func (v *view) commitOf(id int64) (c commitRecord) {
 	return c
 }
 
+// selectCommits begins a statement whose rows readCommit reads.
+const selectCommits = "SELECT first, last, leaves, marks, since, until, hashes, subjects FROM batch"
+
 func readCommit(s *sqlite.Stmt) commitRecord {
 	c := commitRecord{window: window{s.ColumnInt64(0), s.ColumnInt64(1)}}
 	if s.ColumnType(2) != sqlite.TypeNull {
-		c.leaves, c.marks = make([]byte, s.ColumnLen(2)), make([]byte, s.ColumnLen(3))
-		s.ColumnBytes(2, c.leaves)
-		s.ColumnBytes(3, c.marks)
+		c.leaves, c.marks = readBlob(s, 2), readBlob(s, 3)
 		c.leaves = c.leaves[:len(c.leaves)/tlog.HashSize*tlog.HashSize]
 	}
+	c.index = commitIndex{s.ColumnInt64(4), s.ColumnInt64(5), readBlob(s, 6), readBlob(s, 7)}
 	return c
+}
+
+func readBlob(s *sqlite.Stmt, column int) []byte {
+	b := make([]byte, s.ColumnLen(column))
+	s.ColumnBytes(column, b)
+	return b
 }
 
 // noRow is for statements that give none.

@@ -27,6 +27,16 @@ func addLookup(ctx context.Context, conn *sqlite.Conn) (err error) {
 	defer end(&err)
 	v := &view{conn: conn}
 	v.query("CREATE TABLE lookup (bucket INTEGER PRIMARY KEY, entries BLOB NOT NULL)", nil, noRow)
+	for i, entries := range v.lookupBuckets(ctx) {
+		if len(entries) > 0 {
+			v.query("INSERT INTO lookup (bucket, entries) VALUES (?, ?)", []any{i, entries}, noRow)
+		}
+	}
+	return v.err
+}
+
+// lookupBuckets returns what the table lookup has, from what the commits say.
+func (v *view) lookupBuckets(ctx context.Context) *[1 << lookupBits][]byte {
 	var buckets [1 << lookupBits][]byte
 	v.eachBatch(0, func(b *batch) {
 		for h := b.hashes; len(h) >= 8; h = h[8:] {
@@ -35,12 +45,7 @@ func addLookup(ctx context.Context, conn *sqlite.Conn) (err error) {
 		}
 		v.fail(ctx.Err())
 	})
-	for i, entries := range buckets {
-		if len(entries) > 0 {
-			v.query("INSERT INTO lookup (bucket, entries) VALUES (?, ?)", []any{i, entries}, noRow)
-		}
-	}
-	return v.err
+	return &buckets
 }
 
 func bucketOf(hash []byte) int { return int(binary.BigEndian.Uint16(hash) >> (16 - lookupBits)) }

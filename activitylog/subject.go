@@ -27,11 +27,19 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 	v := &view{conn: conn}
 	v.query("CREATE TABLE about (subject TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (subject, id)) WITHOUT ROWID",
 		nil, noRow)
+	v.eachSubject(ctx, func(subject string, id int64) {
+		v.query("INSERT OR IGNORE INTO about (subject, id) VALUES (?, ?)", []any{subject, id}, noRow)
+	})
+	return v.err
+}
+
+// eachSubject calls do with what the table about has, from what the commits say. A subject may repeat.
+func (v *view) eachSubject(ctx context.Context, do func(subject string, id int64)) {
 	add := func(s *sqlite.Stmt) bool {
 		e := Entry{Event: SendStart.String(), MessageID: s.ColumnText(1), Topic: s.ColumnText(2),
 			Payload: []byte(s.ColumnText(3))}
 		for _, subject := range e.subjects() {
-			v.query("INSERT OR IGNORE INTO about (subject, id) VALUES (?, ?)", []any{subject, s.ColumnInt64(0)}, noRow)
+			do(subject, s.ColumnInt64(0))
 		}
 		v.fail(ctx.Err())
 		return true
@@ -44,7 +52,6 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 		}
 		return true
 	})
-	return v.err
 }
 
 // markedRows reads column 2: the rows of a commit that may have subjects.

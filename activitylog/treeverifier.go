@@ -138,11 +138,15 @@ func (a *treeVerifier) checkMissing(v *view, path string, low int64) {
 // rows checks the rows of one commit.
 func (a *treeVerifier) rows(v *view, path string, c *commitRecord) {
 	entries := v.entries(c.window)
-	if v.err != nil || slices.EqualFunc(entries, slices.Collect(slices.Chunk(c.leaves, tlog.HashSize)),
+	if v.err != nil {
+		return
+	}
+	if slices.EqualFunc(entries, slices.Collect(slices.Chunk(c.leaves, tlog.HashSize)),
 		func(e *hashedEntry, leaf []byte) bool {
 			h := leafOf(e.bytes)
 			return bytes.Equal(h[:], leaf)
 		}) {
+		a.index(v, path, c)
 		return
 	}
 	id, what := culprit(entries, c)

@@ -92,6 +92,7 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 			for _, in := range l.parts {
 				v := l.open(in)
 				c.checkFile(v, in.path, o.Quick || !in.active && c.checkSum(ctx, in.path))
+				c.checkTables(ctx, v, in.path)
 				l.check(v)
 				l.release(in)
 			}
