@@ -40,7 +40,7 @@ func TestWriter_StopHasOneDeadline(t *testing.T) {
 		extended           bool
 	}{
 		"a fast disk":                          {rows: 3, syncs: 1, longest: 0},
-		"slow, within the time":                {rows: 3, syncs: 1, takes: time.Second, disk: time.Second, longest: stop},
+		"slow, within the time":                {rows: 3, syncs: 1, takes: time.Second, disk: time.Second, longest: stop, extended: true},
 		"many slow syncs":                      {rows: 3, syncs: 9, takes: 3 * time.Second, disk: 3 * time.Second, longest: time.Minute, extended: true},
 		"each almost as slow as the hold":      {rows: 3, syncs: 4, takes: 4900 * time.Millisecond, disk: 4 * time.Second, longest: time.Minute, extended: true},
 		"many slow commits":                    {rows: 5 * chunkRows, syncs: 1, delay: 2 * time.Second, disk: 2 * time.Second, longest: time.Minute, extended: true},
