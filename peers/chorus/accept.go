@@ -98,12 +98,6 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 		Author:    &author,
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
-	if p.Kind == "" && author.Kind == string(attention.AuthorHuman) && p.Callback != taskCallback {
-		if agent := g.senders.paces.heard(peer, p.Sender, p.MessageID, p.Content); agent != "" {
-			author.ID, author.Kind = string(personPeer(p.Sender)), string(attention.AuthorAgent)
-			in.said.ReplyTo = &protocol.ReplyTo{Author: string(agent)}
-		}
-	}
 	if len(p.MCP) > 0 {
 		in.said.MCP = fmt.Appendf(nil, `{"url":%s}`, jsonString(g.proxyURL(peer)))
 	}
@@ -114,6 +108,21 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 		return nil, errFrameTooLarge
 	}
 	return in, nil
+}
+
+// judgePace makes a new message that of a program if its sender answers an agent like one.
+func (g *Gateway) judgePace(in *inboundMessage) error {
+	p, author := in.posted, in.said.Author
+	if p.Kind != "" || author.Kind != string(attention.AuthorHuman) || p.Callback == taskCallback {
+		return nil
+	}
+	agent := g.senders.paces.heard(in.channel, p.Sender, p.Content)
+	if agent == "" {
+		return nil
+	}
+	author.ID, author.Kind = string(personPeer(p.Sender)), string(attention.AuthorAgent)
+	in.said.ReplyTo = &protocol.ReplyTo{Author: string(agent)}
+	return in.encode()
 }
 
 func (in *inboundMessage) encode() (err error) {
@@ -156,6 +165,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 			also(tx, seq)
 			return
 		}
+		tx.Fail(g.judgePace(in))
 		ready := s.ensureChannel(tx, in)
 		s.joinRoom(tx, in)
 		seq := store.Value[int64](

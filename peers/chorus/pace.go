@@ -38,8 +38,7 @@ type channelPace struct {
 // A senderPace counts the fast answers of a sender.
 type senderPace struct {
 	answers int
-	said    int    // the agent's message that was answered last
-	message string // the ID of the last message, which a service may repeat
+	said    int // the agent's message that was answered last
 }
 
 func newPaceTracker(now func() time.Time) *paceTracker {
@@ -59,9 +58,9 @@ func (t *paceTracker) spoke(agent, channel protocol.PeerID) {
 	c.said++
 }
 
-// heard records a message in a channel, with its ID and text. If its sender is a program, by its
-// pace, heard returns the agent that it answers.
-func (t *paceTracker) heard(channel protocol.PeerID, sender, message, text string) (answered protocol.PeerID) {
+// heard records a new message in a channel. If its sender is a program, by its pace, heard returns
+// the agent that it answers.
+func (t *paceTracker) heard(channel protocol.PeerID, sender, text string) (answered protocol.PeerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, found := t.channels.Get(channel)
@@ -74,16 +73,14 @@ func (t *paceTracker) heard(channel protocol.PeerID, sender, message, text strin
 	}
 	isSlow := t.now().Sub(c.at) >= fastAnswer
 	if isSlow || strings.HasPrefix(strings.TrimSpace(text), "/") || len(c.senders) >= maxPaced {
-		if s.message != message {
-			clear(c.senders)
-		}
+		clear(c.senders)
 		return ""
 	}
 	c.senders[sender] = s
 	if s.said != c.said {
 		s.answers++
 	}
-	s.said, s.message = c.said, message
+	s.said = c.said
 	if s.answers <= fastAnswers {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package chorus_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -139,5 +140,38 @@ func TestDelivery_RefusesAnswersToAnOldText(t *testing.T) {
 	}
 	if reply := nextReply(t, tg); reply.Text != "It is both." {
 		t.Errorf("the chat got %q", reply.Text)
+	}
+}
+
+// TestInbox_ARepeatedMessageIsNoFastAnswer: a service that repeats a POST between an agent's
+// messages makes no program of the person who wrote it.
+func TestInbox_ARepeatedMessageIsNoFastAnswer(t *testing.T) {
+	r, callback := startNew(t, func(o *chorus.Options) { o.Now = newClock().now }), newReceiver(t)
+	system, agent := r.bus.Join(t, protocol.PeerSystem, "system:*"), r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	say := func(id string) {
+		if status, text := post(t, inbox, posted("c1", id, "and what of that?", callback.url)); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	say("m0")
+	system.Next(t)
+	system.Send(t, "chorus:ops.c1", protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: "chorus:ops.c1", Agent: "agent:a"})
+	agent.Next(t) // configure
+	agent.Next(t)
+	for i := range 12 {
+		agent.Send(t, "chorus:ops.c1", protocol.TypeChatReply, protocol.ChatReply{Text: fmt.Sprint("news ", i), IdempotencyKey: fmt.Sprint("k", i)})
+		for callback.kind() != "message" {
+		}
+		say("m0")
+	}
+	say("m1")
+	var m protocol.ChatMessage
+	next := agent.Next(t)
+	for next.Message.Type == protocol.TypeDeliveryStatus {
+		next = agent.Next(t)
+	}
+	if err := next.Decode(&m); err != nil || m.Text != "and what of that?" || m.Author.Kind != "human" || m.ReplyTo != nil {
+		t.Errorf("%v, got %+v by %+v", err, m, m.Author)
 	}
 }
