@@ -32,6 +32,12 @@ type RouteAssigned struct {
 	RequestID string `json:"requestId,omitempty"`
 }
 
+// RouteCopy returns the params that send a copy of a route_assigned to whoever watches TopicRoute.
+func RouteCopy(assigned Message) SendParams {
+	assigned.MessageID = NewMessageID()
+	return SendParams{Topic: TopicRoute, Payload: assigned}
+}
+
 // Presence is the content of presence, which the bus sends to observers of [TopicPresence]. It
 // first reports every peer that is online, the observer itself last, and then each peer that
 // joins or leaves.

@@ -109,6 +109,10 @@ func (g *Gateway) serveLines(w http.ResponseWriter, r *http.Request, d *delivery
 	case events > maxLines: // before any is stored
 		return newHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("one POST has at most %d events", maxLines))
 	}
+	again := "send both again"
+	if key != "" { // each event is known by the key and the number of its line
+		again = "send the whole body again"
+	}
 	results, taken, stuck := []lineResult{}, 0, 0
 	number := 0
 	for line := range bytes.Lines(body) {
@@ -118,7 +122,7 @@ func (g *Gateway) serveLines(w http.ResponseWriter, r *http.Request, d *delivery
 		}
 		if stuck > 0 {
 			results = append(results, lineResult{number, http.StatusServiceUnavailable,
-				fmt.Sprintf("not stored, since line %d was not: send both again", stuck)})
+				fmt.Sprintf("not stored, since line %d was not: %s", stuck, again)})
 			continue
 		}
 		lineKey := ""

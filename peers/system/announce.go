@@ -48,10 +48,10 @@ func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error
 	answers := []announcement{s.announcement(r, r.requester.Topic(), protocol.TypeSpawnResult, result)}
 	if failure == nil {
 		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.requestID}
-		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
-		watched := s.announcement(request{message: r.message, trace: r.trace}, protocol.TopicRoute,
-			protocol.TypeRouteAssigned, route)
-		s.announce(tx, watched)
+		assigned := s.announcement(r, r.topic, protocol.TypeRouteAssigned, route)
+		watched := protocol.RouteCopy(assigned.Message)
+		answers = append(answers, assigned)
+		s.announce(tx, announcement{Topic: watched.Topic, Message: watched.Payload})
 	}
 	storeRequest(tx, r, agent, len(answers))
 	s.announce(tx, answers...)

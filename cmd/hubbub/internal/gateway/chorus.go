@@ -181,9 +181,7 @@ func newChorusAssign() *cobra.Command {
 			}
 			switch err := peer.Classify(topic, 1, result, nil); peer.OutcomeOf(err) {
 			case peer.Received:
-				watched := protocol.SendParams{Topic: protocol.TopicRoute, Payload: m}
-				watched.Payload.MessageID = protocol.NewMessageID()
-				if err := s.Call(ctx, protocol.MethodSendMessage, watched, &result); err != nil {
+				if err := s.Call(ctx, protocol.MethodSendMessage, protocol.RouteCopy(m), &result); err != nil {
 					return fmt.Errorf("the assignment was made, but not reported to %s: %w", protocol.TopicRoute, err)
 				}
 				return output.Line(
