@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,17 +31,24 @@ type DB struct {
 	path string
 
 	waiting atomic.Int32 // the goroutines that wait for mu to write
-	mu      sync.Mutex   // guards the fields below
+	mu      mutex        // guards the fields below
 	writer  *connection  // nil after Close
 	group   *group       // the open transaction, or nil
 	synced  bool         // the mode of writer
 	dirty   bool         // a power cut may undo the last commits
 	timer   *time.Timer  // runs sync, or nil
 
-	readMu sync.Mutex  // guards the fields below
+	readMu mutex       // guards the fields below
 	reader *connection // nil until it is needed
 	closed bool
 }
+
+// A mutex is a lock that is held while SQLite sleeps. It is a channel, unlike sync.Mutex,
+// because testing/synctest lets time pass only for goroutines that wait for a channel.
+type mutex chan struct{}
+
+func (m mutex) Lock()   { m <- struct{}{} }
+func (m mutex) Unlock() { <-m }
 
 // A group is a database transaction that several calls of InTx share.
 type group struct {
@@ -59,7 +65,7 @@ func newDB(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{path: path, writer: writer, synced: true}, nil
+	return &DB{path: path, writer: writer, synced: true, mu: make(mutex, 1), readMu: make(mutex, 1)}, nil
 }
 
 // lock locks mu for a goroutine that will commit the open transaction, or leave it to the

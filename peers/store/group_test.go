@@ -271,3 +271,33 @@ func TestInTx_StopsWaitingForAnotherProgramWithItsContext(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestInTx_WaitsForAnotherProgramInBubble holds in tests with a clock of their own, too.
+func TestInTx_WaitsForAnotherProgramInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTable(t)
+		other, err := Open(db.path, `CREATE TABLE n (i INTEGER PRIMARY KEY)`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		var wg sync.WaitGroup
+		if err := InTx(t.Context(), other, func(tx *Tx) {
+			tx.Exec(`INSERT INTO n VALUES (0)`)
+			for i := range 3 {
+				wg.Go(func() {
+					if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (?)`, i+1) }); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if got := numbers(t, db); !slices.Equal(got, []int{0, 1, 2, 3}) {
+			t.Errorf("stored %v", got)
+		}
+	})
+}
