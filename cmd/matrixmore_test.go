@@ -274,6 +274,8 @@ func gapOfMatrix(m *matrix, will, _, _ *person) {
 	}
 }
 
+var questionID = regexp.MustCompile(`q-\w+`)
+
 func sameNamesOfMatrix(m *matrix, will, ann, mallory *person) {
 	ann.do("rename", map[string]any{"name": "Sam"})
 	mallory.do("rename", map[string]any{"name": "Sam"})
@@ -286,8 +288,22 @@ func sameNamesOfMatrix(m *matrix, will, ann, mallory *person) {
 		m.got("the Sam "+id, func(c *protocol.ChatMessage) bool { return c.Text == "said by one Sam" && c.Author.ID == id })
 	}
 	will.say(room, "@Sam are you there", nil)
-	will.say(room, "!status", nil)
-	will.hears(room, "Matrix")
+	m.start("broker")
+	for _, command := range []string{"!ask @Sam is it you?", "!work @Sam fix the build"} {
+		before := len(will.fromBot(room, "m.room.message"))
+		will.say(room, command, nil)
+		m.until("which Sam", func() bool { return len(will.fromBot(room, "m.room.message")) > before })
+		if said := will.fromBot(room, "m.room.message")[before].Body; said != "More than one person is called @Sam. Name the one you mean: @ann or @mallory." {
+			m.t.Errorf("%s: %q", command, said)
+		}
+	}
+	will.say(room, "!ask @ann is it you?", nil)
+	asked := will.hears(room, "Asked")[0].Body
+	ann.say(room, "!done "+questionID.FindString(asked)+" it is me", nil)
+	will.hears(room, "it is me")
+	if said := will.count(room, "Passed on"); said > 0 {
+		m.t.Error("a person's name was passed to an agent elsewhere")
+	}
 }
 
 func largeRoomOfMatrix(m *matrix, will, ann, _ *person) {

@@ -21,8 +21,8 @@ import (
 type CommandAdapter interface {
 	// Post shows a text of the bridge itself in a chat, once per key.
 	Post(tx *store.Tx, chat protocol.PeerID, thread, key, text string)
-	// Person returns the identity of the person with a name in chats, or "".
-	Person(tx *store.Tx, name string) protocol.PeerID
+	// People returns the people whom a name may mean in a chat.
+	People(tx *store.Tx, chat protocol.PeerID, name string) []protocol.PeerID
 	// DisplayName returns the name by which people know a person, or "".
 	DisplayName(tx *store.Tx, person protocol.PeerID) string
 }
@@ -109,7 +109,7 @@ func LeadingName(text string) string {
 // an agent elsewhere, which the broker knows.
 func (r *Router) NamesOutsider(tx *store.Tx, chat protocol.PeerID, text string, isMember func(name string) bool) bool {
 	name := LeadingName(text)
-	if name == "" || isMember(name) || r.opts.Commands.Person(tx, name) != "" {
+	if name == "" || isMember(name) || len(r.opts.Commands.People(tx, chat, name)) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(r.Agents(tx, chat),
@@ -139,6 +139,7 @@ type commandAttempt struct {
 	chat       protocol.PeerID
 	broker     *collab.Client // with the identity of the person
 	firstAgent protocol.PeerID
+	ambiguous  string // what to show if a name means several people
 }
 
 // run makes one attempt to run a command and shows its result.
@@ -173,6 +174,8 @@ func (r commandRunner) run(ctx context.Context, item outbox.Item) error {
 	switch {
 	case unread != nil: // the result may lack what could not be read
 		return outbox.Retry(0, unread)
+	case a.ambiguous != "":
+		result = a.ambiguous
 	case errors.Is(err, contract.ErrNoBroker) && c.Verb != VerbSay:
 		result = "Work needs the collaboration broker, and it isn't running here."
 	case errors.Is(err, contract.ErrNoBroker): // the chat's own agents have the message

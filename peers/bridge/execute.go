@@ -53,20 +53,31 @@ func cutID(s string, prefixes []string) (id, rest string) {
 }
 
 // cutName cuts the mention from the beginning of a text. It returns the identity of a
-// person, and the label of anybody else.
+// person, and the label of anybody else. A name of several people names nobody, and the
+// command ends with a.ambiguous.
 func (a *commandAttempt) cutName(s string) (who, rest string) {
 	labels := attention.Labels(s)
 	if attention.CountLeading(s, labels) == 0 {
 		return "", s
 	}
 	l := labels[0]
-	if person := a.router.opts.Commands.Person(a.tx, s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
-		return string(person), attention.TextAfterLabel(s, l)
+	people := a.router.opts.Commands.People(a.tx, a.chat, s[l.From+1:l.NameEnd])
+	switch {
+	case a.tx.Err() != nil: // nothing is asked for a name that may be a person's
+	case l.NameEnd != l.To, len(people) == 0:
+		return s[l.From:l.To], attention.TextAfterLabel(s, l)
+	case len(people) == 1:
+		return string(people[0]), attention.TextAfterLabel(s, l)
+	default:
+		var names []string
+		for _, person := range people[:min(len(people), 5)] {
+			name, _, _ := strings.Cut(person.Name(), ":")
+			names = append(names, name)
+		}
+		a.ambiguous = fmt.Sprintf("More than one person is called %s. Name the one you mean: %s.", s[l.From:l.To],
+			strings.Join(names, " or "))
 	}
-	if a.tx.Err() != nil {
-		return "", "" // nothing is asked for a name that may be a person's
-	}
-	return s[l.From:l.To], attention.TextAfterLabel(s, l)
+	return "", ""
 }
 
 const workUsage = "/work @NAME TITLE assigns work, /work lists it, /work ID shows it, " +

@@ -48,7 +48,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long for an identity
 		return false
 	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) &&
-		g.commands().Person(tx, bridge.LeadingName(rest)) == "":
+		len(g.commands().People(tx, "", bridge.LeadingName(rest))) == 0:
 		return false // the channel's own agent answers
 	case verb != "":
 		o.Verb, o.Text = verb, rest
@@ -128,15 +128,15 @@ func (d commandHost) sendKept(tx *store.Tx, channel protocol.PeerID) {
 	d.g.callbacks.queue.Move(tx, nextMessageQueue(channel), string(channel))
 }
 
-// Person returns the person who writes in channels under a name.
-func (d commandHost) Person(tx *store.Tx, name string) protocol.PeerID {
+// People returns the person who writes in channels under a name.
+func (d commandHost) People(tx *store.Tx, _ protocol.PeerID, name string) []protocol.PeerID {
 	who := store.Value[string](tx, `SELECT said ->> '$.author.displayName' FROM
 		(SELECT CAST(content AS TEXT) AS said FROM inbound ORDER BY seq DESC LIMIT 500)
 		WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?) AND said ->> '$.author.kind' = 'human' LIMIT 1`, name)
 	if who == "" {
-		return ""
+		return nil
 	}
-	return personPeer(who)
+	return []protocol.PeerID{personPeer(who)}
 }
 
 // DisplayName returns the name of a person who writes in channels.

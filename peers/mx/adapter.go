@@ -54,7 +54,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	c, _ := a.load(tx, e.Chat.Name())
 	content := d.Content
 	content.Mentions = bridge.ResolveMentions(d.Names, e.Agents, localpart(string(a.bot)),
-		func(name string) bool { return a.Person(tx, name) != "" })
+		func(name string) bool { return len(a.People(tx, e.Chat, name)) > 0 })
 	if d.ReplyTo != "" {
 		content.ReplyTo = a.answered(tx, c, d.ReplyTo)
 		if content.Event == protocol.EventReaction && content.ReplyTo.Author == "" && a.isSending(tx, c) {

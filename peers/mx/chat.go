@@ -123,6 +123,11 @@ func (a *account) admitsChat(tx *store.Tx, c *chat) bool {
 // A member is a user of a room.
 type member struct{ user, name string }
 
+// isCalled reports whether a name is the user's, with or without the server.
+func (m member) isCalled(name string) bool {
+	return name != "" && (strings.EqualFold(name, m.name) || strings.EqualFold(name, localpart(m.user)))
+}
+
 func (a *account) members(tx *store.Tx, room string) []member {
 	return store.All(tx, func(m *member) []any { return []any{&m.user, &m.name} },
 		`SELECT user, name FROM members WHERE room = ? ORDER BY user`, room)

@@ -138,15 +138,22 @@ func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, thread, key, words
 	}
 }
 
-// Person implements [bridge.CommandAdapter]: it returns the user with a name, if there is only one.
-func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
-	users := store.All(tx, store.Scalar[string], `SELECT DISTINCT user FROM members
-		WHERE (lower(name) = lower(?1) OR lower(user) LIKE '@' || lower(?1) || ':%') AND user <> ?2 LIMIT 2`,
-		name, string(out.bot))
-	if name == "" || len(users) != 1 {
-		return ""
+// People implements [bridge.CommandAdapter]: it returns the members of the chat with a name, or else
+// those of any room.
+func (out *outbound) People(tx *store.Tx, chat protocol.PeerID, name string) (list []protocol.PeerID) {
+	for _, of := range []string{chat.Name(), ""} {
+		for _, m := range store.All(tx, func(m *member) []any { return []any{&m.user, &m.name} },
+			`SELECT DISTINCT user, name FROM members
+			WHERE ?1 = '' OR room = (SELECT room FROM chats WHERE chat = ?1) ORDER BY user`, of) {
+			if who := peerOf(m.user); m.isCalled(name) && m.user != string(out.bot) && !slices.Contains(list, who) {
+				list = append(list, who)
+			}
+		}
+		if len(list) > 0 {
+			break
+		}
 	}
-	return peerOf(users[0])
+	return list
 }
 
 // DisplayName implements [bridge.CommandAdapter].

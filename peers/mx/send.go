@@ -204,9 +204,7 @@ func (out *outbound) mentioned(tx *store.Tx, c *chat, words string) (users []id.
 		return nil
 	}
 	for _, m := range out.members(tx, c.room) {
-		if m.user != string(out.bot) && slices.ContainsFunc(names, func(name string) bool {
-			return strings.EqualFold(name, localpart(m.user)) || strings.EqualFold(name, m.name)
-		}) {
+		if m.user != string(out.bot) && slices.ContainsFunc(names, m.isCalled) {
 			users = append(users, id.UserID(m.user))
 		}
 	}

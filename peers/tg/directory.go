@@ -58,13 +58,10 @@ func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, thread, key, text 
 	}
 }
 
-// Person implements [bridge.CommandAdapter]: it returns the user with a username.
-func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
-	user := store.Value[int64](tx, `SELECT user FROM people WHERE bot = ? AND username = lower(?)`, out.bot, name)
-	if user == 0 {
-		return ""
-	}
-	return peerOf(user)
+// People implements [bridge.CommandAdapter]: it returns the user with a username.
+func (out *outbound) People(tx *store.Tx, _ protocol.PeerID, name string) []protocol.PeerID {
+	return people(store.All(tx, store.Scalar[int64], `SELECT user FROM people WHERE bot = ? AND username = lower(?)`,
+		out.bot, name))
 }
 
 // DisplayName implements [bridge.CommandAdapter]: it returns the username of a person, or the

@@ -1,0 +1,57 @@
+package mx
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// TestPeople_OfAName checks whom a name means in a room: its members first, by the name that they
+// show or by that of their account.
+func TestPeople_OfAName(t *testing.T) {
+	db, err := Open(filepath.Join(t.TempDir(), Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	out := &outbound{account: &account{db: db, bot: "@hubbub:hs"}}
+	err = store.InTx(t.Context(), db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO chats (chat, room) VALUES ('!old:hs', '!new:hs'), ('!other:hs', '!other:hs')`)
+		for _, m := range [][3]string{
+			{"!new:hs", "@ann:hs", "Sam"}, {"!new:hs", "@will:hs", "Will"}, {"!new:hs", "@o:hs", "Özlem"},
+			{"!new:hs", "@a_b:hs", ""}, {"!new:hs", "@hubbub:hs", "Hubbub"}, {"!new:hs", "@axb:hs", "X"},
+			{"!other:hs", "@mallory:hs", "Sam"}, {"!other:hs", "@zoe:hs", "Zoe"}, {"!other:hs", "@zoe:elsewhere", "Z"},
+			{"!other:hs", "@ann:hs", "Sam"},
+		} {
+			tx.Exec(`INSERT INTO members (room, user, name, joined) VALUES (?, ?, ?, 1)`, m[0], m[1], m[2])
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]protocol.PeerID{
+		"sam":    {"mx:@ann:hs"}, // the other one is not in this room
+		"WILL":   {"mx:@will:hs"},
+		"özlem":  {"mx:@o:hs"},
+		"a_b":    {"mx:@a_b:hs"},
+		"zoe":    {"mx:@zoe:elsewhere", "mx:@zoe:hs"},
+		"hubbub": nil,
+		"nobody": nil,
+		"":       nil,
+	} {
+		err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+			if got := out.People(tx, "mx:!old:hs", name); !slices.Equal(got, want) {
+				t.Errorf("%q means %q, want %q", name, got, want)
+			}
+			if got := out.People(tx, "mx:!other:hs", "sam"); len(got) != 2 {
+				t.Errorf("two are called Sam, got %q", got)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
