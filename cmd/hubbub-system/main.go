@@ -62,7 +62,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 			"files-max, runtime-max, agent-unit")
 	fs.DurationVar(&o.IdleStop, "idle-stop", 0, "stop an agent whose chats said nothing for so long; 0 never does")
 	fs.IntVar(&o.MaxAgents, "max-agents", 100, "agents that may run at once")
-	fs.IntVar(&o.SpawnRate, "spawn-rate", 60, "new agents that may be started in a minute; more wait")
+	fs.IntVar(&o.SpawnRate, "spawn-rate", 120, "new agents that may be started in a minute; more wait")
 	fs.IntVar(&o.MaxRestarts, "max-restarts", 5,
 		"times in a row that an agent is started again, counted anew after 60s of running")
 	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second,

@@ -21,7 +21,7 @@ type Options struct {
 
 	MaxAgents    int           // running at once; default 100
 	MaxRequests  int           // unanswered requests; default 4096
-	SpawnRate    int           // new starts per minute; default 60
+	SpawnRate    int           // new starts per minute, also at once; default 120
 	MaxRestarts  int           // in a row, before an agent fails; default 5, negative: none
 	SteadyAfter  time.Duration // run time that resets the count of restarts; default 60s
 	StartTimeout time.Duration // for an agent to come online; default 30s
@@ -49,7 +49,7 @@ func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
 	defaults.Positive(&d.MaxAgents, 100)
 	defaults.Positive(&d.MaxRequests, 4096)
-	defaults.Positive(&d.SpawnRate, 60)
+	defaults.Positive(&d.SpawnRate, 120)
 	defaults.Set(&d.MaxRestarts, 5)
 	d.MaxRestarts = max(d.MaxRestarts, 0)
 	defaults.Positive(&d.SteadyAfter, time.Minute)

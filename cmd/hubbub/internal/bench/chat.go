@@ -55,13 +55,14 @@ func newChatCommand() *cobra.Command {
 	return cmd
 }
 
-// chatSettings is the settings file of the measured programs. Telegram's pacing and the
-// wait for more of the same author are off.
+// chatSettings is the settings file of the measured programs. The spawn rate, Telegram's pacing and the
+// wait for more of the same author do not delay anything.
 const chatSettings = `[bus]
 listen = %q
 
 [system]
 max-agents = 1001
+spawn-rate = 1001
 
 [broker]
 
