@@ -3,6 +3,7 @@ package attention
 import (
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -31,25 +32,34 @@ const maxAnswer = 200
 
 // An AnswerReader reads answers by a set of words.
 type AnswerReader struct {
-	phrases map[string]Answer // by their words; "" is a courtesy
+	phrases func() answerPhrases // most agents never read an answer
+}
+
+type answerPhrases struct {
+	answers map[string]Answer // by the words of the phrase; "" is a courtesy
 	longest int               // phrase, in words
 }
 
 // NewAnswerReader returns the reader for Words.Yes, Words.No and Words.Unclear. Of a phrase in
 // several lists the more careful meaning counts.
 func NewAnswerReader(w *Words) *AnswerReader {
-	r := &AnswerReader{phrases: map[string]Answer{}}
+	words := *w
+	return &AnswerReader{phrases: sync.OnceValue(func() answerPhrases { return newAnswerPhrases(&words) })}
+}
+
+func newAnswerPhrases(w *Words) answerPhrases {
+	p := answerPhrases{answers: map[string]Answer{}}
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
 	}{{answerFillers, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
 		for _, phrase := range list.phrases {
 			words := tokens(phrase)
-			r.phrases[strings.Join(words, " ")] = list.answer
-			r.longest = max(r.longest, len(words))
+			p.answers[strings.Join(words, " ")] = list.answer
+			p.longest = max(p.longest, len(words))
 		}
 	}
-	return r
+	return p
 }
 
 // Read reads a clear yes or no. Every word and every sign of the text must be known: a condition,
@@ -86,8 +96,9 @@ func (r *AnswerReader) Read(text string) Answer {
 // leading returns the length of the longest known phrase at the beginning of words, and its
 // meaning.
 func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
-	for n = min(r.longest, len(words)); n > 0; n-- {
-		if answer, known := r.phrases[strings.Join(words[:n], " ")]; known {
+	phrases := r.phrases()
+	for n = min(phrases.longest, len(words)); n > 0; n-- {
+		if answer, known := phrases.answers[strings.Join(words[:n], " ")]; known {
 			return n, answer
 		}
 	}

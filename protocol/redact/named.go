@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 )
@@ -76,15 +75,15 @@ func wordsOf(name string) (words []string) {
 
 var (
 	// urlSecret is the part of a URL before its host: what follows the user's name, or all.
-	urlSecret = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)([^\s/?#'"<>\\]*)@`)
+	urlSecret = pattern(`(?i)([a-z][a-z0-9+.-]*://)([^\s/?#'"<>\\]*)@`)
 	// cutSecret is what follows the user's name, or the host, in a URL that the end of the text cuts.
-	cutSecret = regexp.MustCompile(`://[^\s/?#'"<>\\\[:]*:([^\s/?#'"<>]+)$`)
+	cutSecret = pattern(`://[^\s/?#'"<>\\\[:]*:([^\s/?#'"<>]+)$`)
 	// loginFlag is a flag whose value is NAME:SECRET.
-	loginFlag = regexp.MustCompile(`(^|[\s"'])((?:-u|--(?:proxy-)?user)(?:\s+|=)["']?[^\s:"']+:)([^\s"']+)`)
+	loginFlag = pattern(`(^|[\s"'])((?:-u|--(?:proxy-)?user)(?:\s+|=)["']?[^\s:"']+:)([^\s"']+)`)
 	// bearerToken is a token without the name of a header.
-	bearerToken = regexp.MustCompile(`(?i)\b(bearer\s+)([a-z0-9._~+/=-]{8,})`)
+	bearerToken = pattern(`(?i)\b(bearer\s+)([a-z0-9._~+/=-]{8,})`)
 	// scheme begins the value of an authorization.
-	scheme = regexp.MustCompile(`(?i)^(?:bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256)\s`)
+	scheme = pattern(`(?i)^(?:bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256)\s`)
 )
 
 // named returns a text without the values that their names, or their places in a URL, say are
@@ -119,12 +118,12 @@ func (r *Redactor) named(text string) string {
 	before := b.String()
 	text = before
 	if strings.Contains(text, "://") {
-		text = urlSecret.ReplaceAllStringFunc(text, withoutLogin)
+		text = urlSecret().ReplaceAllStringFunc(text, withoutLogin)
 	}
 	if strings.Contains(text, "-u") {
-		text = loginFlag.ReplaceAllString(text, "${1}${2}"+namedMark)
+		text = loginFlag().ReplaceAllString(text, "${1}${2}"+namedMark)
 	}
-	text = bearerToken.ReplaceAllString(text, "${1}"+namedMark)
+	text = bearerToken().ReplaceAllString(text, "${1}"+namedMark)
 	if text != before {
 		r.namedFound.Add(1)
 	}
@@ -150,7 +149,7 @@ func withoutLogin(found string) string {
 // withoutCutLogin returns a text without the password of a URL that its end cuts before the "@". A
 // port has at most five digits.
 func (r *Redactor) withoutCutLogin(text string) string {
-	m := cutSecret.FindStringSubmatchIndex(text)
+	m := cutSecret().FindStringSubmatchIndex(text)
 	if m == nil || isNumber(text[m[2]:]) && len(text)-m[2] <= 5 || strings.HasPrefix(text[m[2]:], "[redacted:") {
 		return text
 	}
@@ -248,7 +247,7 @@ func valueEnd(text string, at int, separator string, quoted bool) int {
 		return closingBracket(text, at)
 	case quoted: // a number or a word of JSON
 		return until(text, at, ",}] \t\r\n\\\"'")
-	case separator == ":" || scheme.MatchString(text[at:]): // a header
+	case separator == ":" || scheme().MatchString(text[at:]): // a header
 		return until(text, at, "\r\n\"'`")
 	}
 	return wordEnd(text, at)

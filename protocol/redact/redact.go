@@ -21,7 +21,7 @@ type Redactor struct {
 	namedFound atomic.Uint64   // by Arguments, by their names
 }
 
-// New makes a redactor. The first one of a program reads the rules, in some milliseconds.
+// New makes a redactor.
 func New() *Redactor {
 	r := compiled()
 	return &Redactor{rules: r, found: make([]atomic.Uint64, len(r.list))}
@@ -76,10 +76,10 @@ type rule struct {
 	begin []string // how it begins
 	// so many digits at most stand before the beginning, and belong to it; then it may begin within a word
 	before  int
-	shape   *regexp.Regexp
-	ends    bool    // no letter or digit may follow
-	entropy float64 // bits a byte that it has at least: less is an example
-	mark    string  // what stands in its place
+	shape   func() *regexp.Regexp // compiled when a text first has such a beginning
+	ends    bool                  // no letter or digit may follow
+	entropy float64               // bits a byte that it has at least: less is an example
+	mark    string                // what stands in its place
 }
 
 //go:embed gitleaks.txt
@@ -107,6 +107,11 @@ var ownRules = []struct {
 	{id: "chorus-connection", begin: "sk_", shape: `sk_[A-Z2-7]{26,}`, entropy: 3},
 }
 
+// pattern returns a regular expression that is compiled when it is first used.
+func pattern(source string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
+}
+
 // rules finds the beginnings of all secrets in one pass. Every beginning has at least
 // three bytes.
 type rules struct {
@@ -125,7 +130,7 @@ var compiled = sync.OnceValue(func() *rules {
 	all := &rules{by: map[uint32][]int{}}
 	for _, o := range ownRules {
 		all.add(rule{id: o.id, begin: []string{o.begin}, before: o.before,
-			shape: regexp.MustCompile("^(?:" + o.shape + ")"), entropy: o.entropy})
+			shape: pattern("^(?:" + o.shape + ")"), entropy: o.entropy})
 	}
 	lines := bufio.NewScanner(strings.NewReader(ruleText))
 	for lines.Scan() {
@@ -136,7 +141,7 @@ var compiled = sync.OnceValue(func() *rules {
 			}
 			all.add(rule{
 				id: fields[0], entropy: entropy, ends: fields[2] == "ends", begin: strings.Fields(fields[3]),
-				shape: regexp.MustCompile("^(?:" + fields[4] + ")"),
+				shape: pattern("^(?:" + fields[4] + ")"),
 			})
 		}
 	}
@@ -198,7 +203,7 @@ func (r *rule) at(text []byte, begin, done int) (from, to int, ok bool) {
 	if r.before == 0 && !starts(text, from) {
 		return 0, 0, false
 	}
-	where := r.shape.FindIndex(text[from:min(from+longest, len(text))])
+	where := r.shape().FindIndex(text[from:min(from+longest, len(text))])
 	if where == nil {
 		return 0, 0, false
 	}

@@ -68,7 +68,7 @@ func TestEveryRuleFindsItsShape(t *testing.T) {
 	r := New()
 	for i := range r.rules.list {
 		rule := &r.rules.list[i]
-		shape, err := syntax.Parse(rule.shape.String(), syntax.Perl)
+		shape, err := syntax.Parse(rule.shape().String(), syntax.Perl)
 		if err != nil {
 			t.Fatal(err)
 		}

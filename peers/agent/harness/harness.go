@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"hubbub/peers/attention"
+	"hubbub/protocol/text"
 )
 
 // Errors of Turn wrap one of these errors or the cause of the context. Every text tells a person
@@ -215,7 +215,7 @@ const (
 )
 
 // keyLike matches the parts of keys that providers quote in error messages.
-var keyLike = regexp.MustCompile(`\b(sk|key|tok|pk)[-_][A-Za-z0-9_*.\-]{6,}`)
+var keyLike = text.Pattern(`\b(sk|key|tok|pk)[-_][A-Za-z0-9_*.\-]{6,}`)
 
 // Redact removes the given secrets, and anything that looks like a key, from a text for an error
 // or a log.
@@ -225,7 +225,7 @@ func Redact(text string, secrets ...string) string {
 			text = strings.ReplaceAll(text, s, "[redacted]")
 		}
 	}
-	return keyLike.ReplaceAllString(text, "[redacted]")
+	return keyLike().ReplaceAllString(text, "[redacted]")
 }
 
 // Synchronous implements what harnesses share if their turns end Finished. The zero value is

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 )
@@ -200,7 +200,7 @@ var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string
 		return stringAt(began.input, "server"), stringAt(began.input, "tool")
 	},
 	"gemini-cli": func(asks, _ callInfo) (string, string) { // the program itself writes the titles of MCP tools
-		if words := geminiTitle.FindStringSubmatch(asks.title); words != nil {
+		if words := geminiTitle().FindStringSubmatch(asks.title); words != nil {
 			return words[2], words[1]
 		}
 		return "", ""
@@ -210,7 +210,7 @@ var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string
 	},
 }
 
-var geminiTitle = regexp.MustCompile(`^(\S+) \((\S+) MCP Server\)$`)
+var geminiTitle = text.Pattern(`^(\S+) \((\S+) MCP Server\)$`)
 
 // splitToolName splits a program's tool name into the names of the server and the tool.
 func splitToolName(name, prefix, between string) (server, tool string) {
@@ -222,9 +222,9 @@ func splitToolName(name, prefix, between string) (server, tool string) {
 }
 
 // plainToolName reduces a tool's name to characters that every program keeps.
-func plainToolName(tool string) string { return nonToolNameChars.ReplaceAllString(tool, "_") }
+func plainToolName(tool string) string { return nonToolNameChars().ReplaceAllString(tool, "_") }
 
-var nonToolNameChars = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+var nonToolNameChars = text.Pattern(`[^A-Za-z0-9_-]`)
 
 // stringAt returns the string at a path of JSON objects, or "".
 func stringAt(v any, path ...string) string {

@@ -3,11 +3,11 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/protocol/text"
 )
 
 // maxCuts is how often a model may shorten an answer that its token limit cut.
@@ -62,11 +62,11 @@ func (r *execution) cutMessage(cut []call) string {
 	return ""
 }
 
-var textMember = regexp.MustCompile(`"text"\s*:\s*"((?:[^"\\]|\\.)*)`)
+var textMember = text.Pattern(`"text"\s*:\s*"((?:[^"\\]|\\.)*)`)
 
 // cutString returns the member text of a JSON object that may be cut anywhere.
 func cutString(object string) (text string) {
-	at := textMember.FindStringSubmatch(object)
+	at := textMember().FindStringSubmatch(object)
 	if at == nil {
 		return ""
 	}

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // imagesRefused matches what endpoints say, with any status, if their model does not accept
 // images.
-var imagesRefused = regexp.MustCompile(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
+var imagesRefused = text.Pattern(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
 
 // imagesOmitted informs a model that did not accept images.
 const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not support images. " +
@@ -160,7 +160,7 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 			return nil, err
 		}
 		if r.hasImages() &&
-			(failed.TooLong || failed.Rejected || imagesRefused.MatchString(err.Error())) {
+			(failed.TooLong || failed.Rejected || imagesRefused().MatchString(err.Error())) {
 			r.noteFailure("leaving out the images of this turn, which the model does not accept", err)
 			r.omitImages()
 			continue

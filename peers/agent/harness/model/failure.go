@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -177,16 +176,16 @@ func (s *stream) classify(status int, what string, f failure) *requestError {
 	}
 }
 
-var tooLongPattern = regexp.MustCompile(`(?i)prompt is too long|context (length|window)`)
+var tooLongPattern = text.Pattern(`(?i)prompt is too long|context (length|window)`)
 
 func isTooLong(status int, f failure) bool {
 	return status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" ||
 		f.Type == "request_too_large" ||
-		status == http.StatusBadRequest && tooLongPattern.MatchString(f.Message)
+		status == http.StatusBadRequest && tooLongPattern().MatchString(f.Message)
 }
 
 // temporaryPattern matches the types and codes of temporary failures.
-var temporaryPattern = regexp.MustCompile(
+var temporaryPattern = text.Pattern(
 	`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`,
 )
 
@@ -195,7 +194,7 @@ var temporaryPattern = regexp.MustCompile(
 func (s *stream) eventError(f failure) *requestError {
 	status := http.StatusBadRequest
 	if f.Type == "" && (f.Code == nil || f.Code == "") ||
-		temporaryPattern.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
+		temporaryPattern().MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
 		status = http.StatusServiceUnavailable
 	}
 	return s.classify(status, "failed in the middle of its answer", f)

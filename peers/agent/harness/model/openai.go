@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 )
 
 // The API's responses: one event of a stream, or an answer in one piece.
@@ -147,7 +147,7 @@ func stripTools(r *request) *request {
 
 // toolsRefused matches what Ollama, vLLM, llama.cpp and OpenRouter say if a model or its
 // configuration does not support tools.
-var toolsRefused = regexp.MustCompile(
+var toolsRefused = text.Pattern(
 	`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`,
 )
 
@@ -166,7 +166,7 @@ func (o *openai) adapt(used quirks, refusal string) (lesson string) {
 	case used.limitName == "max_completion_tokens" && !o.official && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_tokens"
 		return "the limit of an answer is sent as max_tokens"
-	case !used.noTools && toolsRefused.MatchString(refusal):
+	case !used.noTools && toolsRefused().MatchString(refusal):
 		o.quirks.noTools = true
 		return "its model does not support tools: it only answers, and can neither react nor look anything up"
 	}

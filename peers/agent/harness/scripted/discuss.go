@@ -1,10 +1,10 @@
 package scripted
 
 import (
-	"regexp"
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 )
 
 // discussionLines are what the agents in a discussion ask each other in turn. All are different,
@@ -24,7 +24,7 @@ var discussionLines = []string{
 	"When is it over?",
 }
 
-var discussPattern = regexp.MustCompile(`^discuss .+ with ([a-z0-9-]+)$`)
+var discussPattern = text.Pattern(`^discuss .+ with ([a-z0-9-]+)$`)
 
 // discuss begins a discussion with another agent.
 func (p *execution) discuss(with string) string { return "@" + with + " " + discussionLines[0] }

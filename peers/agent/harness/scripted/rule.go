@@ -43,7 +43,7 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 		return "a discussion continues", say(next), ""
 	}
 	for _, r := range textRules {
-		switch m := r.match.FindStringSubmatch(normalize(content)); {
+		switch m := r.match().FindStringSubmatch(normalize(content)); {
 		case m == nil:
 		case r.name == laterRule && t.Deferrals > 0:
 			return "a deferred event came back", say("It is later now: “" + quote(content, 300) + "”"), ""
@@ -78,54 +78,54 @@ const (
 // textRules match the text of an event. The last group of match is the argument.
 var textRules = []struct {
 	name  string
-	match *regexp.Regexp
+	match func() *regexp.Regexp
 	do    action
 }{
 	{"a discussion", discussPattern, (*execution).discuss},
 	{
 		"an acknowledgement",
-		regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`),
+		text.Pattern(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`),
 		react("seen"),
 	},
-	{"a reaction by name", regexp.MustCompile(`^react (` + signalPattern + `)$`), (*execution).react},
-	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), react("declined")},
+	{"a reaction by name", text.Pattern(`^react (` + signalPattern + `)$`), (*execution).react},
+	{"not for this agent", text.Pattern(`\b(not you|wrong agent)\b`), react("declined")},
 	{
 		"unclear",
-		regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`),
+		text.Pattern(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`),
 		(*execution).clarify,
 	},
-	{laterRule, regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), (*execution).deferEvent},
+	{laterRule, text.Pattern(`\b(later|when you have time|no hurry|tomorrow)\b`), (*execution).deferEvent},
 	{
 		"work",
-		regexp.MustCompile(
+		text.Pattern(
 			`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`,
 		),
 		(*execution).work,
 	},
 	{
 		"catching up",
-		regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`),
+		text.Pattern(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`),
 		(*execution).catchUp,
 	},
-	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*execution).recap},
-	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), say(helpText)},
-	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), say("Hello.")},
+	{"a recap", text.Pattern(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*execution).recap},
+	{"who this is", text.Pattern(`\b(who are you|what are you|what can you do)\b|^help$`), say(helpText)},
+	{"a greeting", text.Pattern(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), say("Hello.")},
 }
 
-var requestPattern = regexp.MustCompile(
+var requestPattern = text.Pattern(
 	`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`,
 )
 
 // isRequest reports whether a text asks its reader for something.
 func isRequest(text string) bool {
-	return strings.Contains(text, "?") || requestPattern.MatchString(normalize(text))
+	return strings.Contains(text, "?") || requestPattern().MatchString(normalize(text))
 }
 
-var mentionPattern = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
+var mentionPattern = text.Pattern(`(^|\s)@[\w.:#-]+`)
 
 // normalize lowercases a text and removes mentions, and punctuation at both ends.
 func normalize(s string) string {
-	s = strings.ToLower(mentionPattern.ReplaceAllString(s, " "))
+	s = strings.ToLower(mentionPattern().ReplaceAllString(s, " "))
 	return text.OneLine(strings.Trim(s, " \t\n.,;:!?…'\"()"))
 }
 

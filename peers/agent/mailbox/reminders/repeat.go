@@ -30,7 +30,7 @@ func (p *phrase) repetition() (cron string, found bool, err error) {
 		}
 	case every && len(p.words) > 0 && durationUnits[p.words[0]] > 0:
 		return "", true, errInterval
-	case every && len(p.words) > 1 && p.words[1] != "am" && p.words[1] != "pm" && quantity.MatchString(p.words[0]):
+	case every && len(p.words) > 1 && p.words[1] != "am" && p.words[1] != "pm" && quantity().MatchString(p.words[0]):
 		return p.everyInterval()
 	default:
 		weekly := p.take("weekly") || every && p.take("week")
@@ -84,7 +84,7 @@ func (p *phrase) takeMonthDay() (string, error) {
 	p.take("on")
 	p.take("day")
 	for i, word := range p.words {
-		if m := ordinal.FindStringSubmatch(word); m != nil && (i == 0 || p.words[i-1] != "at") {
+		if m := ordinal().FindStringSubmatch(word); m != nil && (i == 0 || p.words[i-1] != "at") {
 			p.words = slices.Delete(p.words, i, i+1)
 			return m[1], nil
 		}

@@ -3,7 +3,6 @@ package reminders
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,9 +89,9 @@ type phrase struct {
 }
 
 var (
-	zoneName   = regexp.MustCompile(`[\[(]?\b([A-Za-z]+(?:/[A-Za-z0-9_+\-]+)+)[\])]?`)
-	zoneShort  = regexp.MustCompile(`(?:^|[ \d])(UTC|GMT|Z|CET|CEST|EET|EEST|WET|WEST|MSK|EST|EDT|CST|CDT|MST|MDT|PST|PDT|JST|IST|BST|HST|AKST|AKDT)([+-]\d{1,2}(?::?\d{2})?)?$`)
-	zoneOffset = regexp.MustCompile(`(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([+-]\d{2}:?\d{2})$`)
+	zoneName   = text.Pattern(`[\[(]?\b([A-Za-z]+(?:/[A-Za-z0-9_+\-]+)+)[\])]?`)
+	zoneShort  = text.Pattern(`(?:^|[ \d])(UTC|GMT|Z|CET|CEST|EET|EEST|WET|WEST|MSK|EST|EDT|CST|CDT|MST|MDT|PST|PDT|JST|IST|BST|HST|AKST|AKDT)([+-]\d{1,2}(?::?\d{2})?)?$`)
+	zoneOffset = text.Pattern(`(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([+-]\d{2}:?\d{2})$`)
 	// an abbreviation that means one zone to most
 	abbreviated = map[string]string{
 		"UTC": "UTC", "GMT": "UTC", "Z": "UTC", "CET": "Europe/Berlin", "CEST": "Europe/Berlin",
@@ -107,8 +106,8 @@ var (
 // takeZone takes the zone that a text names, if any, and splits the rest into words.
 func (p *phrase) takeZone(given string) error {
 	rest := given
-	switch name, short, offset := zoneName.FindStringSubmatchIndex(given), zoneShort.FindStringSubmatch(given),
-		zoneOffset.FindStringSubmatch(given); {
+	switch name, short, offset := zoneName().FindStringSubmatchIndex(given), zoneShort().FindStringSubmatch(given),
+		zoneOffset().FindStringSubmatch(given); {
 	case name != nil:
 		zone, err := loadZone(given[name[2]:name[3]])
 		if err != nil {
@@ -116,7 +115,7 @@ func (p *phrase) takeZone(given string) error {
 				text.Clip(given[name[2]:name[3]], 60))
 		}
 		p.zone, rest = zone, given[:name[0]]+" "+given[name[1]:]
-		if again := zoneOffset.FindStringSubmatch(strings.TrimSpace(rest)); again != nil {
+		if again := zoneOffset().FindStringSubmatch(strings.TrimSpace(rest)); again != nil {
 			rest = strings.TrimSuffix(strings.TrimSpace(rest), again[2]) // 2027-01-31T17:00+01:00[Europe/Berlin]
 		}
 	case short != nil && short[2] != "":
@@ -158,11 +157,11 @@ func fixedZone(offset string) *time.Location {
 }
 
 // isoTime joins the date and the time of ISO 8601.
-var isoTime = regexp.MustCompile(`(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})`)
+var isoTime = text.Pattern(`(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})`)
 
 // splitWords splits a text into lower-case words, without what carries no meaning.
 func splitWords(s string) []string {
-	s = strings.ToLower(isoTime.ReplaceAllString(s, "$1 $2"))
+	s = strings.ToLower(isoTime().ReplaceAllString(s, "$1 $2"))
 	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00").Replace(s)
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ';' })
 	for i := range words {
@@ -181,8 +180,8 @@ func (p *phrase) take(given ...string) bool {
 }
 
 var (
-	isoDuration   = regexp.MustCompile(`^p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?$`)
-	quantity      = regexp.MustCompile(`^(\d+(?:\.\d+)?)([a-z]*)$`)
+	isoDuration   = text.Pattern(`^p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?$`)
+	quantity      = text.Pattern(`^(\d+(?:\.\d+)?)([a-z]*)$`)
 	numberWords   = strings.Fields("zero one two three four five six seven eight nine ten eleven twelve")
 	durationUnits = map[string]time.Duration{
 		"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
@@ -209,7 +208,7 @@ func (p *phrase) duration() (due time.Time, ok bool) {
 		if d, err := time.ParseDuration(word); err == nil {
 			return p.now.Add(d), true
 		}
-		if m := isoDuration.FindStringSubmatch(word); m != nil && len(word) > 2 {
+		if m := isoDuration().FindStringSubmatch(word); m != nil && len(word) > 2 {
 			n := [6]int{}
 			for i := 1; i < len(m); i++ {
 				n[i], _ = strconv.Atoi(m[i]) //nolint:errcheck // digits, or empty for 0
@@ -244,7 +243,7 @@ func (p *phrase) duration() (due time.Time, ok bool) {
 // amount parses a number and a unit at the beginning of words, and returns how many it used.
 func amount(words []string) (n float64, unit string, used int) {
 	number := strings.TrimPrefix(words[0], "+")
-	m := quantity.FindStringSubmatch(number)
+	m := quantity().FindStringSubmatch(number)
 	switch {
 	case m != nil && m[2] != "":
 		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // a number by the expression
@@ -349,7 +348,7 @@ func (p *phrase) dayWord() int {
 		rest := slices.Delete(slices.Clone(p.words), i, i+1)
 		p.words = rest
 		if slices.ContainsFunc(rest, func(w string) bool {
-			return isoDate.MatchString(w) ||
+			return isoDate().MatchString(w) ||
 				nameIndex(months, w) >= 0
 		}) {
 			return -1
@@ -363,19 +362,19 @@ func (p *phrase) dayWord() int {
 }
 
 var (
-	isoDate    = regexp.MustCompile(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
-	dottedDate = regexp.MustCompile(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
-	ordinal    = regexp.MustCompile(`^(\d{1,2})(?:st|nd|rd|th)?$`)
-	year       = regexp.MustCompile(`^\d{4}$`)
+	isoDate    = text.Pattern(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
+	dottedDate = text.Pattern(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
+	ordinal    = text.Pattern(`^(\d{1,2})(?:st|nd|rd|th)?$`)
+	year       = text.Pattern(`^\d{4}$`)
 )
 
 // date takes a date: 2027-01-31, 31.01.2027, 31 January 2027, Jan 31, 2027. Without a year it is
 // the next one.
 func (p *phrase) date() (found bool, date time.Time, err error) {
 	for i, word := range p.words {
-		m, order := isoDate.FindStringSubmatch(word), [3]int{1, 2, 3}
+		m, order := isoDate().FindStringSubmatch(word), [3]int{1, 2, 3}
 		if m == nil {
-			m, order = dottedDate.FindStringSubmatch(word), [3]int{3, 2, 1}
+			m, order = dottedDate().FindStringSubmatch(word), [3]int{3, 2, 1}
 		}
 		if m != nil {
 			p.words = slices.Delete(p.words, i, i+1)
@@ -392,13 +391,13 @@ func (p *phrase) date() (found bool, date time.Time, err error) {
 		return false, date, nil
 	}
 	month, day, from, end := nameIndex(months, p.words[at])+1, "", at, at+1
-	if at > 0 && ordinal.MatchString(p.words[at-1]) {
-		day, from = ordinal.FindStringSubmatch(p.words[at-1])[1], at-1
-	} else if end < len(p.words) && ordinal.MatchString(p.words[end]) {
-		day, end = ordinal.FindStringSubmatch(p.words[end])[1], end+1
+	if at > 0 && ordinal().MatchString(p.words[at-1]) {
+		day, from = ordinal().FindStringSubmatch(p.words[at-1])[1], at-1
+	} else if end < len(p.words) && ordinal().MatchString(p.words[end]) {
+		day, end = ordinal().FindStringSubmatch(p.words[end])[1], end+1
 	}
 	y := ""
-	if end < len(p.words) && year.MatchString(p.words[end]) {
+	if end < len(p.words) && year().MatchString(p.words[end]) {
 		y, end = p.words[end], end+1
 	}
 	p.words = slices.Delete(p.words, from, end)
@@ -464,7 +463,7 @@ func (p *phrase) spellTime() {
 
 var errNoTime = errors.New("the time of day is missing, such as 09:00")
 
-var timeOfDay = regexp.MustCompile(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
+var timeOfDay = text.Pattern(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
 
 // timeOfDay takes a time of day. evening makes an hour below 12 one of the evening.
 func (p *phrase) timeOfDay(evening bool) (hour, minute, second int, err error) {
@@ -477,7 +476,7 @@ func (p *phrase) timeOfDay(evening bool) (hour, minute, second int, err error) {
 	}
 	p.spellTime()
 	for i, word := range p.words {
-		m := timeOfDay.FindStringSubmatch(word)
+		m := timeOfDay().FindStringSubmatch(word)
 		if m == nil {
 			continue
 		}
