@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-read-only test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ test-slow-disk: build ## test the bus on disks whose fsync takes 0.3, 1 and 3 s 
 
 test-power-cut: build ## test that the folder of each new file is synced (needs strace)
 	@scripts/test-power-cut
+
+test-read-only: build ## test the readers of the log where nothing can be written (needs root)
+	@scripts/test-read-only
 
 test-proxy: build ## test the bus and its console behind nginx and Caddy (needs nginx-light and caddy)
 	@scripts/test-proxy

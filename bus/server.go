@@ -94,6 +94,8 @@ func (srv *Server) Run(ctx context.Context) error {
 			hint = "is another bus running? choose another --listen"
 		case errors.Is(err, syscall.EACCES):
 			hint = "ports below 1024 need a privilege; choose another --listen"
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			return err // the address is not the reason
 		}
 		return fmt.Errorf("listening on %s: %w (%s)", srv.options.Listen, err, hint)
 	}

@@ -67,6 +67,7 @@ var handlings = map[string]handling{
 	"make test-matrix":     {elsewhere: "a homeserver that builds for minutes", file: "Makefile", text: "scripts/test-matrix"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
 	"make test-slow-disk":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-slow-disk"},
+	"make test-read-only":  {elsewhere: "root", file: "Makefile", text: "scripts/test-read-only"},
 	"make test-proxy":      {elsewhere: "programs of others", file: "Makefile", text: "scripts/test-proxy"},
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},

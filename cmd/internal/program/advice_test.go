@@ -3,9 +3,11 @@ package program
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hubbub/protocol/datafolder"
@@ -66,5 +68,20 @@ func TestAdvice_SendsNobodyBackToRoot(t *testing.T) {
 	}
 	if got := adviceFor(closed, closed, owner); !strings.Contains(got, "sudo -u root") {
 		t.Errorf("for a data folder of root: %q", got)
+	}
+}
+
+// TestAdvice_ForPlaces where nothing can be written, or few files be opened.
+func TestAdvice_ForPlaces(t *testing.T) {
+	for err, want := range map[error]string{
+		&fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}:                            "name a writable folder",
+		fmt.Errorf("locking: %w", &fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}): "name a writable folder",
+		&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}:                           "ulimit -n",
+		fmt.Errorf("socket: %w", syscall.ENFILE):                                            "LimitNOFILE",
+		fmt.Errorf("socket: %w", syscall.EIO):                                               "",
+	} {
+		if got := Advice(err, ""); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%v: %q; want %q", err, got, want)
+		}
 	}
 }

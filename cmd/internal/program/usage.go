@@ -228,6 +228,13 @@ func Advice(err error, data string) string {
 	if denied, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
 		return adviceFor(denied.Path, data, os.Geteuid())
 	}
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return "nothing can be written there: name a writable folder with --data, such as a copy of this one; hubbub " +
+			"tail, why and log read it where it is"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "allow more open files, with ulimit -n or LimitNOFILE= of systemd"
+	}
 	return ""
 }
 
