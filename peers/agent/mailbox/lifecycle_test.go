@@ -80,7 +80,7 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 			e.Decision.Policy = attention.PolicyMayRespond
 			tx.Move(e, mailbox.Hold, "")
 			if c.deferred {
-				lifecycle.Defer(tx, e, "5m", "later")
+				lifecycle.Defer(tx, e, time.Now().Add(5*time.Minute), "later")
 			}
 			if e.DeadlineAt = time.Now().Add(c.deadline); c.deadline == 0 {
 				e.DeadlineAt = time.Time{}

@@ -124,8 +124,8 @@ func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
 		intake.Store(tx, chat("e1", "hello"))
 		e := tx.Entry("e1")
 		tx.Move(e, mailbox.Hold, "")
-		lifecycle.Defer(tx, e, "5m", "later")
-		lifecycle.Defer(tx, e, "5m", "later")
+		lifecycle.Defer(tx, e, time.Now().Add(5*time.Minute), "later")
+		lifecycle.Defer(tx, e, time.Now().Add(5*time.Minute), "later")
 		tx.Move(e, mailbox.ClaimEvent, "")
 		for _, cause := range []mailbox.Cause{mailbox.Respond, mailbox.Ignore, mailbox.Fail, mailbox.ClaimEvent, mailbox.Join, mailbox.Reopen} {
 			tx.Move(e, cause, string(cause))

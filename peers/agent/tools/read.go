@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -115,12 +116,12 @@ type listArguments struct {
 	Conversation string           `json:"conversation,omitempty"`
 	Policy       attention.Policy `json:"policy,omitempty"`
 	Open         *bool            `json:"open,omitempty" jsonschema:"only events without a final disposition"`
-	Since        json.RawMessage  `json:"since,omitempty" jsonschema:"RFC 3339 time, or next of an earlier call"`
+	Since        json.RawMessage  `json:"since,omitempty" jsonschema:"a time (2027-01-31 17:00, yesterday, today 9:00, 2 hours ago), or next of an earlier call"`
 	Limit        pageSize         `json:"limit,omitempty"`
 }
 
 func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.Result {
-	after, from, problem := parseSince(args.Since)
+	after, from, problem := parseSince(args.Since, b.provider.ZoneOf(nil))
 	if problem != "" {
 		return harness.ErrorResult(problem, nil)
 	}
@@ -155,7 +156,7 @@ func (b *Toolset) now() string {
 }
 
 // parseSince parses a time, or a number returned by an earlier call. It returns a problem, or "".
-func parseSince(since json.RawMessage) (after int64, from time.Time, problem string) {
+func parseSince(since json.RawMessage, zone *time.Location) (after int64, from time.Time, problem string) {
 	var text string
 	if json.Unmarshal(since, &text) != nil {
 		text = string(since)
@@ -167,8 +168,9 @@ func parseSince(since json.RawMessage) (after int64, from time.Time, problem str
 	if after, err = strconv.ParseInt(text, 10, 64); err == nil {
 		return after, from, ""
 	}
-	if from, err = time.Parse(time.RFC3339, text); err != nil {
-		problem = "since must be an RFC 3339 time such as 2026-06-02T19:10:00Z, or next of an earlier call."
+	if from, err = reminders.ParseSince(text, zone, time.Now()); err != nil {
+		problem = "since must be a time such as 2026-06-02T19:10:00Z, 2026-06-02 19:10, yesterday or 2 hours ago, " +
+			"or next of an earlier call."
 	}
 	return 0, from, problem
 }

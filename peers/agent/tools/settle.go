@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/agent/mailbox/obligations"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -107,7 +109,7 @@ func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) 
 		reason += ", " + eta
 	}
 	if d == attention.DispositionDeferred {
-		lifecycle.Defer(t.Tx, e, eta, reason)
+		lifecycle.Defer(t.Tx, e, b.timeIn(e, eta), reason)
 	} else {
 		t.Move(e, mailbox.Cause(d), reason)
 	}
@@ -122,7 +124,20 @@ func allowedDisposition(e *mailbox.Entry, d attention.Disposition) attention.Dis
 type deferArguments struct {
 	eventRef
 	Reason string `json:"reason"`
-	ETA    string `json:"eta,omitempty" jsonschema:"until when: a time (RFC 3339), a duration (45m), or in words"`
+	ETA    string `json:"eta,omitempty" jsonschema:"until when, in any form of a time of chat.remind: tomorrow 9:00, Friday, in 45 minutes"`
+}
+
+// timeIn returns the time that a model wrote about an event, or the zero time if it is none.
+func (b *Toolset) timeIn(e *mailbox.Entry, said string) time.Time {
+	now := time.Now()
+	if d, err := time.ParseDuration(said); err == nil { // also one of less than a second, or in the past
+		return now.Add(d)
+	}
+	at, err := reminders.ParseTime(said, b.provider.ZoneOf(e.Content.Chat), now)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 func (b *Toolset) deferEvent(ctx context.Context, args *deferArguments) harness.Result {
@@ -134,7 +149,7 @@ func (b *Toolset) deferEvent(ctx context.Context, args *deferArguments) harness.
 		if args.ETA != "" {
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
-		lifecycle.Defer(t.Tx, t.event, args.ETA, reason)
+		lifecycle.Defer(t.Tx, t.event, b.timeIn(t.event, args.ETA), reason)
 	})
 }
 

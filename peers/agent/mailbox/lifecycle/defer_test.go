@@ -9,26 +9,26 @@ func TestHowLongADeferredEventRests(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	const first = 15 * time.Minute
 	for _, c := range []struct {
-		eta       string
+		until     time.Duration // from now; 0 if it is not said
 		deferrals int
 		want      time.Duration
 	}{
-		{"", 0, 15 * time.Minute},
-		{"", 1, 30 * time.Minute},
-		{"", 4, 4 * time.Hour},
-		{"", 5, 8 * time.Hour},
-		{"", 9, 8 * time.Hour},
-		{"after lunch", 0, 15 * time.Minute},
-		{"45m", 3, 45 * time.Minute},
-		{"2026-06-01T14:00:00Z", 3, 2 * time.Hour},
-		{"2026-06-01T11:00:00Z", 0, time.Second},
-		{"-5m", 0, time.Second},
-		{"10ms", 0, time.Second},
-		{"2000h", 0, 7 * 24 * time.Hour},
-		{"2027-06-01T14:00:00Z", 0, 7 * 24 * time.Hour},
+		{0, 0, 15 * time.Minute},
+		{0, 1, 30 * time.Minute},
+		{0, 4, 4 * time.Hour},
+		{0, 5, 8 * time.Hour},
+		{0, 9, 8 * time.Hour},
+		{45 * time.Minute, 3, 45 * time.Minute},
+		{-time.Hour, 0, time.Second},
+		{10 * time.Millisecond, 0, time.Second},
+		{2000 * time.Hour, 0, 7 * 24 * time.Hour},
 	} {
-		if got := deferDuration(c.eta, c.deferrals, first, now); got != c.want {
-			t.Errorf("until %q after %d deferrals it rests %v; want %v", c.eta, c.deferrals, got, c.want)
+		var until time.Time
+		if c.until != 0 {
+			until = now.Add(c.until)
+		}
+		if got := deferDuration(until, c.deferrals, first, now); got != c.want {
+			t.Errorf("until %v after %d deferrals it rests %v; want %v", c.until, c.deferrals, got, c.want)
 		}
 	}
 }

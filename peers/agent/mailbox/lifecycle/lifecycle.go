@@ -223,25 +223,24 @@ const (
 	asyncDeferFactor = 96
 )
 
-// deferDuration returns how long an event is deferred: until eta if that is a time (RFC 3339) or
-// a duration ("45m"), otherwise for first, doubled at every deferral.
-func deferDuration(eta string, deferrals int, first time.Duration, now time.Time) time.Duration {
+// deferDuration returns how long an event is deferred: until a time, or for first, doubled at every
+// deferral, if it is zero.
+func deferDuration(until time.Time, deferrals int, first time.Duration, now time.Time) time.Duration {
 	rest := first << min(deferrals, MaxDeferrals)
-	if at, err := time.Parse(time.RFC3339, eta); err == nil {
-		rest = at.Sub(now)
-	} else if d, err := time.ParseDuration(eta); err == nil {
-		rest = d
+	if !until.IsZero() {
+		rest = until.Sub(now)
 	}
 	return min(max(rest, time.Second), maxDefer)
 }
 
-// Defer defers an event. An event that is deferred already does not change.
-func Defer(tx *mailbox.Tx, e *mailbox.Entry, eta, reason string) {
+// Defer defers an event until a time, or for Options.DeferFor if it is zero. An event that is deferred
+// already does not change.
+func Defer(tx *mailbox.Tx, e *mailbox.Entry, until time.Time, reason string) {
 	if _, ok := mailbox.Next(e.State, mailbox.Defer); !ok {
 		return
 	}
 	now := time.Now()
-	rest := deferDuration(eta, e.Deferrals, tx.Options().DeferFor, now)
+	rest := deferDuration(until, e.Deferrals, tx.Options().DeferFor, now)
 	if tx.Options().Async {
 		rest = max(rest, asyncDeferFactor*tx.Options().DeferFor)
 	}

@@ -20,7 +20,7 @@ func (p *phrase) repetition() (cron string, found bool, err error) {
 	case p.take("daily", "everyday"), every && p.take("day"):
 	case p.take("weekdays", "weekday", "workdays", "workday"):
 		days = "1-5"
-	case p.take("weekends", "weekend"):
+	case p.take("weekends"), every && p.take("weekend"):
 		days = "0,6"
 	case p.take("hourly"), every && p.take("hour"):
 		return p.interval("0 * * * *")
@@ -44,7 +44,7 @@ func (p *phrase) repetition() (cron string, found bool, err error) {
 		days = names
 	}
 	p.take("on")
-	hour, minute, _, err := p.timeOfDay(false)
+	hour, minute, _, err := p.timeOfDay(false, false)
 	if err != nil {
 		return "", true, err
 	}

@@ -71,6 +71,45 @@ func parseCron(given string, zone *time.Location) (m moment, ok bool) {
 	return moment{cron: given, zone: zone}, true
 }
 
+// ParseTime returns the time that a model wrote in any form of a reminder that does not repeat.
+func ParseTime(when string, zone *time.Location, now time.Time) (time.Time, error) {
+	m, err := parseWhen(when, zone, now)
+	if err == nil && m.cron != "" {
+		err = errors.New("it repeats")
+	}
+	return m.due, err
+}
+
+// ParseSince returns the past time that a model wrote: a time, a day, which begins at midnight, or
+// how long ago it is.
+func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, error) {
+	p := phrase{now: now.In(zone), zone: zone}
+	if err := p.takeZone(since); err != nil {
+		return time.Time{}, err
+	}
+	ago := p.take("ago", "last", "past")
+	if due, ok := p.duration(); ok {
+		return now.Add(now.Sub(due)), nil
+	}
+	days := 0
+	switch {
+	case ago, p.take("today"):
+	case p.take("yesterday"):
+		days = -1
+	default:
+		if _, err := time.Parse(time.DateOnly, since); err == nil {
+			since += " 0:00"
+		}
+		return ParseTime(since, zone, now)
+	}
+	hour, minute, second, err := p.timeOfDay(false, true)
+	if ago || err != nil && len(p.words) > 0 {
+		return time.Time{}, errors.New("it is not understood")
+	}
+	y, month, d := p.now.AddDate(0, 0, days).Date()
+	return localTime(y, month, d, hour, minute, second, p.zone), nil
+}
+
 // loadZone returns a time zone by its name. "Local" is not one.
 func loadZone(name string) (*time.Location, error) {
 	if name == "" || strings.EqualFold(name, "local") {
@@ -159,6 +198,9 @@ func fixedZone(offset string) *time.Location {
 // isoTime joins the date and the time of ISO 8601.
 var isoTime = text.Pattern(`(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})`)
 
+// fillers are words that carry no meaning.
+var fillers = strings.Fields("the of @ by until till around about approximately sharp ~ for")
+
 // splitWords splits a text into lower-case words, without what carries no meaning.
 func splitWords(s string) []string {
 	s = strings.ToLower(isoTime().ReplaceAllString(s, "$1 $2"))
@@ -167,7 +209,7 @@ func splitWords(s string) []string {
 	for i := range words {
 		words[i] = strings.TrimSuffix(words[i], ".")
 	}
-	return slices.DeleteFunc(words, func(w string) bool { return w == "" || w == "the" || w == "of" || w == "@" })
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" || slices.Contains(fillers, w) })
 }
 
 // take takes the first word that one of the given is, and reports whether there was one.
@@ -177,91 +219,6 @@ func (p *phrase) take(given ...string) bool {
 		p.words = slices.Delete(p.words, i, i+1)
 	}
 	return i >= 0
-}
-
-var (
-	isoDuration   = text.Pattern(`^p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?$`)
-	quantity      = text.Pattern(`^(\d+(?:\.\d+)?)([a-z]*)$`)
-	numberWords   = strings.Fields("zero one two three four five six seven eight nine ten eleven twelve")
-	durationUnits = map[string]time.Duration{
-		"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-		"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-		"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
-	}
-	dayUnits = map[string]int{"d": 1, "day": 1, "days": 1, "w": 7, "wk": 7, "week": 7, "weeks": 7}
-)
-
-// duration parses a duration from now. A day is a calendar day: it ends at the same local time.
-func (p *phrase) duration() (due time.Time, ok bool) {
-	words := slices.Clone(p.words)
-	trim := func(given ...string) {
-		for len(words) > 0 && slices.Contains(given, words[0]) {
-			words = words[1:]
-		}
-	}
-	trim("in", "after", "about")
-	for _, end := range []string{"from now", "later", "from today"} {
-		words = strings.Fields(strings.TrimSuffix(strings.Join(words, " "), " "+end))
-	}
-	if len(words) == 1 {
-		word := strings.TrimPrefix(words[0], "+")
-		if d, err := time.ParseDuration(word); err == nil {
-			return p.now.Add(d), true
-		}
-		if m := isoDuration().FindStringSubmatch(word); m != nil && len(word) > 2 {
-			n := [6]int{}
-			for i := 1; i < len(m); i++ {
-				n[i], _ = strconv.Atoi(m[i]) //nolint:errcheck // digits, or empty for 0
-			}
-			return p.now.AddDate(0, 0, 7*n[1]+n[2]).Add(time.Duration(n[3])*time.Hour +
-				time.Duration(n[4])*time.Minute +
-				time.Duration(n[5])*time.Second), true
-		}
-	}
-	due = p.now
-	for len(words) > 0 {
-		n, unit, used := amount(words)
-		if used == 0 {
-			return due, false
-		}
-		words, ok = words[used:], true
-		switch days := dayUnits[unit]; {
-		case durationUnits[unit] > 0:
-			due = due.Add(time.Duration(n * float64(durationUnits[unit])))
-		case days > 0 && n == float64(int(n)):
-			due = due.AddDate(0, 0, int(n)*days)
-		case (unit == "month" || unit == "months") && n == float64(int(n)):
-			due = due.AddDate(0, int(n), 0)
-		default:
-			return due, false
-		}
-		trim("and")
-	}
-	return due, ok
-}
-
-// amount parses a number and a unit at the beginning of words, and returns how many it used.
-func amount(words []string) (n float64, unit string, used int) {
-	number := strings.TrimPrefix(words[0], "+")
-	m := quantity().FindStringSubmatch(number)
-	switch {
-	case m != nil && m[2] != "":
-		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // a number by the expression
-		return n, m[2], 1
-	case len(words) < 2:
-		return 0, "", 0
-	case m != nil:
-		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // a number by the expression
-		return n, words[1], 2
-	case number == "half" && len(words) > 2 && (words[1] == "an" || words[1] == "a"):
-		return 0.5, words[2], 3
-	case number == "a" || number == "an":
-		return 1, words[1], 2
-	}
-	if i := slices.Index(numberWords, number); i >= 0 {
-		return float64(i), words[1], 2
-	}
-	return 0, "", 0
 }
 
 var (
@@ -279,24 +236,59 @@ func nameIndex(names []string, word string) int {
 	})
 }
 
-// parse parses a repetition, or a day and a time of day.
+// takePhrase takes successive words, and reports whether they were there.
+func (p *phrase) takePhrase(given string) bool {
+	want := strings.Fields(given)
+	for i := range p.words {
+		if len(p.words)-i >= len(want) && slices.Equal(p.words[i:i+len(want)], want) {
+			p.words = slices.Delete(p.words, i, i+len(want))
+			return true
+		}
+	}
+	return false
+}
+
+// partsOfDay are the times of day that have no hour, and whether an hour beside them is one after noon.
+var partsOfDay = []struct {
+	words     string
+	hour      int
+	afterNoon bool
+}{
+	{"first thing", 9, false}, {"morning", 9, false}, {"afternoon", 15, true}, {"evening", 19, true},
+	{"tonight", 20, true}, {"night", 20, true}, {"end day", 17, true}, {"eod", 17, true},
+}
+
+// parse parses a repetition, or a day and a time of day. A day without a time of day means its morning.
 func (p *phrase) parse() (m moment, err error) {
 	if cron, found, err := p.repetition(); found {
 		return moment{cron: cron}, err
+	}
+	if p.takePhrase("same time") || p.takePhrase("this time") {
+		p.words = append(p.words, p.now.Format("15:04:05"))
 	}
 	relative := p.dayWord()
 	hasDate, date, err := p.date()
 	if err != nil {
 		return m, err
 	}
-	evening := p.take("tonight", "evening", "afternoon", "night")
-	if p.take("morning") || evening {
-		p.take("in", "this")
+	const morning = 9
+	named, part, afterNoon := relative >= 0 || hasDate, -1, false
+	for _, of := range partsOfDay {
+		if p.takePhrase(of.words) {
+			part, afterNoon = of.hour, afterNoon || of.afterNoon
+			p.take("in", "this")
+		}
 	}
-	hour, minute, second, err := p.timeOfDay(evening)
+	hour, minute, second, err := p.timeOfDay(afterNoon, named)
 	switch {
-	case errors.Is(err, errNoTime) && relative < 0 && !hasDate && !evening:
+	case errors.Is(err, errNoTime) && len(p.words) == 0 && part >= 0:
+		hour, err = part, nil
+	case errors.Is(err, errNoTime) && len(p.words) == 0 && named && relative != 0:
+		hour, err = morning, nil
+	case errors.Is(err, errNoTime) && !named && part < 0:
 		return m, fmt.Errorf("it is not a time: %s", forms)
+	}
+	switch {
 	case err != nil:
 		return m, err
 	case len(p.words) > 0:
@@ -313,17 +305,18 @@ func (p *phrase) parse() (m moment, err error) {
 		}
 	}
 	m.due = localTime(y, month, d, hour, minute, second, p.zone)
-	if relative < 0 && !hasDate && !evening && !m.due.After(p.now) { // "9:00" alone is the next
+	if !named && !afterNoon && !m.due.After(p.now) { // "9:00" alone is the next
 		m.due = localTime(y, month, d+1, hour, minute, second, p.zone)
 	}
 	return m, nil
 }
 
-// dayWord takes today, tomorrow or the name of a weekday, and returns the days from today, or -1.
+// dayWord takes today, tomorrow, next week or the name of a weekday, and returns the days from today,
+// or -1.
 func (p *phrase) dayWord() int {
-	if i := slices.Index(p.words, "day"); i >= 0 && i+2 < len(p.words) && p.words[i+1] == "after" &&
-		p.words[i+2] == "tomorrow" {
-		p.words = slices.Delete(p.words, i, i+3)
+	today := int(p.now.Weekday())
+	ahead := func(day int) int { return (day-today+6)%7 + 1 }
+	if p.takePhrase("day after tomorrow") {
 		return 2
 	}
 	if i := slices.Index(p.words, "in"); i >= 0 && i+1 < len(p.words) { // in 3 days at 8
@@ -338,7 +331,12 @@ func (p *phrase) dayWord() int {
 		return 0
 	case p.take("tomorrow"):
 		return 1
+	case p.takePhrase("this weekend"), p.take("weekend"):
+		return ahead(6)
+	case p.takePhrase("end week"):
+		return ahead(5)
 	}
+	nextWeek := p.takePhrase("next week")
 	for i, word := range p.words {
 		day := nameIndex(weekdays, word)
 		if day < 0 {
@@ -355,8 +353,14 @@ func (p *phrase) dayWord() int {
 		}
 		next := p.take("next")
 		p.take("on", "this", "coming")
-		p.sameWeekday = day == int(p.now.Weekday()) && !next
-		return (day-int(p.now.Weekday())+6)%7 + 1
+		if nextWeek {
+			return ahead(1) + (day+6)%7
+		}
+		p.sameWeekday = day == today && !next
+		return ahead(day)
+	}
+	if nextWeek {
+		return ahead(1)
 	}
 	return -1
 }
@@ -364,6 +368,7 @@ func (p *phrase) dayWord() int {
 var (
 	isoDate    = text.Pattern(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
 	dottedDate = text.Pattern(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
+	nth        = text.Pattern(`^\d{1,2}(?:st|nd|rd|th)$`)
 	ordinal    = text.Pattern(`^(\d{1,2})(?:st|nd|rd|th)?$`)
 	year       = text.Pattern(`^\d{4}$`)
 )
@@ -388,7 +393,7 @@ func (p *phrase) date() (found bool, date time.Time, err error) {
 	}
 	at := slices.IndexFunc(p.words, func(w string) bool { return nameIndex(months, w) >= 0 })
 	if at < 0 {
-		return false, date, nil
+		return p.dayOfMonth()
 	}
 	month, day, from, end := nameIndex(months, p.words[at])+1, "", at, at+1
 	if at > 0 && ordinal().MatchString(p.words[at-1]) {
@@ -413,6 +418,32 @@ func (p *phrase) date() (found bool, date time.Time, err error) {
 	return true, date, err
 }
 
+// dayOfMonth takes a day of this month or the next: the 5th, the 3rd of next month, next month.
+func (p *phrase) dayOfMonth() (found bool, date time.Time, err error) {
+	y, month, today := p.now.Date()
+	day, next := 0, p.takePhrase("next month")
+	if next {
+		month, day = month+1, 1
+	}
+	if i := slices.IndexFunc(p.words, nth().MatchString); i >= 0 {
+		day, _ = strconv.Atoi(ordinal().FindStringSubmatch(p.words[i])[1]) //nolint:errcheck // digits by the expression
+		p.words = slices.Delete(p.words, i, i+1)
+		p.take("on")
+		if !next && day < today {
+			month++
+		}
+	}
+	if p.takePhrase("end month") {
+		return true, time.Date(y, month+1, 0, 12, 0, 0, 0, p.zone), nil
+	}
+	if day == 0 {
+		return false, date, nil
+	}
+	first := time.Date(y, month, 1, 12, 0, 0, 0, p.zone)
+	date, err = p.day(strconv.Itoa(first.Year()), strconv.Itoa(int(first.Month())), strconv.Itoa(day))
+	return true, date, err
+}
+
 // day returns the day of a date, at noon.
 func (p *phrase) day(y, month, d string) (time.Time, error) {
 	if d == "" {
@@ -427,79 +458,4 @@ func (p *phrase) day(y, month, d string) (time.Time, error) {
 		return date, fmt.Errorf("there is no day %s-%s-%s", y, month, d)
 	}
 	return date, nil
-}
-
-// spellTime replaces an hour in words, perhaps with minutes before or after it, by digits: half past
-// nine, quarter to 10, nine.
-func (p *phrase) spellTime() {
-	for i, word := range p.words {
-		hour := slices.Index(numberWords, word)
-		if hour < 0 {
-			var err error
-			if hour, err = strconv.Atoi(word); err != nil || i < 2 {
-				continue
-			}
-		}
-		if i < 2 || p.words[i-1] != "past" && p.words[i-1] != "to" {
-			p.words[i] = strconv.Itoa(hour)
-			continue
-		}
-		minutes, known := map[string]int{"half": 30, "quarter": 15}[p.words[i-2]]
-		if n, err := strconv.Atoi(p.words[i-2]); err == nil {
-			minutes, known = n, n > 0 && n < 60
-		}
-		if !known {
-			continue
-		}
-		if p.words[i-1] == "to" {
-			hour, minutes = (hour+23)%24, 60-minutes
-		}
-		p.words[i] = fmt.Sprintf("%d:%02d", hour, minutes)
-		p.words = slices.Delete(p.words, i-2, i)
-		p.take("a")
-		return
-	}
-}
-
-var errNoTime = errors.New("the time of day is missing, such as 09:00")
-
-var timeOfDay = text.Pattern(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
-
-// timeOfDay takes a time of day. evening makes an hour below 12 one of the evening.
-func (p *phrase) timeOfDay(evening bool) (hour, minute, second int, err error) {
-	at := p.take("at")
-	switch {
-	case p.take("noon", "midday"):
-		return 12, 0, 0, nil
-	case p.take("midnight"):
-		return 0, 0, 0, nil
-	}
-	p.spellTime()
-	for i, word := range p.words {
-		m := timeOfDay().FindStringSubmatch(word)
-		if m == nil {
-			continue
-		}
-		end := i + 1
-		if m[4] == "" && end < len(p.words) && (p.words[end] == "am" || p.words[end] == "pm") {
-			m[4], end = p.words[end], end+1
-		}
-		if m[2] == "" && m[4] == "" && !at && !evening { // 9 may be anything
-			break
-		}
-		p.words = slices.Delete(p.words, i, end)
-		hour, _ = strconv.Atoi(m[1])   //nolint:errcheck // digits by the expression
-		minute, _ = strconv.Atoi(m[2]) //nolint:errcheck // digits, or empty for 0
-		second, _ = strconv.Atoi(m[3]) //nolint:errcheck // digits, or empty for 0
-		switch {
-		case hour > 23 || minute > 59 || second > 59 || m[4] != "" && (hour < 1 || hour > 12):
-			return 0, 0, 0, fmt.Errorf("%s is not a time of day", word)
-		case m[4] == "pm" || m[4] == "" && evening && hour < 12:
-			hour = hour%12 + 12
-		case m[4] == "am":
-			hour %= 12
-		}
-		return hour, minute, second, nil
-	}
-	return 0, 0, 0, errNoTime
 }

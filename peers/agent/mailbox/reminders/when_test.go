@@ -75,6 +75,56 @@ var whenCases = map[string]string{
 	"in a week":                           "2026-12-05T10:56:00+01:00",
 	"in 3 months":                         "2027-02-28T10:56:00+01:00",
 
+	"tomorrow":                     "2026-11-29T09:00:00+01:00",
+	"2026-11-29":                   "2026-11-29T09:00:00+01:00",
+	"Monday":                       "2026-11-30T09:00:00+01:00",
+	"Saturday":                     "2026-12-05T09:00:00+01:00",
+	"next week":                    "2026-11-30T09:00:00+01:00",
+	"next week, 14:00":             "2026-11-30T14:00:00+01:00",
+	"Wednesday next week":          "2026-12-02T09:00:00+01:00",
+	"next Monday 9am":              "2026-11-30T09:00:00+01:00",
+	"next Monday at 9":             "2026-11-30T09:00:00+01:00",
+	"next month":                   "2026-12-01T09:00:00+01:00",
+	"on the 3rd of next month":     "2026-12-03T09:00:00+01:00",
+	"on the 30th at 8:15":          "2026-11-30T08:15:00+01:00",
+	"the 5th, 17:00":               "2026-12-05T17:00:00+01:00",
+	"end of the month":             "2026-11-30T09:00:00+01:00",
+	"this weekend":                 "2026-12-05T09:00:00+01:00",
+	"tonight":                      "2026-11-28T20:00:00+01:00",
+	"tomorrow morning":             "2026-11-29T09:00:00+01:00",
+	"tomorrow afternoon":           "2026-11-29T15:00:00+01:00",
+	"this evening":                 "2026-11-28T19:00:00+01:00",
+	"Monday evening":               "2026-11-30T19:00:00+01:00",
+	"end of day":                   "2026-11-28T17:00:00+01:00",
+	"EOD tomorrow":                 "2026-11-29T17:00:00+01:00",
+	"first thing tomorrow":         "2026-11-29T09:00:00+01:00",
+	"tomorrow 9":                   "2026-11-29T09:00:00+01:00",
+	"9 PM tomorrow":                "2026-11-29T21:00:00+01:00",
+	"tomorrow at nine thirty":      "2026-11-29T09:30:00+01:00",
+	"tomorrow at seven fifteen pm": "2026-11-29T19:15:00+01:00",
+	"at twenty past eleven":        "2026-11-28T11:20:00+01:00",
+	"this time tomorrow":           "2026-11-29T10:56:00+01:00",
+	"Monday, same time":            "2026-11-30T10:56:00+01:00",
+	"by 5pm":                       "2026-11-28T17:00:00+01:00",
+	"until Friday 17:00":           "2026-12-04T17:00:00+01:00",
+	"around noon tomorrow":         "2026-11-29T12:00:00+01:00",
+	"in an hour and a half":        "2026-11-28T12:26:00+01:00",
+	"in one and a half hours":      "2026-11-28T12:26:00+01:00",
+	"in two hours and a half":      "2026-11-28T13:26:00+01:00",
+	"in a quarter of an hour":      "2026-11-28T11:11:00+01:00",
+	"in three quarters of an hour": "2026-11-28T11:41:00+01:00",
+	"in a couple of hours":         "2026-11-28T12:56:00+01:00",
+	"in twenty minutes":            "2026-11-28T11:16:00+01:00",
+	"forty-five minutes from now":  "2026-11-28T11:41:00+01:00",
+	"in half a day":                "2026-11-28T22:56:00+01:00",
+	"in a day and a half":          "2026-11-29T22:56:00+01:00",
+	"in a fortnight":               "2026-12-12T10:56:00+01:00",
+	"in 2 days":                    "2026-11-30T10:56:00+01:00",
+	"in 1h 30m":                    "2026-11-28T12:26:00+01:00",
+	"2027-03-28T02:30":             "2027-03-28T03:30:00+02:00",
+	"2027-10-31 02:30":             "2027-10-31T02:30:00+02:00",
+	"Dec 1":                        "2026-12-01T09:00:00+01:00",
+
 	"daily 09:00":                     "0 9 * * * 2026-11-29T09:00:00+01:00",
 	"every day at 9":                  "0 9 * * * 2026-11-29T09:00:00+01:00",
 	"daily at 18:15 Asia/Tokyo":       "15 18 * * * 2026-11-29T18:15:00+09:00",
@@ -93,10 +143,10 @@ var whenCases = map[string]string{
 	"@daily":                          "@daily 2026-11-29T00:00:00+01:00",
 	"CRON_TZ=Asia/Tokyo 0 9 * * *":    "0 9 * * * 2026-11-29T09:00:00+09:00",
 	"":                                "the time is missing",
-	"tomorrow":                        "the time of day is missing",
-	"2026-11-29":                      "the time of day is missing",
-	"Monday":                          "the time of day is missing",
 	"every day":                       "the time of day is missing",
+	"today":                           "the time of day is missing",
+	"next":                            "not a time",
+	"in the end":                      "not a time",
 	"monthly at 9:00":                 "the day of the month is missing",
 	"soon":                            "not a time",
 	"1":                               "not a time",
@@ -134,6 +184,41 @@ func TestSchedule_ReadsTheFormsOfModels(t *testing.T) {
 		}
 		if _, passed, found := strings.Cut(want, " has passed"); !strings.Contains(got, want) && !(found && strings.Contains(got, "has passed") && passed == "") {
 			t.Errorf("%q gives %q; want %q", when, got, want)
+		}
+	}
+}
+
+// TestParseSince_ReadsPastTimes is also in Berlin, on that Saturday.
+func TestParseSince_ReadsPastTimes(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 28, 10, 56, 0, 0, berlin)
+	for since, want := range map[string]string{
+		"2026-11-28T08:00:00Z":    "2026-11-28T09:00:00+01:00",
+		"2026-11-28 08:00":        "2026-11-28T08:00:00+01:00",
+		"2026-11-27T08:00:00.123": "2026-11-27T08:00:00+01:00",
+		"2026-11-27":              "2026-11-27T00:00:00+01:00",
+		"today":                   "2026-11-28T00:00:00+01:00",
+		"today 9:00":              "2026-11-28T09:00:00+01:00",
+		"yesterday":               "2026-11-27T00:00:00+01:00",
+		"Yesterday at 6 pm":       "2026-11-27T18:00:00+01:00",
+		"2 hours ago":             "2026-11-28T08:56:00+01:00",
+		"an hour and a half ago":  "2026-11-28T09:26:00+01:00",
+		"45m":                     "2026-11-28T10:11:00+01:00",
+		"last 3 days":             "2026-11-25T10:56:00+01:00",
+		"yesterday 9:00 UTC":      "2026-11-27T10:00:00+01:00",
+		"long ago":                "error",
+		"yesterday or so":         "error",
+		"lunch":                   "error",
+	} {
+		got := "error"
+		if at, err := ParseSince(since, berlin, now); err == nil {
+			got = at.In(berlin).Format(time.RFC3339)
+		}
+		if got != want {
+			t.Errorf("since %q is %s; want %s", since, got, want)
 		}
 	}
 }
