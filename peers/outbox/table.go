@@ -30,9 +30,7 @@ func headColumns(h *head) []any {
 
 // selectHeads jumps from destination to destination in the index, so that a long queue
 // costs no more than a short one. If a backoff ends later than any can (?3), the clock
-// was set back since: the backoff counts as over. The limit is a sum because SQLite
-// looks at a parameter that is a limit while it plans, and so would plan at each run
-// anew, which takes ten times as long as the run.
+// was set back since: the backoff counts as over.
 const selectHeads = `
 	WITH RECURSIVE dest(name) AS (
 	  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
@@ -44,7 +42,7 @@ const selectHeads = `
 	JOIN outbox o ON o.id = (SELECT min(id) FROM outbox
 	     WHERE queue = ?1 AND state IN ('pending','sending') AND destination = dest.name)
 	WHERE dest.name IS NOT NULL AND o.state = 'pending'
-	ORDER BY due, o.id LIMIT ?2 + 0`
+	ORDER BY due, o.id LIMIT ?2`
 
 // heads returns the pending first items of at most limit destinations, in the order in
 // which they are due.
