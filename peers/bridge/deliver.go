@@ -280,7 +280,7 @@ func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 }
 
 // InFlight returns the event of a chat that is being delivered to an agent, or 0. An event
-// is in flight until the adapter's OnSettled has returned.
+// is in flight until Options.OnSettled has returned.
 func (r *Router) InFlight(id protocol.PeerID) int64 {
 	event, _ := r.inFlight.Load(id)
 	n, _ := event.(int64)
@@ -399,7 +399,7 @@ func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 	})
 }
 
-// onDeliverySettled passes the outcome of an event to the adapter.
+// onDeliverySettled passes the outcome of an event to Options.OnSettled.
 func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	e := eventOfItem(&item)
 	if e.ID == 0 {
@@ -409,7 +409,7 @@ func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbo
 		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).
 			Msg("message not delivered to agent")
 	}
-	r.adapter.OnSettled(tx, &e, outcome, cause)
+	r.opts.OnSettled(tx, &e, outcome, cause)
 }
 
 // Expire gives up the events that have waited for an agent since before a time.
@@ -418,7 +418,7 @@ func (r *Router) Expire(ctx context.Context, before time.Time) error {
 		for _, e := range store.All(tx, eventColumns,
 			`DELETE FROM bridge_events WHERE bridge = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, r.opts.Name, before.UnixMicro()) {
-			r.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
+			r.opts.OnSettled(tx, &e, outbox.StateDead, errExpired)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -65,10 +66,22 @@ func messageIDFor(event string, e *Event) protocol.MessageID {
 	return protocol.MessageID(event + "." + e.Agent.Name())
 }
 
-// EventMessageID returns the event's own ID from a messageId of [NewMessage].
-func EventMessageID(messageID string) string {
-	event, _, _ := strings.Cut(messageID, ".")
-	return event
+// ErrBeingSent postpones a reaction to a message that may be the one that is being sent: the chat
+// system shows a message before it returns its ID.
+var ErrBeingSent = outbox.Later(200*time.Millisecond,
+	errors.New("the message that this may be about is still being sent"))
+
+// ResolveSourceIDs replaces the messageIds of events, by which an agent may refer to messages, with
+// their sourceIds. inReplyTo is that of the reply's message; isSource recognizes sourceIds.
+func ResolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID,
+	isSource func(string) bool) {
+	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
+	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
+		if *name != "" && !isSource(*name) {
+			event, _, _ := strings.Cut(*name, ".") // see messageIDFor
+			*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, event), *name)
+		}
+	}
 }
 
 // CheckReply returns why no chat can ever show a reply, or nil. It removes surrounding white
@@ -130,17 +143,12 @@ func (n *Notice) Text() (key, words string) {
 	case NoticeDeclined:
 		return "untaken:" + string(n.Agent) + ":" + Today(),
 			fmt.Sprintf("@%s isn't accepting messages at the moment. They are saved, and I'll keep trying.", name)
+	case NoticeUndelivered:
+		return "given-up:" + string(n.Agent) + ":" + Today(), fmt.Sprintf("A message from this chat could not be "+
+			"delivered to @%s (%s). Please send it again, in parts if it is long.", name, n.Reason)
 	default:
 		return "", "" // an absent agent usually returns
 	}
-}
-
-// UndeliveredText returns what people read about an event that an agent never received, once per
-// key.
-func UndeliveredText(e *Event, cause error) (key, words string) {
-	return "given-up:" + string(e.Agent) + ":" + Today(), fmt.Sprintf(
-		"A message from this chat could not be delivered to @%s (%s). Please send it again, in parts if it is long.",
-		e.Agent.Name(), text.Clip(cause.Error(), MaxReason))
 }
 
 // Today and ThisHour are parts of the keys of notices that are sent once a day or hour.

@@ -36,9 +36,6 @@ type Adapter interface {
 	Message(ctx context.Context, e *Event) (protocol.Message, error)
 	// Notify shows the people in a chat a notice, if the chat can be written to.
 	Notify(tx *store.Tx, n *Notice)
-	// OnSettled is called when an agent has received an event (sent) or never will
-	// (dead, with the cause, or dropped).
-	OnSettled(tx *store.Tx, e *Event, outcome outbox.State, cause error)
 }
 
 // An Event is something that happened in a chat and is delivered to its agents.
@@ -70,6 +67,7 @@ const (
 	NoticeAgentFailed NoticeKind = "agentFailed" // the chat's own agent ended and is not restarted
 	NoticeDeclined    NoticeKind = "declined"    // an agent is online and accepts nothing
 	NoticeAbsent      NoticeKind = "absent"      // an agent is not online
+	NoticeUndelivered NoticeKind = "undelivered" // an event will never reach an agent
 )
 
 // Options are the optional settings of a Router. Nil is valid.
@@ -84,6 +82,10 @@ type Options struct {
 	Crash      func(at string)   // set by crash tests
 	Now        func() time.Time
 	Log        *zerolog.Logger // default: no log
+
+	// OnSettled is called when an agent has received an event (sent) or never will (dead, with the
+	// cause, or dropped). By default, people read a notice about a dead one.
+	OnSettled func(tx *store.Tx, e *Event, outcome outbox.State, cause error)
 }
 
 const (
@@ -118,6 +120,13 @@ func New(db *store.DB, adapter Adapter, opts *Options) *Router {
 	defaults.Set(&r.opts.Crash, func(string) {})
 	defaults.Set(&r.opts.Now, time.Now)
 	defaults.Log(&r.opts.Log)
+	if r.opts.OnSettled == nil {
+		r.opts.OnSettled = func(tx *store.Tx, e *Event, outcome outbox.State, cause error) {
+			if outcome == outbox.StateDead {
+				r.notify(tx, &Notice{Kind: NoticeUndelivered, Chat: e.Chat, Agent: e.Agent, Reason: cause.Error()})
+			}
+		}
+	}
 	r.log = r.opts.Log
 	r.table = chatTable{bridge: r.opts.Name}
 	runner := commandRunner{r}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,6 +60,18 @@ func Serve(ctx context.Context, p *peer.Peer, onReady func(), loops ...func(cont
 		}
 		return g.Wait()
 	})
+}
+
+// Ended returns why a bridge has ended, given the error of its loops: the cause of its context if
+// that is fatal, nothing if the context ended, and else the error.
+func Ended(ctx context.Context, err, fatal error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, fatal):
+		return cause
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
+	}
+	return err
 }
 
 // PruneDaily calls prune, which deletes the old records of a bridge, now and once a day.

@@ -80,9 +80,9 @@ func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 // codeNoAgent is the error code if no agent is available yet and the message is kept.
 const codeNoAgent = "no_agent"
 
-// OnSettled records that the agent has a message, or reports to its callback that no agent will
+// onSettled records that the agent has a message, or reports to its callback that no agent will
 // get it.
-func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+func (c adapter) onSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.opts.Log.Warn().

@@ -122,6 +122,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.proxy = newToolProxy(g)
 	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{
 		OneAgent:   true,
+		OnSettled:  adapter{g}.onSettled,
 		Commands:   g.commands(),
 		MinBackoff: g.opts.MinBackoff,
 		Now:        g.opts.Now,

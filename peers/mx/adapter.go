@@ -58,7 +58,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	if d.ReplyTo != "" {
 		content.ReplyTo = a.answered(tx, c, d.ReplyTo)
 		if content.Event == protocol.EventReaction && content.ReplyTo.Author == "" && a.isSending(tx, c) {
-			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
+			return protocol.Message{}, bridge.ErrBeingSent
 		}
 	}
 	if tx.Err() != nil {
@@ -66,11 +66,6 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	}
 	return bridge.NewMessage(protocol.TypeChatMessage, e, bus, &content)
 }
-
-// reactionPause is how long a reaction waits for a message that is being sent.
-const reactionPause = 200 * time.Millisecond
-
-var errBeingSent = errors.New("the message that this may be about is still being sent")
 
 var errNoEvent = errors.New("it is no longer stored")
 
@@ -113,21 +108,7 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 		thread = store.Value[string](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 	}
 	key, words := n.Text()
-	a.notify(tx, n.Chat, thread, key, words)
-}
-
-// OnSettled implements [bridge.Adapter]. It notifies the people in a chat about a message that an
-// agent never received.
-func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
-	if outcome == outbox.StateDead {
-		key, words := bridge.UndeliveredText(e, cause)
-		a.notify(tx, e.Chat, "", key, words)
-	}
-}
-
-// notify queues a notice to a chat, if the chat can be written to.
-func (a *adapter) notify(tx *store.Tx, of protocol.PeerID, thread, key, words string) {
-	if c, known := a.load(tx, of.Name()); known && !c.isMuted() && words != "" {
+	if c, known := a.load(tx, n.Chat.Name()); known && !c.isMuted() && words != "" {
 		a.notice(tx, c, thread, key, words)
 	}
 }

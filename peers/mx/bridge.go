@@ -2,7 +2,6 @@ package mx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -75,14 +74,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.build()
-	err := b.run(ctx)
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ErrToken):
-		return cause
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return nil
-	}
-	return err
+	return bridge.Ended(ctx, b.run(ctx), ErrToken)
 }
 
 func (b *Bridge) run(ctx context.Context) error {

@@ -78,7 +78,8 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	var refusal string
 	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
 		if c, refusal = out.find(tx, d.Topic); refusal == "" {
-			out.resolveSourceIDs(tx, &r.content, d.Message.InReplyTo)
+			bridge.ResolveSourceIDs(tx, &r.content, d.Message.InReplyTo,
+				func(name string) bool { return eventOf(name) != "" })
 		}
 	})
 	switch {
@@ -110,18 +111,6 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 		out.typing.clear(c.room, r.agent)
 	}
 	return nil
-}
-
-// resolveSourceIDs replaces the messageId of a chat_message, which an agent may use to refer to a
-// message, by the sourceId.
-func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
-	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
-	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
-		if *name != "" && eventOf(*name) == "" {
-			*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`,
-				bridge.EventMessageID(*name)), *name)
-		}
-	}
 }
 
 type part struct{ kind, body string }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -79,7 +78,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 		case d.ReplyUser != "":
 			content.ReplyTo.Author = "user:" + strings.ToLower(d.ReplyUser)
 		case content.Event == protocol.EventReaction && a.isSending(tx, e.Chat):
-			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
+			return protocol.Message{}, bridge.ErrBeingSent
 		}
 	}
 	if tx.Err() != nil {
@@ -87,12 +86,6 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 	}
 	return bridge.NewMessage(protocol.TypeTGMessage, e, bus, &content)
 }
-
-// reactionPause is how long a reaction waits for a message that is being sent. Telegram shows a
-// message before it returns the message's number.
-const reactionPause = 200 * time.Millisecond
-
-var errBeingSent = errors.New("the message that this may be about is still being sent")
 
 // isSending reports whether a send to the chat began within the last minute and has not ended.
 func (a *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
@@ -110,25 +103,9 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 		thread = store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 	}
 	key, words := n.Text()
-	a.notify(tx, n.Chat, thread, key, words)
-}
-
-// OnSettled implements [bridge.Adapter]. It notifies the people in a chat about a message that an
-// agent never received.
-func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
-	if outcome == outbox.StateDead {
-		key, words := bridge.UndeliveredText(e, cause)
-		a.notify(tx, e.Chat, 0, key, words)
-	}
-}
-
-// notify queues a notice to a chat, if the chat can be written to.
-func (a *adapter) notify(tx *store.Tx, of protocol.PeerID, thread int, key, says string) {
-	n, err := chatOf(of.Topic())
-	if err != nil {
-		return
-	}
-	if c, known := a.load(tx, n); known && !c.isMuted() && says != "" {
-		a.notice(tx, c, thread, key, says)
+	chat, err := chatOf(n.Chat.Topic())
+	tx.Fail(err)
+	if c, known := a.load(tx, chat); known && !c.isMuted() && words != "" {
+		a.notice(tx, c, thread, key, words)
 	}
 }

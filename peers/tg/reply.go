@@ -94,7 +94,10 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	var refusal string
 	err = store.Autocommit(ctx, out.db, func(tx *store.Tx) {
 		c, refusal = out.chatForReply(tx, key)
-		out.resolveSourceIDs(tx, &r.content, d.Message.InReplyTo)
+		bridge.ResolveSourceIDs(tx, &r.content, d.Message.InReplyTo, func(name string) bool {
+			_, _, _, ok := parseSource(name)
+			return ok
+		})
 	})
 	switch {
 	case err != nil:
@@ -171,18 +174,6 @@ func checkButtons(content *protocol.ChatReply) error {
 		}
 	}
 	return nil
-}
-
-// resolveSourceIDs replaces the messageId of a tg_message, which an agent may use to refer to a
-// message, by the sourceId.
-func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
-	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
-	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
-		if _, _, _, ok := parseSource(*name); ok || *name == "" {
-			continue
-		}
-		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, bridge.EventMessageID(*name)), *name)
-	}
 }
 
 // chatForReply returns the chat with a key, also an admitted one without messages; or why there
