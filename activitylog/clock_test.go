@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"hubbub/protocol/timetest"
 )
 
 const day = 24 * time.Hour
@@ -209,7 +211,7 @@ func TestWriter_RecordsWhatIsRemoved(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
 		w.compactor.recordRemoval(Removal{Segments: 1, Rows: 2, Bytes: 3}, "why")
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)

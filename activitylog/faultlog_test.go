@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"hubbub/protocol/timetest"
 )
 
 // A sickSink can be neither written nor closed without an error.
@@ -27,8 +29,7 @@ func TestAFaultThatStaysIsToldOnceAMinute(t *testing.T) {
 		w.open = func() (sink, error) { return s, nil }
 		stop := running(t, w)
 		w.Append(numbered(0))
-		time.Sleep(150 * time.Second)
-		synctest.Wait()
+		timetest.Advance(150 * time.Second)
 		if n := bytes.Count(told.Bytes(), []byte("\n")); n != 3 || !bytes.Contains(told.Bytes(), []byte("disk is full")) {
 			t.Errorf("told %d times in 150s; want 3:\n%.500s", n, told.String())
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hubbub/protocol/timetest"
 )
 
 // opening is a Writer whose database takes some time to open.
@@ -36,11 +38,11 @@ func TestWriter_TellsWhenItIsOpen(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := opening(9*time.Second, fault)
 			stop := running(t, w)
-			time.Sleep(9*time.Second - 1)
+			timetest.Advance(9*time.Second - 1)
 			if isOpened(w) {
 				t.Errorf("it is open before its time: %v", fault)
 			}
-			time.Sleep(time.Nanosecond)
+			timetest.Advance(time.Nanosecond)
 			if !isOpened(w) {
 				t.Errorf("it does not tell that it is open: %v", fault)
 			}
@@ -79,7 +81,7 @@ func TestWriter_StopsWhileItOpens(t *testing.T) {
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("opening takes %s, with %d rows: %v; want %q", c.takes, c.rows, err, c.says)
 			}
-			time.Sleep(c.takes) // what was left behind ends with the program
+			timetest.Advance(c.takes) // what was left behind ends with the program
 		})
 	}
 }

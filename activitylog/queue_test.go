@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hubbub/protocol/timetest"
 )
 
 // waiting is a Writer whose queue is as change leaves it, and that made progress a
@@ -116,12 +118,12 @@ func TestWhatWaitsIsTold(t *testing.T) {
 		}
 		w.q.push([]Row{{MessageID: "m"}})
 		w.q.reason = "why"
-		time.Sleep(stallAfter - 1)
+		timetest.Advance(stallAfter - 1)
 		if s := w.Stats(); s.Lag != stallAfter-1 || s.Stalled || !s.Failing || s.QueuedRows != 1 || s.QueuedBytes != rowOverhead+1 {
 			t.Errorf("%+v", s)
 		}
 		w.q.take() // in flight, it waits still
-		time.Sleep(time.Nanosecond)
+		timetest.Advance(time.Nanosecond)
 		w.q.push([]Row{{}})
 		if s := w.Stats(); s.Lag != stallAfter || !s.Stalled || s.QueuedRows != 2 {
 			t.Errorf("%+v", s)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"zombiezen.com/go/sqlite"
+
+	"hubbub/protocol/timetest"
 )
 
 // A countedSink counts what is asked of it, and fails as it is told.
@@ -64,28 +66,28 @@ func TestWhatIsDoneWhileNothingWaits(t *testing.T) {
 		s := &countedSink{}
 		w, opened, log := onCounted(s, nil)
 		running(t, w)
-		time.Sleep(3500 * time.Millisecond)
+		timetest.Advance(3500 * time.Millisecond)
 		if s.idled.Load() != 3 || s.rotated.Load() != 0 || opened.Load() != 1 {
 			t.Errorf("idled %d times, rotated %d times, opened %d times", s.idled.Load(), s.rotated.Load(), opened.Load())
 		}
 		s.ready.Store(true)
 		s.rotating.Store(errInUse)
-		time.Sleep(2 * time.Second)
+		timetest.Advance(2 * time.Second)
 		if s.idled.Load() != 3 || s.rotated.Load() != 2 || opened.Load() != 1 || w.Stats().Failures != 0 {
 			t.Errorf("in use: idled %d times, rotated %d times, opened %d times, %+v", s.idled.Load(), s.rotated.Load(), opened.Load(), w.Stats())
 		}
 		s.rotating.Store(errors.New("why"))
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		if st := w.Stats(); s.rotated.Load() != 3 || opened.Load() != 1 || st.Failures != 1 || st.LastError != "why" || !st.Failing {
 			t.Errorf("a fault: rotated %d times, opened %d times, %+v", s.rotated.Load(), opened.Load(), st)
 		}
 		s.ready.Store(false)
-		time.Sleep(time.Second) // it is opened anew, and then told to be well
+		timetest.Advance(time.Second) // it is opened anew, and then told to be well
 		if st := w.Stats(); opened.Load() != 2 || st.Failing || st.Failures != 1 || st.LastError != "why" {
 			t.Errorf("after the fault: opened %d times, %+v", opened.Load(), st)
 		}
 		s.idling.Store(errors.New("unsigned"))
-		time.Sleep(2 * time.Second)
+		timetest.Advance(2 * time.Second)
 		if st := w.Stats(); st.Failures != 3 || st.LastError != "unsigned" || opened.Load() != 2 {
 			t.Errorf("a fault of what is idle: opened %d times, %+v", opened.Load(), st)
 		}
@@ -110,17 +112,17 @@ func TestADatabaseThatCannotBeOpened(t *testing.T) {
 			return s, nil
 		}
 		stop := running(t, w)
-		time.Sleep(4500 * time.Millisecond)
+		timetest.Advance(4500 * time.Millisecond)
 		if st := w.Stats(); opened.Load() != 5 || st.Failures != 5 || !st.Failing {
 			t.Errorf("opened %d times, %+v", opened.Load(), st)
 		}
 		w.Append(numbered(1))
-		time.Sleep(linger + 10*retryEvery - time.Millisecond) // once more when the row has lingered
+		timetest.Advance(linger + 10*retryEvery - time.Millisecond) // once more when the row has lingered
 		if st := w.Stats(); st.Failures != 16 || st.QueuedRows != 1 {
 			t.Errorf("with a row that waits: %+v", st)
 		}
 		broken.Store(false)
-		time.Sleep(retryEvery)
+		timetest.Advance(retryEvery)
 		if st := w.Stats(); st.Failing || st.Written != 1 || st.QueuedRows != 0 || st.LastError != "locked away" {
 			t.Errorf("when it can be opened: %+v", st)
 		}
@@ -172,18 +174,18 @@ func TestWhatCannotBeMadeDurable(t *testing.T) {
 		w, _, _ := onCounted(s, &Options{StopTimeout: 2 * time.Second})
 		stop := running(t, w)
 		w.Append(numbered(1), Row{Event: LogGap, Payload: []byte(`{"lost":3}`)})
-		time.Sleep(linger + 5*retryEvery - time.Millisecond)
+		timetest.Advance(linger + 5*retryEvery - time.Millisecond)
 		if st := w.Stats(); st.Failures != 5 || st.QueuedRows != 2 || st.Written != 0 || st.Commits != 1 || !st.Failing {
 			t.Errorf("%+v", st)
 		}
 		s.syncing.Store(errNone)
-		time.Sleep(retryEvery)
+		timetest.Advance(retryEvery)
 		if st := w.Stats(); st.Failures != 5 || st.QueuedRows != 0 || st.Written != 2 || st.Gaps != 1 || st.Failing {
 			t.Errorf("when it can: %+v", st)
 		}
 		s.syncing.Store(errors.New("no disk"))
 		w.Append(numbered(2))
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		begun := time.Now()
 		err := stop()
 		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "1 rows could not be written to nowhere before the end: no disk") || took < 2*time.Second || took > 2*time.Second+2*retryEvery {
@@ -253,7 +255,7 @@ func TestAFaultIsToldOnceAMinute(t *testing.T) {
 		}{
 			{busy, 0, 0}, {busy, stallAfter - 1, 0}, {busy, 1, 1}, {busy, time.Second, 1}, {why, 0, 2}, {why, time.Minute - 1, 2}, {why, 1, 3}, {errors.New("another"), 0, 4}, {why, 0, 5},
 		} {
-			time.Sleep(c.after)
+			timetest.Advance(c.after)
 			w.failed(c.err)
 			if n := strings.Count(log.String(), "\n"); n != c.lines || w.Stats().Failures != int64(i+1) || w.Stats().LastError != c.err.Error() {
 				t.Errorf("after fault %d there are %d lines; want %d", i+1, n, c.lines)
@@ -313,7 +315,7 @@ func TestHowLongAStopMayTake(t *testing.T) {
 			after time.Duration
 			want  bool
 		}{{0, false}, {3 * time.Second, false}, {1, true}} {
-			time.Sleep(c.after)
+			timetest.Advance(c.after)
 			if got := w.mustStop(ctx); got != c.want {
 				t.Errorf("after %s more it must stop: %t", c.after, got)
 			}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"hubbub/protocol/timetest"
 )
 
 // slowSink takes delay for each transaction, and disk for each sync, and keeps the rows.
@@ -56,10 +58,9 @@ func TestRowsAreWrittenWithin20Milliseconds(t *testing.T) {
 		synctest.Wait()
 		for range 4 {
 			w.Append(numbered(1))
-			time.Sleep(time.Millisecond)
+			timetest.Advance(time.Millisecond)
 		}
-		time.Sleep(linger)
-		synctest.Wait()
+		timetest.Advance(linger)
 		if len(s.rows) != 4 || len(s.sizes) != 1 {
 			t.Errorf("%d rows in %d transactions after %s; want 4 in 1", len(s.rows), len(s.sizes), linger)
 		}
@@ -116,8 +117,7 @@ func TestNobodyWaitsForAStalledWriter(t *testing.T) {
 		w := onSink(s, &Options{QueueRows: 10, Hold: time.Second, StopTimeout: time.Minute, Log: &log})
 		stop := running(t, w)
 		w.Append(numbered(0))
-		time.Sleep(linger)
-		synctest.Wait() // it hangs now
+		timetest.Advance(linger) // it hangs now
 		began := time.Now()
 		for i := range 99 {
 			w.Append(numbered(i + 1))
@@ -176,10 +176,10 @@ func TestTheGapStandsBeforeWhatCameAfterIt(t *testing.T) {
 		stop := running(t, w)
 		for i := range 5 {
 			w.Append(numbered(i))
-			time.Sleep(stallAfter)
+			timetest.Advance(stallAfter)
 		}
 		s.fault.Store(nil)
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		w.Append(numbered(5))
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func TestALagIsHeldBelowWhatAKillMayCost(t *testing.T) {
 		for i := range 40 * chunkRows {
 			w.Append(numbered(i))
 			if i%128 == 0 {
-				time.Sleep(time.Millisecond) // 128 rows/ms, where the sink takes 51
+				timetest.Advance(time.Millisecond) // 128 rows/ms, where the sink takes 51
 				worst = max(worst, w.Stats().Lag)
 			}
 		}
@@ -234,7 +234,7 @@ func TestASlowDiskHoldsNobody(t *testing.T) {
 				t.Fatalf("the publisher of row %d is held", i)
 			}
 			if i%20 == 0 {
-				time.Sleep(time.Millisecond)
+				timetest.Advance(time.Millisecond)
 			}
 		}
 		if waited := time.Since(began); waited != most/20*time.Millisecond {
@@ -265,10 +265,10 @@ func TestNobodyStandsStillWhileTheWriterCatchesUp(t *testing.T) {
 		for i := range 60_000 {
 			w.Append(numbered(i))
 		}
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		s.fault.Store(nil)
 		for w.Stats().Written == 0 {
-			time.Sleep(time.Millisecond)
+			timetest.Advance(time.Millisecond)
 		}
 		longest := time.Duration(0)
 		for i := range 20_000 {
@@ -295,8 +295,7 @@ func TestTheLastCommitIsNotMissed(t *testing.T) {
 		if w.TryAppend(numbered(1)) {
 			t.Fatal("the full queue took a row")
 		}
-		time.Sleep(linger + 20*time.Millisecond)
-		synctest.Wait() // it is committed, and nothing else will be
+		timetest.Advance(linger + 20*time.Millisecond) // it is committed, and nothing else will be
 		began := time.Now()
 		w.awaitSpace([]Row{numbered(1)})
 		if waited := time.Since(began); waited != 0 {
@@ -316,7 +315,7 @@ func TestAStuckWriterHoldsNobodyWhileTheQueueHasRoom(t *testing.T) {
 			if !w.TryAppend(numbered(i)) {
 				t.Fatal("a publisher is held by a writer that does not get on")
 			}
-			time.Sleep(time.Millisecond)
+			timetest.Advance(time.Millisecond)
 		}
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("%s for 1000 rows, one a millisecond", waited)
@@ -346,7 +345,7 @@ func TestRequiredRefusesBeforeAnythingIsLost(t *testing.T) {
 		if err := w.Admit(); err != nil {
 			t.Fatalf("refused at once: %v", err)
 		}
-		time.Sleep(stallAfter)
+		timetest.Advance(stallAfter)
 		if err := w.Admit(); !errors.Is(err, ErrBehind) || err.Error() != ErrBehind.Error()+": read-only file" {
 			t.Fatalf("after %s without progress: %v", stallAfter, err)
 		}
@@ -360,7 +359,7 @@ func TestRequiredRefusesBeforeAnythingIsLost(t *testing.T) {
 		for i := range 60 {
 			w.Append(numbered(i))
 		}
-		time.Sleep(freshProgress + linger)
+		timetest.Advance(freshProgress + linger)
 		if err := w.Admit(); !errors.Is(err, ErrBehind) {
 			t.Fatalf("with a queue more than half full: %v", err)
 		}
@@ -444,8 +443,7 @@ func TestAStopTakesOneSyncForAllThatWaits(t *testing.T) {
 		w := onSink(s, nil)
 		stop := running(t, w)
 		w.Append(numbered(0))
-		time.Sleep(linger)
-		synctest.Wait() // the first is being synced
+		timetest.Advance(linger) // the first is being synced
 		began := time.Now()
 		const most = 60_000
 		for i := range most {
@@ -471,7 +469,7 @@ func TestAStopDoesNotWaitForTidying(t *testing.T) {
 		stop := running(t, w)
 		for i := range 100 {
 			w.Append(numbered(i))
-			time.Sleep(linger)
+			timetest.Advance(linger)
 		}
 		began := time.Now()
 		if err := stop(); err != nil {
@@ -485,7 +483,7 @@ func TestAStopDoesNotWaitForTidying(t *testing.T) {
 				t.Errorf("nothing says that %s: %s", want, told.String())
 			}
 		}
-		time.Sleep(s.closing) // what tidies ends by itself
+		timetest.Advance(s.closing) // what tidies ends by itself
 	})
 }
 
@@ -543,7 +541,7 @@ func steadyTraffic(t *testing.T, rate int, disk time.Duration) (oldest time.Dura
 		row := numbered(i)
 		row.At = time.Now().UnixMicro()
 		w.Append(row)
-		time.Sleep(time.Second / time.Duration(rate))
+		timetest.Advance(time.Second / time.Duration(rate))
 		stalled = stalled || w.Stats().Stalled
 	}
 	if err := stop(); err != nil || len(s.rows) != rows {

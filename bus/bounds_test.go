@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/timetest"
 	"hubbub/protocol/wire"
 )
 
@@ -214,7 +215,7 @@ func TestCluster_CountsAnswersInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5*time.Second - time.Millisecond)
+		timetest.Advance(5*time.Second - time.Millisecond)
 		late := open(t, s, "agent:late", "agent:late")
 		sender := b.Join(t, "cli:op")
 		var sending sync.WaitGroup
@@ -228,7 +229,7 @@ func TestCluster_CountsAnswersInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30*time.Second - time.Millisecond)
+		timetest.Advance(30*time.Second - time.Millisecond)
 		late.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`)
 		sending.Wait()
 	})

@@ -18,6 +18,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // answer is what a bus with these options says to a request. The bus does not
@@ -193,7 +194,7 @@ func TestHTTP_ClosesUnreadAnswer(t *testing.T) {
 			if err := conn.SetWriteDeadline(time.Now().Add(6 * time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(5 * time.Minute)
+			timetest.Advance(5 * time.Minute)
 			if _, err := conn.Write(ask); !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("after 5 minutes: %v; want a connection that the bus has closed", err)
 			}

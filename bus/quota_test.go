@@ -14,6 +14,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 	"hubbub/protocol/wire"
 )
 
@@ -107,13 +108,13 @@ func TestQuota_MessagesAtLimitAndPast(t *testing.T) {
 		if b := newClients("other", grant.Limits{}).join("cli:b"); b == nil || !strings.Contains(string(b.request("sendMessage", `{"topic":"x","payload":`+payload("m", "cli:b", "")+`}`).Result), `"accepted":true`) {
 			t.Error("another credential is refused, too")
 		}
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		flood(10)
 		late := n.connect()
 		if _, err := late.read(); wire.CloseCode(err) != wire.CloseTryLater {
 			t.Errorf("a connection beyond it: %v; want 1013", err)
 		}
-		time.Sleep(time.Hour)
+		timetest.Advance(time.Hour)
 		flood(20)
 	})
 }
@@ -130,7 +131,7 @@ func TestQuota_BytesAtLimitAndPast(t *testing.T) {
 		if taken != 2 && taken != 3 || n.reached("credential_bytes") != 1 {
 			t.Errorf("%d messages of 10,000 bytes at once; want those of 2 seconds", taken)
 		}
-		if time.Sleep(30 * time.Second); !a.send("news", text, "credential-bytes") {
+		if timetest.Advance(30 * time.Second); !a.send("news", text, "credential-bytes") {
 			t.Error("refused after half a minute")
 		}
 	})

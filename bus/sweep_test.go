@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/timetest"
 	"hubbub/protocol/wire"
 )
 
@@ -23,7 +24,7 @@ func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 		go func() { ended <- srv.run(ctx, nil) }()
 		gone := comeAndGo(t, srv)
 		synctest.Wait()
-		time.Sleep(2 * idleCheckSweeps * (100 * time.Millisecond))
+		timetest.Advance(2 * idleCheckSweeps * (100 * time.Millisecond))
 		runtime.GC()
 		if gone.Value() != nil {
 			t.Error("a session that has ended is still in memory")

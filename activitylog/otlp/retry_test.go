@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/activitylog/otlp"
+	"hubbub/protocol/timetest"
 
 	"github.com/rs/zerolog"
 )
@@ -102,7 +103,7 @@ func exports(t *testing.T, m *moody, offered int, stop time.Duration) (r told) {
 		e.Offer(1, message(int64(i), fmt.Sprint("m", i), "a", "b", `{}`, "ok"))
 		synctest.Wait()
 	}
-	time.Sleep(stop)
+	timetest.Advance(stop)
 	cancel()
 	at := time.Now()
 	if err := <-ended; err != nil {

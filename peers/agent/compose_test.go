@@ -169,7 +169,7 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 		busy++
 		most = max(most, busy)
 		s.mu.Unlock()
-		pass(3 * time.Second)
+		time.Sleep(3 * time.Second)
 		s.mu.Lock()
 		busy--
 		s.mu.Unlock()

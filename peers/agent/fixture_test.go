@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // A stub is a harness that a test plays: turn decides what each turn does.
@@ -164,13 +165,9 @@ func (w *fixture) start() {
 	w.sleep(time.Second)
 }
 
-// pass lets d go by on the clock of the bubble.
-func pass(d time.Duration) { time.Sleep(d) }
-
 // sleep lets time pass and everything settle.
 func (w *fixture) sleep(d time.Duration) {
-	pass(d)
-	synctest.Wait()
+	timetest.Advance(d)
 	w.collect()
 }
 

@@ -21,6 +21,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 )
 
 // A group is three scripted agents with one role and the collaboration broker,
@@ -99,8 +100,7 @@ func inGroupOf(t *testing.T, model func(protocol.PeerID) harness.Harness, test f
 
 // pass lets time pass and takes in what was said and done.
 func (g *group) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
+	timetest.Advance(d)
 	for g.tg.Pending() > 0 {
 		d := g.tg.Next(g.t)
 		if r := content[protocol.ChatReply](g.t, d); d.Message.Type == protocol.TypeTGReply && r.Text != "" {

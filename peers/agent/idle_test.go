@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // TestIdleMinutesLeaveNoRows: two agents and a broker of which nobody wants anything write
@@ -51,9 +52,9 @@ func TestIdleMinutesLeaveNoRows(t *testing.T) {
 			}
 			return all
 		}
-		pass(2 * time.Minute) // everybody is announced
+		timetest.Advance(2 * time.Minute) // everybody is announced
 		before := len(rows())
-		pass(11 * time.Minute)
+		timetest.Advance(11 * time.Minute)
 		if left := rows()[before:]; before == 0 || len(left) > 20 {
 			t.Errorf("eleven idle minutes of two agents and a broker left %d rows; want at most 20:\n%s", len(left), strings.Join(left, "\n"))
 		}
@@ -66,24 +67,24 @@ func TestASpawnerThatCameLateIsToldOnceItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.StartInMemory(t, nil)
 		start(t, bus, "agent:lead", newStub(accepting), nil)
-		pass(20 * time.Minute)
+		timetest.Advance(20 * time.Minute)
 		system := bus.Join(t, "agent:system", "system:agents")
 		stranger := bus.Join(t, "agent:other")
 		wanted := protocol.AgentOnline{Event: "wanted", Agent: "agent:lead"}
 		stranger.Send(t, "agent:lead", protocol.TypeAgentEvent, wanted)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if n := system.Pending(); n != 0 {
 			t.Fatalf("the agent announced itself %d times because a stranger asked", n)
 		}
 		system.Send(t, "agent:lead", protocol.TypeAgentEvent, wanted)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if system.Pending() != 1 {
 			t.Fatalf("%d announcements a second after the spawner asked; want 1", system.Pending())
 		}
 		if online := content[protocol.AgentOnline](t, system.Next(t)); online.Agent != "agent:lead" || online.Event != "online" {
 			t.Errorf("online says %+v", online)
 		}
-		pass(10 * time.Minute)
+		timetest.Advance(10 * time.Minute)
 		if n := system.Pending(); n != 0 {
 			t.Errorf("it is said %d times more though it was heard", n)
 		}

@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // with0811 are the options of an agent of draft 2026-08-11 with a ladder.
@@ -340,7 +341,7 @@ func TestAgeAndTierOutliveARestart(t *testing.T) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(11 * time.Minute)
 		w.stop()
-		pass(14 * time.Minute) // over the return at 20
+		timetest.Advance(14 * time.Minute) // over the return at 20
 		w.start()
 		w.sleep(4 * time.Minute)
 		equal(t, "returns", s.returns(), halfAnHour[:1])

@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
+	"hubbub/protocol/timetest"
 )
 
 func ids(list any, key string) []string {
@@ -163,7 +164,7 @@ func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
 		if _, err := w.tg.Peer.Send(t.Context(), "agent:lead", m); err != nil {
 			t.Fatal(err)
 		}
-		pass(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		d := w.tg.NextOf(t, protocol.TypeTGReply)
 		r := content[protocol.ChatReply](t, d)
 		if d.Message.TraceParent != m.TraceParent || d.Message.InReplyTo != m.MessageID || r.ThreadID != "7" || r.Visibility != "thread" {
@@ -208,7 +209,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		chorus.SendAs(t, "chorus:inbox.c1", "agent:lead", protocol.TypeChatMessage, map[string]any{
 			"text": "look it up", "sourceId": "m1", "chat": map[string]any{"id": "inbox.c1", "kind": "dm"}, "mcp": map[string]any{"url": "http://127.0.0.1:1/mcp"},
 		})
-		pass(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		got := map[string]bool{}
 		for chorus.Pending() > 0 {
 			d := chorus.Next(t)

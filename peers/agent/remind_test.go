@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // reminding sets a reminder in the turn of "e1", and answers reminders with their texts.
@@ -101,7 +102,7 @@ func TestMissedRemindersComeOnce(t *testing.T) {
 		w.sleep(time.Minute)
 		w.said()
 		w.stop()
-		pass(34 * time.Minute)
+		timetest.Advance(34 * time.Minute)
 		w.start()
 		w.sleep(time.Minute)
 		if said := w.said(); len(said) != 1 || !strings.HasPrefix(said[0], "stand-up\n\nIt repeats at Saturday 2000-01-01 00:40 +00:00 (UTC)") {

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/timetest"
 )
 
 // A taker is a requester that tests play: take says what becomes of each attempt.
@@ -112,7 +113,7 @@ func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 				}
 				a.add(answersTo("cli:will", 1, 2))
 				for !a.idle() {
-					pass(time.Second)
+					timetest.Advance(time.Second)
 				}
 				if len(k.settled) != 2 || k.settled[0] != 1 || k.settled[1] != 2 {
 					t.Errorf("settled were %v", k.settled)
@@ -124,9 +125,6 @@ func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 		})
 	}
 }
-
-// pass lets time go by on the clock of the bubble.
-func pass(d time.Duration) { time.Sleep(d) }
 
 // TestAnswerer_DelaysNoOtherRequester: each has a lane, with a bound.
 func TestAnswerer_DelaysNoOtherRequester(t *testing.T) {
@@ -180,7 +178,7 @@ func TestAnswerer_BoundsAttempts(t *testing.T) {
 			defer a.close()
 			a.add(answersTo("agent:a", 1))
 			for !a.idle() {
-				pass(time.Second)
+				timetest.Advance(time.Second)
 			}
 			if tries != c.want || settled != 1 {
 				t.Errorf("%s: tried %d times, settled %d; want %d", name, tries, settled, c.want)

@@ -20,6 +20,7 @@ import (
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 )
 
 type object = map[string]any
@@ -327,8 +328,7 @@ func TestBroker_SweepsByTheClock(t *testing.T) {
 		lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")
 		lead.do("identity.announce", object{"endpointId": "e1"})
 		will.do("work_item.create", object{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": "review"})
-		time.Sleep(35 * time.Second)
-		synctest.Wait()
+		timetest.Advance(35 * time.Second)
 		if n := len(lead.events); n != 1 {
 			t.Errorf("%d wakes in 35s; want one reminder", n)
 		}

@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 )
 
 // A write that fails is no answer and leaves no trace: the requests are refused
@@ -151,9 +152,9 @@ func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 		defer r.stop()
 		will := join(t, b, "cli:will")
 		will.do("work_item.create", object{"id": "w", "title": "the bill", "ownerId": "tg:42", "nextMoveOwnerId": "tg:42"})
-		time.Sleep(8 * time.Hour)
+		timetest.Advance(8 * time.Hour)
 		bridge := join(t, b, "tg:42")
-		time.Sleep(time.Minute) // between two attempts
+		timetest.Advance(time.Minute) // between two attempts
 		told := decode(t, bridge.event(collab.EventWakeDecided.Name).Payload)
 		if told["recordId"] != "w" || told["title"] != "the bill" || told["sweep"] != true {
 			t.Errorf("the chat is told %v", told)
@@ -220,9 +221,9 @@ func TestAnswerer_GivesUpOnAnAbsentRequester(t *testing.T) {
 		gone.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, protocol.CollabRequest{Method: "identity.list", RequestID: "1"})
 		will := join(t, b, "cli:will")
 		will.do("identity.list", nil)
-		time.Sleep(2 * time.Minute)
+		timetest.Advance(2 * time.Minute)
 		late := join(t, b, "cli:gone2", "cli:gone")
-		time.Sleep(10 * time.Minute)
+		timetest.Advance(10 * time.Minute)
 		if n := len(late.results); n != 0 {
 			t.Errorf("%d answers came after they were given up", n)
 		}

@@ -18,6 +18,7 @@ import (
 	"hubbub/protocol/collab"
 
 	"github.com/rs/zerolog"
+	"hubbub/protocol/timetest"
 )
 
 // answered decides a request, and returns its answer.
@@ -340,14 +341,14 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- p.run(ctx) }()
 		settled := func() int64 { p.mu.Lock(); defer p.mu.Unlock(); return p.settled }
-		time.Sleep(time.Hour)
+		timetest.Advance(time.Hour)
 		mu.Lock()
 		if len(sent) != 64 || times[1] != 100*time.Millisecond || times[63] != 6300*time.Millisecond || settled() != 0 {
 			t.Errorf("%d were sent, at %v; up to %d are done", len(sent), times, settled())
 		}
 		mu.Unlock()
 		close(rest)
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		mu.Lock()
 		if len(sent) != 300 || settled() != 0 {
 			t.Errorf("%d were sent; up to %d are done, although the first is not", len(sent), settled())
@@ -359,7 +360,7 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 		}
 		mu.Unlock()
 		close(first)
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		if settled() != 300 || len(p.done) != 0 {
 			t.Errorf("up to %d are done, and %d are remembered", settled(), len(p.done))
 		}
@@ -371,12 +372,12 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 		add(301)
 		p.notify()
 		p.notify()
-		time.Sleep(time.Second)
+		timetest.Advance(time.Second)
 		if settled() != 301 {
 			t.Errorf("after a notice up to %d are done", settled())
 		}
 		add(302) // nobody says so: it looks every minute
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		if settled() != 302 {
 			t.Errorf("after a minute up to %d are done", settled())
 		}

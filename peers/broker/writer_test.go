@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 )
 
 // newWriter runs a writer on a database of its own until the test ends.
@@ -160,14 +161,13 @@ func TestWriter_RunsDeferredWorkOnce(t *testing.T) {
 				t.Errorf("%s it was done %d times; want %d", when, got, n)
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		timetest.Advance(100 * time.Millisecond)
 		later()
-		time.Sleep(899 * time.Millisecond)
+		timetest.Advance(899 * time.Millisecond)
 		want("before a second is over", 0)
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
+		timetest.Advance(time.Millisecond)
 		want("after it", 1)
-		time.Sleep(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		want("long after it", 1)
 		later()
 		if err := w.change(t.Context(), func(*tx) {}); err != nil {
@@ -179,8 +179,7 @@ func TestWriter_RunsDeferredWorkOnce(t *testing.T) {
 			t.Error("a mistake is no error")
 		}
 		want("in a commit that failed", 3)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		timetest.Advance(2 * time.Second)
 		want("and after it", 4)
 	})
 }

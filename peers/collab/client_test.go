@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 )
 
 // A world is a bus on which a broker comes and goes.
@@ -151,7 +152,7 @@ func TestClaim_StopsWaitingAfterGrace(t *testing.T) {
 			t.Fatal("the broker is not known")
 		}
 		stop()
-		time.Sleep(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		began := time.Now()
 		_, err := c.ClaimOf(t.Context(), "evt_1")
 		if took := time.Since(began); !errors.Is(err, collab.ErrNoBroker) || took < client.Grace-time.Second || took > client.Grace+time.Second {
@@ -175,7 +176,7 @@ func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 		first := w.client("agent:first", &client.Options{Remember: remember})
 		for range 3 {
 			first.Present(t.Context())
-			time.Sleep(5 * time.Second)
+			timetest.Advance(5 * time.Second)
 		}
 		if len(seen) != 1 {
 			t.Fatalf("remembered at %v; want once", seen)
@@ -186,7 +187,7 @@ func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 		if !second.Known() {
 			t.Error("a broker of a minute ago is not known at the start")
 		}
-		time.Sleep(client.Grace)
+		timetest.Advance(client.Grace)
 		if second.Known() {
 			t.Error("the broker is known for good")
 		}
@@ -211,9 +212,9 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 			defer close(done)
 			c.Attend(ctx, who, func(context.Context) { announced.Add(1) })
 		}()
-		time.Sleep(5 * time.Second) // it looks and finds none
+		timetest.Advance(5 * time.Second) // it looks and finds none
 		stop := w.broker()
-		time.Sleep(30 * time.Second)
+		timetest.Advance(30 * time.Second)
 		online := func() {
 			t.Helper()
 			got, err := collab.IdentityResolve.Ask(t.Context(), c, collab.LabelParams{Label: "@ops"})
@@ -222,7 +223,7 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 			}
 		}
 		online()
-		time.Sleep(5 * time.Minute)
+		timetest.Advance(5 * time.Minute)
 		online()
 		if announced.Load() != 1 {
 			t.Errorf("announced %d times while the broker knew it", announced.Load())
@@ -230,7 +231,7 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 		stop()
 		w.dir = t.TempDir() // a broker that knows nobody
 		w.broker()
-		time.Sleep(16 * time.Minute) // since the former one watched the bus, no heartbeat is sooner
+		timetest.Advance(16 * time.Minute) // since the former one watched the bus, no heartbeat is sooner
 		online()
 		if announced.Load() != 2 {
 			t.Errorf("announced %d times; want again to a new broker", announced.Load())

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
+	"hubbub/protocol/timetest"
 )
 
 // TestWhenAttemptsAreMade: to the second, where the outbox polls rarely and chance has no
@@ -46,7 +47,7 @@ func TestWhenAttemptsAreMade(t *testing.T) {
 				run(t, box)
 				synctest.Wait()
 				enqueue(t, box, "tg:1", "a") // it wakes the outbox
-				pass(20 * time.Minute)
+				timetest.Advance(20 * time.Minute)
 				if got := tried.all(); !slices.Equal(got, c.want) {
 					t.Errorf("attempts at %v; want %v", got, c.want)
 				}
@@ -79,9 +80,9 @@ func TestWhenAnOutcomeIsStoredAgain(t *testing.T) {
 		})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		works.Store(true)
-		pass(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		if got := tried.all(); !slices.Equal(got, []float64{1, 2, 4, 8, 16}) {
 			t.Errorf("tried at %v", got)
 		}
@@ -104,7 +105,7 @@ func TestWhatAnOperatorAsksForIsDoneAtOnce(t *testing.T) {
 		}, &outbox.Options{Poll: 6 * time.Hour})
 		enqueue(t, box, "tg:1", "told", "behind")
 		run(t, box)
-		pass(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		items, err := box.List(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -112,11 +113,11 @@ func TestWhatAnOperatorAsksForIsDoneAtOnce(t *testing.T) {
 		if err := box.Retry(t.Context(), items[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		pass(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		if err := box.Drop(t.Context(), items[0].ID); err != nil { // what it held up follows
 			t.Fatal(err)
 		}
-		pass(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		if got := tried.all(); !slices.Equal(got, []float64{0, 5, 10}) {
 			t.Errorf("attempts at %v", got)
 		}
@@ -133,9 +134,9 @@ func TestWhatAnItemThatWasNeverSentSaysOfIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			pass(24*time.Hour + 400*time.Millisecond)
+			timetest.Advance(24*time.Hour + 400*time.Millisecond)
 			run(t, outbox.New(db, func(context.Context, outbox.Item) error { t.Error("sent too late"); return nil }, nil))
-			pass(time.Second)
+			timetest.Advance(time.Second)
 			want := "given up 24h0m0s after it was queued: " + map[bool]string{false: "it was never attempted", true: "nobody there"}[attempted]
 			if it := only(t, outbox.New(db, nil, nil)); it.State != outbox.StateDead || it.Error != want {
 				t.Errorf("%s: %q; want %q", it.State, it.Error, want)
@@ -163,7 +164,7 @@ func TestAStoredErrorIsCut(t *testing.T) {
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { return outbox.Permanent(errors.New(long)) }, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if it := only(t, box); it.Error != long[:1024] {
 			t.Errorf("%d bytes are stored", len(it.Error))
 		}
@@ -265,14 +266,14 @@ func TestAnOutboxRunsAgain(t *testing.T) {
 		for i := range 2 {
 			enqueue(t, box, "tg:1", fmt.Sprint("k", i))
 			stop := run(t, box)
-			pass(time.Second)
+			timetest.Advance(time.Second)
 			stop()
 		}
 		if n, err := count(t.Context(), db, box, "*", outbox.StateSent); err != nil || n != 2 {
 			t.Errorf("%d are sent, %v", n, err)
 		}
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if err := storetest.Exec(db, "UPDATE outbox SET settled_at = 1"); err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +281,7 @@ func TestAnOutboxRunsAgain(t *testing.T) {
 			after time.Duration
 			want  int
 		}{{59 * time.Minute, 2}, {time.Minute, 0}} {
-			pass(c.after)
+			timetest.Advance(c.after)
 			if n, err := count(t.Context(), db, box, "*"); err != nil || n != c.want {
 				t.Errorf("%d are known, %v; want %d", n, err, c.want)
 			}

@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
+	"hubbub/protocol/timetest"
 
 	"github.com/rs/zerolog"
 )
@@ -97,7 +98,7 @@ func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
 				exec("UPDATE outbox SET state = 'sent', settled_at = 1 WHERE key = 'old'")
 				exec(c.breaks)
 				stop := run(t, box)
-				pass(10*time.Second + time.Millisecond)
+				timetest.Advance(10*time.Second + time.Millisecond)
 				// Forgetting comes last, and is tried again an hour later.
 				want, wantSent := 11, 0
 				if name == "forgetting" {
@@ -107,7 +108,7 @@ func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
 					t.Errorf("told %d times in ten seconds, sent %v", n, sent.all())
 				}
 				exec(c.mends)
-				pass(time.Second)
+				timetest.Advance(time.Second)
 				if at := sent.all(); len(at) != 2 {
 					t.Errorf("sent at %v; want both, a second after the fault has passed", at)
 				}
@@ -127,14 +128,14 @@ func TestAFaultThatComesLaterIsToldAndPasses(t *testing.T) {
 		var told lines
 		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: time.Hour, Log: told.log()})
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process: nobody wakes this one
 		for _, statement := range []string{"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"} {
 			if err := storetest.Exec(db, statement); err != nil {
 				t.Fatal(err)
 			}
 			box.Wake()
-			pass(5*time.Second + time.Millisecond)
+			timetest.Advance(5*time.Second + time.Millisecond)
 		}
 		if n := told.count("looking for due items"); n != 6 {
 			t.Errorf("told %d times; want 6", n)
@@ -162,7 +163,7 @@ func TestAnItemThatAnotherHasTakenIsNotSettled(t *testing.T) {
 		})
 		enqueue(t, box, "tg:1", "a")
 		stop := run(t, box)
-		pass(4 * time.Second) // tries at 0, 1 and 3 s
+		timetest.Advance(4 * time.Second) // tries at 0, 1 and 3 s
 		stop()
 		if n := told.count("changed under the outbox"); n != 4 || settled != 0 { // and at 7 s, before its grace is over
 			t.Errorf("told %d times, settled %d times", n, settled)

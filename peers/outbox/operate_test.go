@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
+	"hubbub/protocol/timetest"
 )
 
 func TestOperatorsSeeRetryAndDrop(t *testing.T) {
@@ -34,7 +35,7 @@ func TestOperatorsSeeRetryAndDrop(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a", "b", "c")
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		db := openDB(t, path)
 		operator := outbox.New(db, nil, nil) // another process, which sends nothing
 		dead, err := operator.List(t.Context(), &outbox.Filter{States: []outbox.State{outbox.StateDead, outbox.StateUnknown}})
@@ -52,7 +53,7 @@ func TestOperatorsSeeRetryAndDrop(t *testing.T) {
 		if err := operator.Drop(t.Context(), dead[2].ID); err != nil {
 			t.Fatal(err)
 		}
-		pass(6 * time.Second) // the running outbox polls every 5 s
+		timetest.Advance(6 * time.Second) // the running outbox polls every 5 s
 		mu.Lock()
 		if sent != "ab" {
 			t.Errorf("sent %q; want both in their old order", sent)
@@ -83,7 +84,7 @@ func TestAnItemInFlightIsNotTouched(t *testing.T) {
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { time.Sleep(time.Minute); return nil }, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		id := only(t, box).ID
 		if err := box.Drop(t.Context(), id); !errors.Is(err, outbox.ErrBusy) {
 			t.Error("drop:", err)
@@ -104,17 +105,17 @@ func TestPruneForgetsSettledKeys(t *testing.T) {
 		}, &outbox.Options{Poll: 12 * time.Hour})
 		enqueue(t, box, "tg:1", "sent", "dead")
 		run(t, box)
-		pass(6 * 24 * time.Hour)
+		timetest.Advance(6 * 24 * time.Hour)
 		if fresh, err := box.Enqueue(t.Context(), "tg:1", "sent", nil); fresh || err != nil {
 			t.Error("within its retention a key is known:", fresh, err)
 		}
-		pass(2 * 24 * time.Hour)
+		timetest.Advance(2 * 24 * time.Hour)
 		items, err := box.List(t.Context(), nil)
 		if err != nil || len(items) != 1 || items[0].Key != "dead" {
 			t.Errorf("%+v, %v; want the dead letter alone", items, err)
 		}
 		enqueue(t, box, "tg:1", "sent")
-		pass(23 * 24 * time.Hour)
+		timetest.Advance(23 * 24 * time.Hour)
 		if items, err = box.List(t.Context(), nil); err != nil || len(items) != 0 {
 			t.Errorf("%+v, %v; want nothing", items, err)
 		}
@@ -144,7 +145,7 @@ func TestAnOutcomeThatCannotBeStored(t *testing.T) {
 				box := outbox.New(openDB(t, path), send, &outbox.Options{OnSettled: refuse, StopTimeout: time.Second})
 				enqueue(t, box, "tg:1", "a")
 				stop := run(t, box)
-				pass(30 * time.Second)
+				timetest.Advance(30 * time.Second)
 				stop()
 				if sends.Load() != 1 || tried.Load() < 4 {
 					t.Fatalf("sent %d times, its outcome tried %d times; want one send, and several tries", sends.Load(), tried.Load())
@@ -154,7 +155,7 @@ func TestAnOutcomeThatCannotBeStored(t *testing.T) {
 				}
 				next := outbox.New(openDB(t, path), send, &outbox.Options{OnInterrupted: test.next})
 				run(t, next)
-				pass(time.Second)
+				timetest.Advance(time.Second)
 				if it := only(t, next); it.State != test.state || sends.Load() != test.sends {
 					t.Errorf("it is %s after %d sends, want %s after %d", it.State, sends.Load(), test.state, test.sends)
 				}
@@ -184,7 +185,7 @@ func TestADatabaseThatComesBack(t *testing.T) {
 		enqueue(t, box, "tg:1", "a")
 		exec("ALTER TABLE outbox RENAME TO away")
 		run(t, box)
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		if _, err := box.Enqueue(t.Context(), "tg:1", "b", nil); err == nil {
 			t.Error("an item was taken that is stored nowhere")
 		}
@@ -195,7 +196,7 @@ func TestADatabaseThatComesBack(t *testing.T) {
 			t.Error("Count says that nothing waits")
 		}
 		exec("ALTER TABLE away RENAME TO outbox")
-		pass(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		if sent != "a" {
@@ -221,14 +222,14 @@ func TestHurryBeginsTheBackoffAnew(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(10 * time.Minute) // the backoff is at 30 s to 60 s now
+		timetest.Advance(10 * time.Minute) // the backoff is at 30 s to 60 s now
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		pass(100 * time.Millisecond)
+		timetest.Advance(100 * time.Millisecond)
 		up.Store(true)
 		back := time.Now()
-		pass(2 * time.Minute)
+		timetest.Advance(2 * time.Minute)
 		if at := sent.Load(); at == nil || at.Sub(back) > 2*time.Second {
 			t.Errorf("sent at %v, the other was back at %v", at, back)
 		}
@@ -248,11 +249,11 @@ func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
 			}, &outbox.Options{MinBackoff: time.Hour, MaxBackoff: 2 * time.Hour})
 			enqueue(t, box, "slow", "a")
 			run(t, box)
-			pass(time.Second)
+			timetest.Advance(time.Second)
 			if err := box.RetryNow(t.Context(), destination); err != nil {
 				t.Fatal(err)
 			}
-			pass(time.Minute)
+			timetest.Advance(time.Minute)
 			if n := int(attempts.Load()); n != want {
 				t.Errorf("%d attempts although %q was hurried, want %d", n, destination, want)
 			}

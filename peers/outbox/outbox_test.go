@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/protocol/timetest"
 )
 
 func openDB(t *testing.T, path string) *store.DB {
@@ -40,13 +41,6 @@ func run(t *testing.T, box *outbox.Outbox) (stop func()) {
 	stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(stop)
 	return stop
-}
-
-// pass lets d pass in the bubble, and waits until nothing runs there any more: a sleep alone does not
-// order what the test reads after what the outbox did at that moment.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 func enqueue(t *testing.T, box *outbox.Outbox, destination string, keys ...string) {
@@ -105,7 +99,7 @@ func TestAWaitingHeadHoldsUpItsDestinationOnly(t *testing.T) {
 		enqueue(t, box, "one", "a", "b")
 		enqueue(t, box, "two", "c")
 		run(t, box)
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
 		got := strings.Join(log, " ")
@@ -129,14 +123,14 @@ func TestNotBeforeSurvivesARestart(t *testing.T) {
 		box := outbox.New(openDB(t, path), send, &outbox.Options{Poll: time.Minute})
 		enqueue(t, box, "tg:1", "a")
 		stop := run(t, box)
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		stop()
 		again := outbox.New(openDB(t, path), send, &outbox.Options{Poll: time.Minute})
 		run(t, again)
 		if err := again.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Hour)
+		timetest.Advance(time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(times) != 2 || times[1].Sub(times[0]) < time.Hour {
@@ -164,7 +158,7 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 		enqueue(t, box, "one", "backoff")
 		enqueue(t, box, "two", "told")
 		run(t, box)
-		pass(10 * time.Minute) // the backoff is at 30 s to 60 s now
+		timetest.Advance(10 * time.Minute) // the backoff is at 30 s to 60 s now
 		mu.Lock()
 		up = true
 		before := attempts["backoff"]
@@ -172,7 +166,7 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Millisecond)
+		timetest.Advance(time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts["backoff"] != before+1 || attempts["told"] != 1 {
@@ -212,7 +206,7 @@ func TestAClockThatIsSetBackHoldsUpNothing(t *testing.T) {
 		mu.Lock()
 		ahead = 0
 		mu.Unlock()
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts["backoff"] != 2 || attempts["behind"] != 1 || attempts["told"] != 1 {
@@ -232,7 +226,7 @@ func TestAgeMakesADeadLetter(t *testing.T) {
 				AfterSettled: func(_ outbox.Item, o outbox.State, c error) { outcome, cause, settled = o, c, time.Now() }})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(25 * time.Hour)
+		timetest.Advance(25 * time.Hour)
 		if outcome != outbox.StateDead || !strings.Contains(cause.Error(), "24h0m0s") || !strings.Contains(cause.Error(), "nobody there") {
 			t.Errorf("%s: %v", outcome, cause)
 		}
@@ -249,10 +243,10 @@ func TestAgeEndsAnItemThatWasNeverAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a")
-		pass(25 * time.Hour) // nobody runs it
+		timetest.Advance(25 * time.Hour) // nobody runs it
 		box := outbox.New(db, func(context.Context, outbox.Item) error { t.Error("sent too late"); return nil }, nil)
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if item := only(t, box); item.State != outbox.StateDead || item.Attempt != 0 {
 			t.Errorf("%+v", item)
 		}
@@ -277,7 +271,7 @@ func TestRetryOverrulesAClassifiedError(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(5 * time.Minute)
+		timetest.Advance(5 * time.Minute)
 		if item := only(t, box); item.State != outbox.StateSent || attempts != 3 {
 			t.Errorf("%d attempts, %+v", attempts, item)
 		}
@@ -302,7 +296,7 @@ func TestOutcomes(t *testing.T) {
 				box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { return c.err }, nil)
 				enqueue(t, box, "tg:1", "a")
 				run(t, box)
-				pass(5 * time.Minute)
+				timetest.Advance(5 * time.Minute)
 				item := only(t, box)
 				if item.State != c.want || item.Attempt != 1 || item.SettledAt.IsZero() {
 					t.Errorf("%+v", item)
@@ -326,7 +320,7 @@ func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
 			}})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(5 * time.Minute)
+		timetest.Advance(5 * time.Minute)
 		if sends != 1 || tells != 4 || only(t, box).State != outbox.StateSent {
 			t.Errorf("sent %d times, told %d times, %s", sends, tells, only(t, box).State)
 		}
@@ -344,7 +338,7 @@ func TestStopCutsAttemptsAfterItsGrace(t *testing.T) {
 			}, &outbox.Options{OnInterrupted: policy})
 			enqueue(t, box, "tg:1", "a")
 			stop := run(t, box)
-			pass(time.Second)
+			timetest.Advance(time.Second)
 			begun := time.Now()
 			stop()
 			if took := time.Since(begun); took != 5*time.Second {
@@ -379,7 +373,7 @@ func TestDestinationsRunInParallelWithABound(t *testing.T) {
 		begun := time.Now()
 		run(t, box)
 		for {
-			pass(100 * time.Millisecond)
+			timetest.Advance(100 * time.Millisecond)
 			if sent, err := count(t.Context(), db, box, "*", outbox.StateSent); err != nil || sent == 18 {
 				break
 			}
@@ -449,7 +443,7 @@ func TestOutboxesInOneDatabaseAreSeparate(t *testing.T) {
 				t.Fatal(fresh, err)
 			}
 			run(t, box)
-			pass(time.Minute)
+			timetest.Advance(time.Minute)
 		}
 		if sent["bus"] != "bus" || sent["telegram"] != "telegram" {
 			t.Error(sent)

@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
+	"hubbub/protocol/timetest"
 )
 
 // TestWhatIsParkedWaitsToBeMoved: no attempt is made before, not even a hurried one, and its place
@@ -43,11 +44,11 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- box.Run(ctx) }()
 		park("first")
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		if len(happened) != 0 {
 			t.Errorf("attempted: %q", happened)
 		}
@@ -60,7 +61,7 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		}
 		synctest.Wait()
 		park("never")
-		pass(2 * time.Hour)
+		timetest.Advance(2 * time.Hour)
 		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Equal(sent, []string{"known", "one", "two"}) {
@@ -130,7 +131,7 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, box)
-			pass(time.Minute)
+			timetest.Advance(time.Minute)
 			want := outbox.StateSent
 			if began {
 				want = outbox.StateUnknown
@@ -154,15 +155,15 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 		}, &outbox.Options{MaxBackoff: 15 * time.Second})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if err := box.RetryNow(t.Context(), "tg:1"); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if n := attempts.Load(); n != 2 {
 			t.Errorf("%d attempts after RetryNow; want 2", n)
 		}
-		pass(15 * time.Second)
+		timetest.Advance(15 * time.Second)
 		if n := attempts.Load(); n != 3 {
 			t.Errorf("%d attempts after the longest delay; want 3", n)
 		}
@@ -181,11 +182,11 @@ func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
-		pass(time.Second)
+		timetest.Advance(time.Second)
 		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		pass(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		if n := attempts.Load(); n != 1 {
 			t.Errorf("%d attempts; want one", n)
 		}

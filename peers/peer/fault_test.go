@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/timetest"
 
 	"github.com/rs/zerolog"
 )
@@ -182,8 +183,7 @@ func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
 		run(t, p)
 		during := func(d time.Duration) int64 {
 			before := pulses.Load()
-			time.Sleep(d) // free: the bubble's clock
-			synctest.Wait()
+			timetest.Advance(d)
 			return pulses.Load() - before
 		}
 		if n := during(10 * time.Second); n != 10 {

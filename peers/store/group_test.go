@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
+
+	"hubbub/protocol/timetest"
 )
 
 func openTable(t *testing.T) *DB {
@@ -213,8 +215,7 @@ func TestInTxUnsynced_IsSyncedWithTheNextTransactionOrLater(t *testing.T) {
 		write(InTx, `INSERT INTO n VALUES (2)`)
 		expect(false, 2)
 		write(InTxUnsynced, `INSERT INTO n VALUES (3)`)
-		time.Sleep(syncDelay)
-		synctest.Wait()
+		timetest.Advance(syncDelay)
 		expect(false, 2)
 		write(InTxUnsynced, `INSERT INTO n VALUES (4)`)
 		if err := db.Close(); err != nil { // the bubble ends only without a timer that runs

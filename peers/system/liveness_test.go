@@ -7,6 +7,7 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // TestAnAgentThatHangsIsStartedAgain has one whose process goes on when its
@@ -42,7 +43,7 @@ func hangAndAsk(t *testing.T, pauses []time.Duration) {
 					t.Errorf("request %d: %+v", i, r)
 				}
 				route(t, bridge)
-				time.Sleep(pauses[i%len(pauses)])
+				timetest.Advance(pauses[i%len(pauses)])
 			}
 		}
 		rounds(5)
@@ -50,7 +51,7 @@ func hangAndAsk(t *testing.T, pauses []time.Duration) {
 			t.Fatalf("%d starts of an agent that is there", n)
 		}
 		close(hang)
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		if n := h.launcher.startCount(); n != 1 {
 			t.Fatalf("%d starts of an agent that nobody asks for", n)
 		}
@@ -95,11 +96,11 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 		for range 3 {
 			leave <- struct{}{}
 			for range 10 {
-				time.Sleep(2 * time.Second)
+				timetest.Advance(2 * time.Second)
 				asking()
 			}
 			back <- struct{}{}
-			time.Sleep(time.Hour)
+			timetest.Advance(time.Hour)
 		}
 		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)

@@ -7,6 +7,7 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // The one who asks waits for the next instance: told of the one that ended, a
@@ -22,11 +23,11 @@ func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 		h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
 		settle()
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "while it rests"})
-		time.Sleep(9 * time.Second)
+		timetest.Advance(9 * time.Second)
 		if n := bridge.Pending(); n != 0 {
 			t.Fatalf("%d answers while the agent is not there", n)
 		}
-		time.Sleep(12 * time.Second)
+		timetest.Advance(12 * time.Second)
 		if n := bridge.Pending(); n != 2 {
 			t.Fatalf("%d answers when the agent is back", n)
 		}
@@ -40,4 +41,4 @@ func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 }
 
 // settle lets everything happen that is due within a moment of the bubble's clock.
-func settle() { time.Sleep(50 * time.Millisecond) }
+func settle() { timetest.Advance(50 * time.Millisecond) }

@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/store/storetest"
 	"hubbub/peers/system"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 func TestAChatGetsItsAgent(t *testing.T) {
@@ -66,11 +67,11 @@ func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 		for _, r := range []string{"a", "b", "c", "a"} {
 			ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: r})
 		}
-		time.Sleep(4 * time.Second)
+		timetest.Advance(4 * time.Second)
 		if n := bridge.Pending(); n != 0 {
 			t.Fatalf("%d answers before the agent is online", n)
 		}
-		time.Sleep(2 * time.Second)
+		timetest.Advance(2 * time.Second)
 		answers := map[string]int{}
 		for bridge.Pending() > 0 {
 			d := bridge.Next(t)
@@ -170,9 +171,9 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		result(t, bridge)
 		// After a minute of running, restarts are counted anew.
 		for range 6 {
-			time.Sleep(61 * time.Second)
+			timetest.Advance(61 * time.Second)
 			h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
-			time.Sleep(10 * time.Second)
+			timetest.Advance(10 * time.Second)
 		}
 		if n := h.launcher.startCount(); n != 7 {
 			t.Fatalf("%d starts", n)
@@ -189,11 +190,11 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 			}
 			a.end(&system.Exit{Reason: "exit status 1", Output: "words of a program"})
 		})
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
-		time.Sleep(5 * time.Second)
+		timetest.Advance(5 * time.Second)
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "later"}) // waits for the outcome
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		mu.Lock() // nothing is started as that any more
 		defer mu.Unlock()
 		if len(starts) != 3 {
@@ -239,7 +240,7 @@ func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 		if r, _ := result(t, bridge); r.Status != "failed" || r.Error != "exit status 2" {
 			t.Errorf("%+v", r)
 		}
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		if n := h.launcher.startCount(); n != 1 {
 			t.Errorf("%d starts", n)
 		}
@@ -254,7 +255,7 @@ func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
 		result(t, bridge)
 		settle()
 		h.launcher.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Permanent: true})
-		time.Sleep(10 * time.Second)
+		timetest.Advance(10 * time.Second)
 		if n := h.launcher.startCount(); n != 2 || h.launcher.actor("tg-1") == nil {
 			t.Errorf("%d starts", n)
 		}
@@ -282,7 +283,7 @@ func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
 		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
-		time.Sleep(2 * time.Minute)
+		timetest.Advance(2 * time.Minute)
 		if r, _ := result(t, bridge); r.Status != "failed" || !strings.Contains(r.Error, "did not come online") {
 			t.Errorf("%+v", r)
 		}
@@ -343,7 +344,7 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 			h.write("UPDATE agents SET handle = '', online = ?", online)
 			h.start()
 			ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "again"})
-			time.Sleep(40 * time.Second)
+			timetest.Advance(40 * time.Second)
 			if r, _ := result(t, bridge); r.Status != "spawned" {
 				t.Errorf("%+v", r)
 			}
@@ -362,13 +363,13 @@ func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 		result(t, bridge)
 		alive := h.bus.Join(t, "agent:tg-1")
 		for range 3 { // it judges messages now and then
-			time.Sleep(80 * time.Second)
+			timetest.Advance(80 * time.Second)
 			alive.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]string{"event": "attention_decision"})
 		}
 		if h.launcher.actor("tg-1") == nil {
 			t.Fatal("ended although it was in use")
 		}
-		time.Sleep(130 * time.Second)
+		timetest.Advance(130 * time.Second)
 		if h.launcher.actor("tg-1") != nil {
 			t.Fatal("not ended although nobody talked to it")
 		}
@@ -394,7 +395,7 @@ func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
 		broker, evil := h.bus.Join(t, "collab:broker"), h.bus.Join(t, "agent:evil")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
-		time.Sleep(130 * time.Second)
+		timetest.Advance(130 * time.Second)
 		want := protocol.AgentOnline{Event: "wanted", Agent: "agent:tg-1", DeliveryID: "dlv_1"}
 		evil.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, want)
 		unknown := want
@@ -424,7 +425,7 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 		})
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		bridge.Leave()
-		time.Sleep(3 * time.Minute)
+		timetest.Advance(3 * time.Minute)
 		h.stop()
 		h.start()
 		back := h.bus.Join(t, "tg:bot", "tg:*")
@@ -435,14 +436,14 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(30 * time.Second)
+		timetest.Advance(30 * time.Second)
 		if r, _ := result(t, back); r.RequestID != "r" || r.Status != "spawned" {
 			t.Errorf("%+v", r)
 		}
 		if r := route(t, back); r.RequestID != "r" {
 			t.Errorf("%+v", r)
 		}
-		time.Sleep(3 * time.Minute)
+		timetest.Advance(3 * time.Minute)
 		if n := back.Pending(); n != 0 {
 			t.Errorf("%d announcements come again although they were taken", n)
 		}
@@ -460,7 +461,7 @@ func TestSpawnsComeAtABoundedRate(t *testing.T) {
 		if n := h.launcher.startCount(); n != 6 {
 			t.Errorf("%d starts at once", n)
 		}
-		time.Sleep(61 * time.Second)
+		timetest.Advance(61 * time.Second)
 		if n := h.launcher.startCount(); n != 12 {
 			t.Errorf("%d starts after a minute", n)
 		}
@@ -475,11 +476,11 @@ func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
 		h.launcher.mu.Unlock()
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
-		time.Sleep(10 * time.Minute)
+		timetest.Advance(10 * time.Minute)
 		h.launcher.mu.Lock()
 		h.launcher.broken = nil
 		h.launcher.mu.Unlock()
-		time.Sleep(30 * time.Second) // the longest pause between two tries
+		timetest.Advance(30 * time.Second) // the longest pause between two tries
 		if r, _ := result(t, bridge); r.Status != "spawned" {
 			t.Errorf("%+v", r)
 		}
@@ -497,9 +498,9 @@ func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		settle()
 		h.bus.Stop()
-		time.Sleep(14*time.Minute + 50*time.Second)
+		timetest.Advance(14*time.Minute + 50*time.Second)
 		h.bus.Restart(t)
-		time.Sleep(time.Minute)
+		timetest.Advance(time.Minute)
 		if r, _ := result(t, bridge); r.Status != "spawned" || h.launcher.startCount() != 1 {
 			t.Errorf("%+v after %d starts", r, h.launcher.startCount())
 		}
@@ -556,7 +557,7 @@ func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
 		if got := route(t, bridge); got.Agent != "agent:tg-42" {
 			t.Errorf("route %+v", got)
 		}
-		time.Sleep(5 * time.Minute) // longer than any backoff
+		timetest.Advance(5 * time.Minute) // longer than any backoff
 		h.stop()
 		db, err := system.Open(h.path)
 		if err != nil {

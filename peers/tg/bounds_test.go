@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -107,7 +108,7 @@ func TestThrottle_WaitsAndStops(t *testing.T) {
 			if wait := b.out.throttle(t.Context(), o); wait != 4*time.Second || time.Since(from) != 0 {
 				t.Errorf("%s: held for 4 s it rested %v and waits %v", kind, time.Since(from), wait)
 			}
-			pass(10 * time.Second)
+			timetest.Advance(10 * time.Second)
 		}
 		hold(2 * time.Second)
 		close(quit)
@@ -388,11 +389,11 @@ func TestIngester_RetriesFailedBatch(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- b.ingest.run(ctx) }()
-		pass(time.Minute)
+		timetest.Advance(time.Minute)
 		if err := storetest.Exec(b.db, `DROP TRIGGER no`); err != nil {
 			t.Fatal(err)
 		}
-		pass(2 * time.Minute) // longer than any pause
+		timetest.Advance(2 * time.Minute) // longer than any pause
 		var open int
 		if err := storetest.Scan(b.db, []any{&open}, `SELECT count(*) FROM updates WHERE state = 'new'`); err != nil || open != 0 {
 			t.Errorf("%d were left, %v", open, err)

@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol/timetest"
 
 	"github.com/rs/zerolog"
 )
@@ -43,9 +44,6 @@ func alone(t *testing.T, opts Options, test func(t *testing.T, b *Bridge, api *t
 	})
 }
 
-// pass advances the clock of the bubble.
-func pass(d time.Duration) { time.Sleep(d) }
-
 // TestHandlePollError checks the pause before the next poll, and which errors end the bridge.
 func TestHandlePollError(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
@@ -64,7 +62,7 @@ func TestHandlePollError(t *testing.T) {
 			{"much later", conflict, 5*time.Minute + time.Second, 5 * time.Second, nil},
 			{"a pause that Telegram asks for", &botapi.Error{Code: 429, RetryAfter: 77 * time.Second}, 0, 77 * time.Second, nil},
 		} {
-			time.Sleep(c.after)
+			timetest.Advance(c.after)
 			if pause, fatal := b.handlePollError(t.Context(), c.err, 1); pause != c.pause || fatal != c.fatal {
 				t.Errorf("%s: %v, %v; want %v, %v", c.name, pause, fatal, c.pause, c.fatal)
 			}

@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 
 	"github.com/go-telegram/bot/models"
 	"github.com/rs/zerolog"
@@ -161,7 +162,7 @@ func status(t *testing.T, agent *bustest.Scripted) protocol.DeliveryStatus {
 }
 
 // pass advances the clock of the bubble.
-func (h *fixture) pass(d time.Duration) { time.Sleep(d) }
+func (h *fixture) pass(d time.Duration) { timetest.Advance(d) }
 
 // texts waits until the bot has sent n messages to a chat and everything is idle, and returns
 // them.

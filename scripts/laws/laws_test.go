@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode"
 )
 
@@ -43,6 +44,7 @@ var mayImport = map[string][]string{
 	"protocol/wire":     {"protocol", "protocol/jsonrpc"},
 	"protocol/http1":    {},
 	"protocol/notify":   {},
+	"protocol/timetest": {},
 
 	"protocol/chorus":     {},
 	"protocol/datafolder": {},

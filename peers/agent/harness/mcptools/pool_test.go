@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/timetest"
 )
 
 // opened puts an open connection to a server into a pool.
@@ -92,14 +93,13 @@ func TestPool_ClosesIdleConnections(t *testing.T) {
 		busy.calls[&activeCall{}] = true
 		ctx, stop := context.WithCancel(t.Context())
 		go p.Run(ctx) //nolint:errcheck // it returns nil
-		time.Sleep(10*time.Minute - time.Second)
+		timetest.Advance(10*time.Minute - time.Second)
 		_, later := p.opened(t, harness.MCPServer{Name: "later"})
 		synctest.Wait()
 		if idle.Load() {
 			t.Error("it ended early")
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		timetest.Advance(2 * time.Second)
 		if !idle.Load() || called.Load() || later.Load() || p.kept() != 2 {
 			t.Errorf("ended are idle %v, busy %v, later %v; %d are left", idle.Load(), called.Load(), later.Load(), p.kept())
 		}
@@ -120,7 +120,7 @@ func TestPool_IsBounded(t *testing.T) {
 			c, stopped := p.opened(t, harness.MCPServer{Name: fmt.Sprint(i)})
 			c.calls[&activeCall{}] = true
 			ended, all = append(ended, stopped), append(all, c)
-			time.Sleep(time.Second)
+			timetest.Advance(time.Second)
 		}
 		if c, fresh, err := p.reserve(all[0].key, all[0].server); c != all[0] || fresh || err != nil {
 			t.Errorf("one that is there: %v, %v, %v", c, fresh, err)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"hubbub/protocol/timetest"
 	"testing/synctest"
 )
 
@@ -153,18 +154,16 @@ func TestElicit_StopsTheCallTimeout(t *testing.T) {
 		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}
 		k, end := c.beginCall(t.Context(), "run", slowPerson{after: time.Hour})
 		defer end()
-		time.Sleep(callTimeout - time.Second)
+		timetest.Advance(callTimeout - time.Second)
 		got, err := c.elicit(k.ctx, &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: "Sure?"}})
 		if err != nil || got.Action != "accept" || k.ctx.Err() != nil {
 			t.Errorf("%+v, %v, %v", got, err, k.ctx.Err())
 		}
-		time.Sleep(callTimeout - time.Second)
-		synctest.Wait()
+		timetest.Advance(callTimeout - time.Second)
 		if k.ctx.Err() != nil {
 			t.Error("it ended too early")
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		timetest.Advance(time.Second)
 		if context.Cause(k.ctx) != errCallTimeout {
 			t.Errorf("it ended with %v", context.Cause(k.ctx))
 		}
