@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hubbub/protocol/timetest"
 )
 
 // rotatingSink begins a new file before each write, which syncs several times.
@@ -61,8 +63,7 @@ func TestWriter_StopHasOneDeadline(t *testing.T) {
 				w.open, s.w = func() (sink, error) { return s, nil }, w
 				end := running(t, w)
 				<-w.Opened()
-				time.Sleep(reopenEvery) // it seals now
-				synctest.Wait()
+				timetest.Advance(reopenEvery) // it seals now
 				for i := range c.rows {
 					w.Append(numbered(i))
 				}
@@ -81,7 +82,7 @@ func TestWriter_StopHasOneDeadline(t *testing.T) {
 				if c.extended != !until.IsZero() || c.extended && time.Now().After(until) {
 					t.Errorf("the stop ended after %s, and was extended to %s of it: want %t", took, until.Sub(began), c.extended)
 				}
-				time.Sleep(2 * time.Hour) // what is left ends with the process, or here
+				timetest.Advance(2 * time.Hour) // what is left ends with the process, or here
 			})
 		})
 	}

@@ -169,7 +169,7 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 		busy++
 		most = max(most, busy)
 		s.mu.Unlock()
-		time.Sleep(3 * time.Second)
+		pause(3 * time.Second)
 		s.mu.Lock()
 		busy--
 		s.mu.Unlock()

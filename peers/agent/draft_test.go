@@ -17,7 +17,7 @@ func TestTheTrustInDraftsOutlivesTheAgent(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(_ context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		s.host.Progress(harness.Progress{TurnID: t.ID, Kind: harness.ProgressText, Message: text})
-		time.Sleep(5 * time.Second)
+		pause(5 * time.Second)
 		return harness.Outcome{State: harness.Finished, FinalText: text}, nil
 	}
 	withFixture(t, s, &agent.Options{Model: "m"}, func(t *testing.T, w *fixture) {

@@ -165,6 +165,9 @@ func (w *fixture) start() {
 	w.sleep(time.Second)
 }
 
+// pause lets d go by for a goroutine of the bubble that is not the test's.
+func pause(d time.Duration) { time.Sleep(d) }
+
 // sleep lets time pass and everything settle.
 func (w *fixture) sleep(d time.Duration) {
 	timetest.Advance(d)

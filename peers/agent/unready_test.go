@@ -85,7 +85,7 @@ func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
 	}{
 		"it hangs after a failure": {func(ctx context.Context) error {
 			if len(asked) == 1 {
-				time.Sleep(40 * time.Second)
+				pause(40 * time.Second)
 				return fmt.Errorf("%w: overloaded", harness.ErrTemporary)
 			}
 			<-ctx.Done()

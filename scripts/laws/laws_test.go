@@ -476,14 +476,53 @@ func words(name string) []string {
 var realSleep = regexp.MustCompile(`\btime\.Sleep\(`)
 
 // TestTests_DoNotSleep allows a sleep only in a file that imports
-// testing/synctest, where it takes no time.
+// testing/synctest, where it takes no time. The body of a bubble uses
+// timetest.Advance: after a mere sleep it would read what other goroutines of the
+// bubble write at that moment.
 func TestTests_DoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
-		fake := strings.Contains(s.text, `"testing/synctest"`)
-		if s.test() && realSleep.MatchString(s.text) && !fake {
+		if !s.test() || !realSleep.MatchString(s.text) {
+			continue
+		}
+		if !strings.Contains(s.text, `"testing/synctest"`) {
 			t.Errorf("%s sleeps; wait for what must happen instead", s.path)
 		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !isSelector(call.Fun, "synctest", "Test") || len(call.Args) != 2 {
+				return true
+			}
+			if body, ok := call.Args[1].(*ast.FuncLit); ok {
+				for _, pos := range sleepsOf(body.Body) {
+					t.Errorf("%s: the body of a bubble sleeps; use timetest.Advance", s.fset.Position(pos))
+				}
+			}
+			return true
+		})
 	}
+}
+
+// isSelector reports whether e is pkg.name.
+func isSelector(e ast.Expr, pkg, name string) bool {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	x, ok := sel.X.(*ast.Ident)
+	return ok && x.Name == pkg
+}
+
+// sleepsOf returns the calls of time.Sleep in the statements of a function, without
+// those of functions within it.
+func sleepsOf(body ast.Node) (list []token.Pos) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, "time", "Sleep") {
+			list = append(list, call.Pos())
+		}
+		_, nested := n.(*ast.FuncLit)
+		return !nested
+	})
+	return list
 }
 
 // topLevel lists what the root may hold, apart from dot files.
