@@ -49,7 +49,7 @@ func TestListEvents(t *testing.T) {
 		r, _ := call(w.tools(), "chat.list_events", map[string]any{"since": 0 + 1, "limit": 2})
 		equal(t, "a page", ids(r["events"], "eventId"), []string{"e2", "e3"})
 		equal(t, "the next page", list(map[string]any{"since": r["next"]}), []string{"e4"})
-		if _, r := call(w.tools(), "chat.list_events", map[string]any{"limit": "many"}); !strings.Contains(r.Text(), "listArguments.limit of type") {
+		if _, r := call(w.tools(), "chat.list_events", map[string]any{"limit": "many"}); !strings.Contains(r.Text(), "arguments.limit must be a number, not string") {
 			t.Errorf("a limit that is no number: %s", r.Text())
 		}
 		if _, r := call(w.tools(), "chat.list_events", map[string]any{"since": "some day"}); !r.IsError || !strings.Contains(r.Text(), "yesterday or 2 hours ago") {

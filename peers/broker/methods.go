@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -105,7 +104,7 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 		return p
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		failInvalid("%s", describeDecodeError(err))
+		failInvalid("%s", protocol.DescribeTypeError("params", err))
 	}
 	mustBeClean("", reflect.ValueOf(p))
 	return p
@@ -143,38 +142,6 @@ func mustBeClean(member string, v reflect.Value) {
 			failInvalid("%s must not contain control or invisible characters", member)
 		}
 	}
-}
-
-// describeDecodeError explains why params cannot be decoded, with the names that their sender
-// used.
-func describeDecodeError(err error) string {
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if !ok {
-		return "params cannot be read: " + err.Error()
-	}
-	name := "params"
-	for part := range strings.SplitSeq(wrong.Field, ".") {
-		if part != "" && strings.ToLower(part[:1]) == part[:1] { // other names are embedded Go types
-			name += "." + part
-		}
-	}
-	kind := wrong.Type.Kind()
-	if kind == reflect.Pointer {
-		kind = wrong.Type.Elem().Kind()
-	}
-	want := "an object"
-	switch kind { //nolint:exhaustive // of the others params have none
-	case reflect.String:
-		want = "a string"
-	case reflect.Bool:
-		want = "true or false"
-	case reflect.Slice:
-		want = "an array"
-	case reflect.Int, reflect.Int64, reflect.Float64:
-		want = "a number"
-	}
-	given, _, _ := strings.Cut(wrong.Value, " ") // a number comes with its digits
-	return fmt.Sprintf("%s must be %s, not %s", name, want, given)
 }
 
 // mustFindMethod returns a method. The refusal of an unknown one lists the known ones.

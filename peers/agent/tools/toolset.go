@@ -110,8 +110,8 @@ func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
-			return harness.ErrorResult("The arguments are not valid for the tool: "+err.Error()+
-				". See its input schema.", nil)
+			return harness.ErrorResult("The arguments are not valid for the tool: "+
+				protocol.DescribeTypeError("arguments", err)+". See its input schema.", nil)
 		}
 		return run(b, ctx, &args)
 	}
