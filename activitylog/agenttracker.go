@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // AgentStats counts what one agent did with the events that it was given.
@@ -45,10 +47,11 @@ func (s *AgentStats) Add(o *AgentStats) {
 // An EventState is what one agent made of one event: the last record of each kind,
 // empty while there is none.
 type EventState struct {
-	Decision AttentionRecord
-	Turn     AttentionRecord
-	End      AttentionRecord   // a disposition, final or not
-	Refusals []AttentionRecord // the first ones
+	Decision  protocol.AttentionDecision
+	DecidedAt time.Time
+	Turn      protocol.TurnRecord
+	End       protocol.Disposition // final or not
+	Refusals  []protocol.Refusal   // the first ones
 
 	turned  bool
 	counted eventCounts
@@ -114,29 +117,37 @@ type AgentTracker struct {
 // maxRefusals bounds the refusals that are kept of one event.
 const maxRefusals = 10
 
-// Add takes the next record. The caller keeps the events: event returns one by
-// its id.
+// Add takes the next record, whose Reason the caller may have shortened. The caller keeps the
+// events: event returns one by its id.
 func (t *AgentTracker) Add(r *AttentionRecord, event func(id string) *EventState) {
-	switch r.Event {
-	case RecordDecision:
-		t.change(event(r.EventID), func(e *EventState) { e.Decision = *r })
-	case RecordDisposition:
-		t.change(event(r.EventID), func(e *EventState) { e.End = *r })
-	case RecordRefusal:
+	switch c := r.Content.(type) {
+	case *protocol.AttentionDecision:
+		t.change(event(r.EventID), func(e *EventState) {
+			e.Decision, e.DecidedAt = *c, r.At
+			e.Decision.Reason = r.Reason
+		})
+	case *protocol.Disposition:
+		t.change(event(r.EventID), func(e *EventState) {
+			e.End = *c
+			e.End.Reason = r.Reason
+		})
+	case *protocol.Refusal:
 		t.refusals++
 		if e := event(r.EventID); len(e.Refusals) < maxRefusals {
-			e.Refusals = append(e.Refusals, *r)
+			refusal := *c
+			refusal.Reason = r.Reason
+			e.Refusals = append(e.Refusals, refusal)
 		}
-	case RecordBudget:
+	case *protocol.BudgetRecord:
 		t.held++
-	case RecordTurn:
-		t.tokens += r.InputTokens + r.OutputTokens
-		started := r.State == "started"
+	case *protocol.TurnRecord:
+		t.tokens += c.InputTokens + c.OutputTokens
+		started := c.State == "started"
 		if started {
-			t.start(cmp.Or(r.TurnID, r.EventID))
+			t.start(cmp.Or(c.TurnID, r.EventID))
 		}
-		for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {
-			t.change(event(id), func(e *EventState) { e.Turn, e.turned = *r, e.turned || started })
+		for _, id := range append([]string{r.EventID}, c.MergedEventIDs...) {
+			t.change(event(id), func(e *EventState) { e.Turn, e.turned = *c, e.turned || started })
 		}
 	}
 }

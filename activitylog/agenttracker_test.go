@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"hubbub/protocol"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -39,22 +41,28 @@ func tallied(tally *AgentTracker, records ...AttentionRecord) map[string]*EventS
 	return events
 }
 
+func recorded(kind, event string, content any) AttentionRecord {
+	return AttentionRecord{Record: protocol.Record{Event: kind, EventID: event, Content: content}}
+}
+
 func decided(event, injection string) AttentionRecord {
-	return AttentionRecord{Event: RecordDecision, EventID: event, Injection: injection}
+	return recorded(protocol.RecordDecision, event,
+		&protocol.AttentionDecision{Event: protocol.RecordDecision, EventID: event, Injection: injection})
 }
 
 func ended(event, disposition string) AttentionRecord {
-	return AttentionRecord{Event: RecordDisposition, EventID: event, Disposition: disposition}
+	return recorded(protocol.RecordDisposition, event, &protocol.Disposition{Disposition: disposition})
 }
 
 func turned(state, turn, event string, merged ...string) AttentionRecord {
-	return AttentionRecord{Event: RecordTurn, State: state, TurnID: turn, EventID: event, MergedEventIDs: merged}
+	return recorded(protocol.RecordTurn, event, &protocol.TurnRecord{State: state, TurnID: turn, MergedEventIDs: merged})
 }
 
 func TestWhatATallyCounts(t *testing.T) {
 	none := map[string]int64{}
+	budget := recorded(protocol.RecordBudget, "e", &protocol.BudgetRecord{})
 	costs := turned("finished", "t", "e")
-	costs.InputTokens, costs.OutputTokens, costs.CachedTokens = 30, 4, 20
+	costs.Content.(*protocol.TurnRecord).TurnCost = protocol.TurnCost{InputTokens: 30, OutputTokens: 4, CachedTokens: 20}
 	for name, c := range map[string]struct {
 		records []AttentionRecord
 		want    AgentStats
@@ -92,8 +100,8 @@ func TestWhatATallyCounts(t *testing.T) {
 		"more turns than events": {[]AttentionRecord{decided("e", "silent"), turned("started", "t", "e"), turned("started", "u", "e")},
 			AgentStats{Events: 1, Withheld: 1, Open: 1, TurnsRun: 2, Attempts: 2, Dispositions: none}},
 		"tokens":   {[]AttentionRecord{costs, costs}, AgentStats{Tokens: 68, Dispositions: none}},
-		"a bound":  {[]AttentionRecord{{Event: RecordBudget}, {Event: RecordBudget}}, AgentStats{OverBudget: 2, Dispositions: none}},
-		"the rest": {[]AttentionRecord{{Event: RecordTool}, {Event: RecordClaim}, {Event: "mood"}}, AgentStats{Dispositions: none}},
+		"a bound":  {[]AttentionRecord{budget, budget}, AgentStats{OverBudget: 2, Dispositions: none}},
+		"the rest": {[]AttentionRecord{recorded("tool", "e", &protocol.ToolCall{}), recorded("claim", "e", &protocol.ClaimRecord{}), recorded("mood", "e", nil)}, AgentStats{Dispositions: none}},
 	} {
 		var tally AgentTracker
 		tallied(&tally, c.records...)
@@ -107,7 +115,7 @@ func TestWhatATallyCounts(t *testing.T) {
 func TestATallyIsBounded(t *testing.T) {
 	var records []AttentionRecord
 	for range 12 {
-		records = append(records, AttentionRecord{Event: RecordRefusal, EventID: "e"})
+		records = append(records, recorded(protocol.RecordRefusal, "e", &protocol.Refusal{}))
 	}
 	var tally AgentTracker
 	if e := tallied(&tally, records...)["e"]; len(e.Refusals) != 10 || tally.Stats("").Refusals != 12 {

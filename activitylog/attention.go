@@ -1,9 +1,11 @@
 package activitylog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,102 +13,69 @@ import (
 	"hubbub/protocol"
 )
 
-// The kinds of attention records. Others are possible and are reported too.
-const (
-	RecordDecision    = "attention_decision"
-	RecordDisposition = "disposition"
-	RecordRefusal     = "refusal"
-	RecordTurn        = "turn"
-	RecordClaim       = "claim"
-	RecordDelivery    = "delivery"
-	RecordEscalation  = "escalation"
-	RecordProgress    = "progress"
-	RecordApproval    = "decision" // of a person, whether a tool may run
-	RecordBudget      = "budget"   // a turn that a budget held back
-	// turns that a person halted or let run again, or budgets counted anew: see protocol.HaltCountedAnew
-	RecordHalt       = "halt"
-	RecordTool       = "tool"       // a call of a tool
-	RecordPost       = "post"       // what an agent said first
-	RecordReminder   = "reminder"   // set, due or cancelled
-	RecordObligation = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
-)
-
 // An AttentionRecord is one agent_event to system:attention: how an agent
 // judged an event, ran a turn for it, claimed it, was refused an action, or ended
-// it. Which fields are set depends on Event.
+// it. Its Agent is the sender, whatever the content claims.
 type AttentionRecord struct {
 	At        time.Time `json:"ts"`
 	MessageID string    `json:"messageId"`
-	Event     string    `json:"event"` // RecordDecision and so on
-	EventID   string    `json:"eventId"`
-	Agent     string    `json:"agent"`
-	Reason    string    `json:"reason,omitempty"`
+	protocol.Record
+}
 
-	Directedness string `json:"directedness,omitempty"` // of a decision
-	Policy       string `json:"policy,omitempty"`
-	Injection    string `json:"injection,omitempty"`
-	Priority     string `json:"priority,omitempty"`
-
-	Disposition string `json:"disposition,omitempty"` // of a disposition
-
-	Tool string `json:"tool,omitempty"` // of a refusal, or that was called
-
-	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a call
-	ResultBytes  int64           `json:"resultBytes,omitempty"`
-	ResultSHA256 string          `json:"resultSha256,omitempty"`
-	Failed       bool            `json:"failed,omitempty"`
-
-	Chat    string `json:"chat,omitempty"`   // of a turn, and of a budget: the topic on whose account it is
-	TurnID  string `json:"turnId,omitempty"` // of a turn
-	Attempt int    `json:"attempt,omitempty"`
-	Mode    string `json:"mode,omitempty"`
-	// perhaps waiting; started, then one of accepted, finished, failed, cancelled, interrupted
-	State          string   `json:"state,omitempty"`
-	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
-	Model          string   `json:"model,omitempty"`
-	InputTokens    int64    `json:"inputTokens,omitempty"`
-	CachedTokens   int64    `json:"cachedTokens,omitempty"` // of InputTokens
-	OutputTokens   int64    `json:"outputTokens,omitempty"`
-	USD            float64  `json:"usd,omitempty"`
-	Bound          int64    `json:"bound,omitempty"` // of a budget
-	Until          string   `json:"until,omitempty"` // of a budget
-
-	Granted *bool  `json:"granted,omitempty"` // of a claim
-	Owner   string `json:"owner,omitempty"`
-	Token   int64  `json:"token,omitempty"`
-	Via     string `json:"via,omitempty"` // broker or local
-
-	Sent   string `json:"sent,omitempty"` // of a delivery or a post: id of the message that it is about
-	Kind   string `json:"kind,omitempty"`
-	Status string `json:"status,omitempty"`
-	Target string `json:"target,omitempty"` // of a post or a reminder: the chat
-
-	ReminderID string `json:"reminderId,omitempty"`
-	Due        string `json:"due,omitempty"` // of a reminder that is not cancelled
-
-	DecisionID string `json:"decisionId,omitempty"` // of an approval, like Tool and State
-	By         string `json:"by,omitempty"`
-	Scope      string `json:"scope,omitempty"`
-	Digest     string `json:"digest,omitempty"` // of the call's arguments
-
-	With string `json:"with,omitempty"` // of an escalation: the other agent
-	// of an escalation: lead, owner, person, or author, who is told that there is no answer
-	Rung    string `json:"rung,omitempty"`
-	To      string `json:"to,omitempty"`      // of an escalation: who stands there
-	Message string `json:"message,omitempty"` // of progress
-
-	ObligationID string `json:"obligationId,omitempty"` // of an obligation, like State, Rung, To and By
-	Author       string `json:"author,omitempty"`
-	Recipient    string `json:"recipient,omitempty"`
-	Blocks       string `json:"blocks,omitempty"`
-	Age          string `json:"age,omitempty"`
-	Slot         int64  `json:"slot,omitempty"` // of a return: its interval since the event was created
+// Sent returns the id of the message that a delivery or a post is about, or "".
+func (a *AttentionRecord) Sent() string {
+	switch c := a.Content.(type) {
+	case *protocol.DeliveryRecord:
+		return string(c.MessageID)
+	case *protocol.PostRecord:
+		return string(c.MessageID)
+	}
+	return ""
 }
 
 // Concerns reports whether the record is about an event, about a turn that merged the event, or
 // about a message of the agent with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
-	return a.EventID == eventID || a.Sent == eventID || slices.Contains(a.MergedEventIDs, eventID)
+	turn, ok := a.Content.(*protocol.TurnRecord)
+	return a.EventID == eventID || a.Sent() == eventID || ok && slices.Contains(turn.MergedEventIDs, eventID)
+}
+
+// recordMembers are the members that MarshalJSON takes from the content of a record, in order.
+var recordMembers = strings.Fields("directedness policy injection priority disposition tool arguments resultBytes " +
+	"resultSha256 failed chat turnId attempt mode state mergedEventIds model inputTokens cachedTokens outputTokens usd " +
+	"bound until granted owner token via sent kind status target reminderId due decisionId by scope digest with rung " +
+	"to message obligationId author recipient blocks age slot")
+
+// MarshalJSON writes the members that all records have, and those of its kind that are not empty.
+func (a *AttentionRecord) MarshalJSON() ([]byte, error) {
+	type head AttentionRecord // without this method
+	var b, content bytes.Buffer
+	for to, value := range map[*bytes.Buffer]any{&b: (*head)(a), &content: a.Content} {
+		enc := json.NewEncoder(to)
+		enc.SetEscapeHTML(false) // as it was sent
+		if err := enc.Encode(value); err != nil {
+			return nil, err
+		}
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(content.Bytes(), &members) // an unknown kind has none
+	if a.Sent() != "" {
+		members["sent"] = members["messageId"]
+	}
+	b.Truncate(b.Len() - len("}\n"))
+	for _, name := range recordMembers {
+		switch value := string(members[name]); value {
+		case "", `""`, "0", "null", "[]":
+		case "false":
+			if name == "granted" {
+				b.WriteString(`,"granted":false`)
+			}
+		default:
+			fmt.Fprintf(&b, ",%q:%s", name, value)
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }
 
 // FinalDisposition reports whether an event with this disposition has ended. An
@@ -152,18 +121,15 @@ func manySpellings(c rune) bool {
 // attentionRecord reads the record that a send_start row brings; false if it
 // brings none.
 func attentionRecord(e *Entry) (a AttentionRecord, ok bool) {
-	m, _ := e.Decode(&a)
-	if m.Type != protocol.TypeAgentEvent || a.Event == "" {
+	m, _ := e.Decode(nil)
+	record, _ := protocol.ParseRecord(m.Content)
+	if m.Type != protocol.TypeAgentEvent || record.Event == "" {
 		return a, false
 	}
-	if a.Event == RecordDelivery || a.Event == RecordPost {
-		a.Sent = a.MessageID
+	if protocol.RoleOf(m.From) == protocol.RoleAgent || record.Agent == "" {
+		record.Agent = string(m.From)
 	}
-	a.At, a.MessageID = e.Time(), e.MessageID
-	if protocol.RoleOf(m.From) == protocol.RoleAgent || a.Agent == "" {
-		a.Agent = string(m.From) // the sender, whatever the content claims
-	}
-	return a, true
+	return AttentionRecord{e.Time(), e.MessageID, record}, true
 }
 
 // A ChatEvent is one chat message as it was sent to one agent.

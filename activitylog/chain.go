@@ -201,14 +201,15 @@ type Span struct {
 // and id.
 type Turns[T any] map[string]T
 
-// Follow takes an agent's record. It returns what stood at the start of the turn
+// Follow takes a record of an agent's turn. It returns what stood at the start of the turn
 // that the record ends; false if it ends none.
-func (t Turns[T]) Follow(agent string, r *AttentionRecord, start T) (begun T, ended bool) {
+func (t Turns[T]) Follow(agent string, r *protocol.TurnRecord, start T) (begun T, ended bool) {
 	key := agent + " " + r.TurnID
-	switch {
-	case r.Event != RecordTurn, r.State == "accepted", r.State == "waiting": // it goes on
+	switch r.State {
+	case "accepted", "waiting": // it goes on
 		return begun, false
-	case r.State != "started":
+	case "started":
+	default:
 		begun, ended = t[key]
 		delete(t, key)
 		return begun, ended
@@ -225,18 +226,25 @@ func (c *Chain) Spans() map[string]Span {
 	spans, turns := map[string]Span{}, Turns[string]{}
 	waits := map[string]string{} // the message of the decision, by agent and event
 	for _, s := range slices.Concat(c.Causes, c.Steps) {
-		var p struct{ Content AttentionRecord }
+		var p struct{ Content json.RawMessage }
 		if s.Type != string(protocol.TypeAgentEvent) || json.Unmarshal(s.Payload, &p) != nil {
 			continue
 		}
-		r := &p.Content
-		if r.Event == RecordDecision {
-			waits[s.From+" "+r.EventID] = s.ID
+		record, err := protocol.ParseRecord(p.Content)
+		if err != nil {
+			continue
+		}
+		if record.Event == protocol.RecordDecision {
+			waits[s.From+" "+record.EventID] = s.ID
+		}
+		r, ok := record.Content.(*protocol.TurnRecord)
+		if !ok {
+			continue
 		}
 		if id, ended := turns.Follow(s.From, r, s.ID); ended {
 			spans[id] = Span{SpanTurn, s.Begin()}
 		}
-		if r.Event != RecordTurn || r.State != "started" {
+		if r.State != "started" {
 			continue
 		}
 		for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {

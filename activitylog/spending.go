@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // A Spending is what the turns of one agent cost in one chat on one day.
@@ -21,23 +23,32 @@ type Spending struct {
 func (r *Reader) Spending(ctx context.Context, since, until time.Time) (list []Spending, err error) {
 	at, started := map[Spending]int{}, map[string]bool{}
 	err = r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
-		if a.Event != RecordTurn && a.Event != RecordBudget {
+		var chat protocol.Topic
+		turn, isTurn := a.Content.(*protocol.TurnRecord)
+		budget, isBudget := a.Content.(*protocol.BudgetRecord)
+		switch {
+		case isTurn:
+			chat = turn.Chat
+		case isBudget:
+			chat = budget.Chat
+		default:
 			return nil
 		}
-		key := Spending{Day: a.At.UTC().Format(time.DateOnly), Agent: a.Agent, Chat: a.Chat}
+		key := Spending{Day: a.At.UTC().Format(time.DateOnly), Agent: a.Agent, Chat: string(chat)}
 		if _, known := at[key]; !known {
 			at[key] = len(list)
 			list = append(list, key)
 		}
 		s := &list[at[key]]
-		switch {
-		case a.Event == RecordBudget:
+		if isBudget {
 			s.Held++
-		case a.State == "started" && !started[a.Agent+a.TurnID]:
-			started[a.Agent+a.TurnID] = true
+			return nil
+		}
+		if turn.State == "started" && !started[a.Agent+turn.TurnID] {
+			started[a.Agent+turn.TurnID] = true
 			s.Turns++
 		}
-		s.Tokens += a.InputTokens + a.OutputTokens
+		s.Tokens += turn.InputTokens + turn.OutputTokens
 		return nil
 	})
 	slices.SortFunc(list, func(a, b Spending) int {

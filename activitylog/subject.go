@@ -96,10 +96,15 @@ func (e *Entry) subjects() []string {
 	}
 	switch e.Topic {
 	case string(protocol.TopicAttention):
-		if a, ok := attentionRecord(e); ok {
-			return slices.DeleteFunc(append(a.MergedEventIDs, a.EventID, a.Sent), isEmpty)
+		a, ok := attentionRecord(e)
+		if !ok {
+			return nil
 		}
-		return nil
+		ids := []string{a.EventID, a.Sent()}
+		if turn, ok := a.Content.(*protocol.TurnRecord); ok {
+			ids = append(ids, turn.MergedEventIDs...)
+		}
+		return slices.DeleteFunc(ids, isEmpty)
 	case string(protocol.TopicCollabEvents):
 		var fact protocol.CollabEvent
 		e.Decode(&fact) // what cannot be read is about nothing

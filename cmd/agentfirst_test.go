@@ -76,11 +76,11 @@ func (s *fixture) why(id string) (said string) {
 }
 
 // recordsOf returns the attention records of a kind.
-func (s *fixture) recordsOf(kind string) (list []activitylog.AttentionRecord) {
+func recordsOf[K any](s *fixture) (list []*K) {
 	s.t.Helper()
 	err := s.log.Attention(s.t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
-		if a.Event == kind {
-			list = append(list, *a)
+		if c, ok := a.Content.(*K); ok {
+			list = append(list, c)
 		}
 		return nil
 	})
@@ -125,17 +125,17 @@ func TestAgent_SpeaksFirst(t *testing.T) {
 	}
 	s.awaitTexts(direct, 3)
 	s.await("the sibling's decision", func() bool {
-		return slices.ContainsFunc(s.recordsOf(activitylog.RecordDecision), func(a activitylog.AttentionRecord) bool {
+		return slices.ContainsFunc(recordsOf[protocol.AttentionDecision](s), func(a *protocol.AttentionDecision) bool {
 			return a.Agent == "agent:tg--100" && a.Reason == "told_nobody"
 		})
 	})
 
-	posts := s.recordsOf(activitylog.RecordPost)
+	posts := recordsOf[protocol.PostRecord](s)
 	if len(posts) != 1 {
 		t.Fatalf("%d posts were recorded", len(posts))
 	}
-	line := "spoke first in tg:-100, ambient: " + posts[0].Sent + ", because Will wants the team to know"
-	for _, of := range []string{posts[0].EventID, posts[0].Sent} {
+	line := "spoke first in tg:-100, ambient: " + string(posts[0].MessageID) + ", because Will wants the team to know"
+	for _, of := range []string{posts[0].EventID, string(posts[0].MessageID)} {
 		if said := s.why(of); !strings.Contains(said, line) {
 			t.Errorf("hubbub why %s says\n%s", of, said)
 		}
@@ -163,14 +163,14 @@ func TestAgent_IsReminded(t *testing.T) {
 	if got := s.awaitTexts(chat, 3); got[2] != "It is time." {
 		t.Fatalf("the chat reads %q", got)
 	}
-	var due, set activitylog.AttentionRecord
+	var due, set protocol.ReminderRecord
 	s.await("the records", func() bool {
-		for _, r := range s.recordsOf(activitylog.RecordReminder) {
+		for _, r := range recordsOf[protocol.ReminderRecord](s) {
 			switch {
 			case r.State == "due":
-				due = r
+				due = *r
 			case r.Reason != "Ask for the numbers.":
-				set = r
+				set = *r
 			}
 		}
 		return due.EventID != "" && set.EventID != ""
@@ -193,7 +193,7 @@ func TestAgent_IsReminded(t *testing.T) {
 	}
 	s.api.Say(chat, will, "hello")
 	s.await("its record", func() bool {
-		return slices.ContainsFunc(s.recordsOf(activitylog.RecordReminder), func(r activitylog.AttentionRecord) bool {
+		return slices.ContainsFunc(recordsOf[protocol.ReminderRecord](s), func(r *protocol.ReminderRecord) bool {
 			return r.ReminderID == id[0] && r.State == "cancelled" && strings.Contains(r.Reason, "cancelled by cli:")
 		})
 	})

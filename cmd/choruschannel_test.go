@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/protocol"
 )
 
 // A chorusService is an independent Chorus service, written in Python from the protocol alone.
@@ -322,7 +322,7 @@ func TestChorusChannel_PersonAnswersForAgent(t *testing.T) {
 		{"escalated to chorus:bob (person)", "its lead can't be asked", "answered in its place by chorus:bob (person)", "ended: responded"},
 	} {
 		s.await("why "+wants[0], func() bool {
-			events := s.recordsOf(activitylog.RecordEscalation)
+			events := recordsOf[protocol.EscalationRecord](s)
 			if len(events) <= i {
 				return false
 			}

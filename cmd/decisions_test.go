@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
-	"hubbub/peers/agent/mailbox/decisions"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -207,11 +206,11 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	d.mu.Lock()
 	ran := d.ran[what]
 	d.mu.Unlock()
-	records := map[string]decisions.Record{}                     // by message, because the bus may receive it twice
+	records := map[string]protocol.ApprovalRecord{}              // by message, because the bus may receive it twice
 	mayLose := f.program == "bus" && f.name == decisionTold.name // the bus had the record and may lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
 		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
-			if r := contentOf[decisions.Record](p); r.Event == "decision" && r.By == by {
+			if r := contentOf[protocol.ApprovalRecord](p); r.Event == "decision" && r.By == by {
 				records[p.entry.MessageID] = r
 			}
 		}
@@ -228,7 +227,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		s.t.Fatalf("it ran %d times; want once for each of %d questions at most. On record: %+v. Decisions: %+v", ran, asked, records, kept)
 	}
 	for _, r := range records {
-		if r.State != collab.ApprovalAllowed || r.Digest == "" || r.Digest != kept[r.DecisionID].Digest || r.Tool != "mcp:ops.deploy" {
+		if r.State != string(collab.ApprovalAllowed) || r.Digest == "" || r.Digest != kept[r.DecisionID].Digest || r.Tool != "mcp:ops.deploy" {
 			s.t.Errorf("on record: %+v; want that one of %+v was allowed", r, kept)
 		}
 	}

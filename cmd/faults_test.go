@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -201,7 +201,7 @@ func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	s.awaitTexts(quick, n+2)
 	says("again")
 	s.await("the repetition", func() bool {
-		return slices.ContainsFunc(s.recordsOf("attention_decision"), func(a activitylog.AttentionRecord) bool { return a.Reason == "repeated" })
+		return slices.ContainsFunc(recordsOf[protocol.AttentionDecision](s), func(a *protocol.AttentionDecision) bool { return a.Reason == "repeated" })
 	})
 	close(model.letGo)
 	s.awaitTexts(slow, 9)

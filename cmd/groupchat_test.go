@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -198,7 +198,7 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 	}
 	disposed := func(as string) func() bool {
 		return func() bool {
-			return slices.ContainsFunc(s.recordsOf(activitylog.RecordDisposition), func(r activitylog.AttentionRecord) bool {
+			return slices.ContainsFunc(recordsOf[protocol.Disposition](s), func(r *protocol.Disposition) bool {
 				return r.Agent == "agent:tg--100" && r.Disposition == as && (as != "acknowledged" || strings.HasPrefix(r.Reason, "already done"))
 			})
 		}

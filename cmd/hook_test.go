@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/protocol"
 )
 
 // A hookSender signs bodies with openssl and posts them with curl.
@@ -83,7 +83,7 @@ func TestHook_ReachesAgent(t *testing.T) {
 
 	mustContain(t, quiet.post(asStandard, "msg_1", `{"text":"stop"}`), "accepted", " 200")
 	s.await("the quiet event", func() bool {
-		return slices.ContainsFunc(s.recordsOf(activitylog.RecordDecision), func(a activitylog.AttentionRecord) bool {
+		return slices.ContainsFunc(recordsOf[protocol.AttentionDecision](s), func(a *protocol.AttentionDecision) bool {
 			return a.EventID == "hook:quiet:msg_1" && a.Reason == "status+quoted" && a.Policy == "must_not_respond"
 		})
 	})

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -98,7 +98,7 @@ func (s *fixture) ended(m *models.Message) {
 	s.t.Helper()
 	source := fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
 	s.await("the end of "+source, func() bool {
-		return slices.ContainsFunc(s.recordsOf("disposition"), func(a activitylog.AttentionRecord) bool { return a.EventID == source && final(a.Disposition) })
+		return slices.ContainsFunc(recordsOf[protocol.Disposition](s), func(a *protocol.Disposition) bool { return a.EventID == source && final(a.Disposition) })
 	})
 }
 

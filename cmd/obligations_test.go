@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -93,10 +92,9 @@ func (s *fixture) sourceOf(m *models.Message) string {
 
 // obliged lists the recorded states of an obligation, in order, without repetitions.
 func (s *fixture) obliged(event string) (states []string) {
-	seen := map[string]bool{}
-	for _, a := range s.recordsOf(activitylog.RecordObligation) {
-		if a.ObligationID == event && !seen[a.MessageID] {
-			seen[a.MessageID], states = true, append(states, a.State)
+	for _, a := range recordsOf[protocol.ObligationRecord](s) {
+		if a.ObligationID == event {
+			states = append(states, a.State)
 		}
 	}
 	return states

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
@@ -63,7 +62,7 @@ func TestTyping_AndKnocks(t *testing.T) {
 		}
 	}
 	started := func(id string) (merged []string, found bool) {
-		for _, r := range s.recordsOf(activitylog.RecordTurn) {
+		for _, r := range recordsOf[protocol.TurnRecord](s) {
 			if r.EventID == id && r.State == "started" {
 				return r.MergedEventIDs, true
 			}

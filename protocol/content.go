@@ -252,37 +252,6 @@ type AgentOnline struct {
 	DeliveryID string `json:"deliveryId,omitempty"` // of the delivery that waits at the broker
 }
 
-// AttentionDecision is the content of the agent_event that records the decision of an agent's
-// attention layer on one event.
-type AttentionDecision struct {
-	Event        string `json:"event"` // "attention_decision"
-	EventID      string `json:"eventId"`
-	Agent        PeerID `json:"agent"`
-	Directedness string `json:"directedness"`
-	Policy       string `json:"policy"`
-	Injection    string `json:"injection"`
-	Priority     string `json:"priority"`
-	Reason       string `json:"reason"`
-}
-
-// Disposition is the content of the agent_event that records how an event ended.
-type Disposition struct {
-	Event       string `json:"event"` // "disposition"
-	EventID     string `json:"eventId"`
-	Agent       PeerID `json:"agent"`
-	Disposition string `json:"disposition"`
-	Reason      string `json:"reason"`
-}
-
-// Refusal is the content of the agent_event that records an action that policy forbade.
-type Refusal struct {
-	Event   string `json:"event"` // "refusal"
-	EventID string `json:"eventId"`
-	Agent   PeerID `json:"agent"`
-	Tool    string `json:"tool"`
-	Reason  string `json:"reason"`
-}
-
 // A Reaction is a signal about an event, as an event of its own. An agent sends it as an
 // agent_event to the agent that it refers to.
 type Reaction struct {
@@ -293,22 +262,6 @@ type Reaction struct {
 	Actor         Party  `json:"actor"`
 	Signal        string `json:"signal"`
 	Recipient     *Party `json:"recipient,omitempty"`
-}
-
-// ToolCall is the content of the agent_event that records a call of a tool: its arguments, its
-// event, and the size and hash of its result.
-type ToolCall struct {
-	Event   string `json:"event"` // "tool"
-	EventID string `json:"eventId"`
-	Agent   PeerID `json:"agent"`
-	TurnID  string `json:"turnId,omitempty"`
-	Tool    string `json:"tool"`
-	// without secrets; if long, the beginning as a string
-	Arguments      json.RawMessage `json:"arguments"`
-	ArgumentsBytes int             `json:"argumentsBytes,omitempty"` // full size, if long
-	ResultBytes    int             `json:"resultBytes"`
-	ResultSHA256   string          `json:"resultSha256,omitempty"` // hexadecimal; empty if no result is known
-	Failed         bool            `json:"failed,omitempty"`
 }
 
 // CollabRequest is the content of collab_request.

@@ -150,8 +150,8 @@ func chooseParent(stated parent, answered traced) parent {
 // turn makes the span of a turn from what its agent tells of it: that it started,
 // and that it ended.
 func (m *spanMaker) turn(above parent, r *activitylog.Row, content []byte) []span {
-	var c activitylog.AttentionRecord
-	if json.Unmarshal(content, &c) != nil || c.TurnID == "" {
+	var c protocol.TurnRecord
+	if json.Unmarshal(content, &c) != nil || c.Event != protocol.RecordTurn || c.TurnID == "" {
 		return nil
 	}
 	if len(m.turns) >= maxTurns {

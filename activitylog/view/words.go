@@ -89,12 +89,10 @@ func (v Style) Message(payload []byte) string {
 		}
 		return fmt.Sprintf("%q", c.Text)
 	}
-	var a activitylog.AttentionRecord
-	if json.Unmarshal(m.Content, &a) == nil {
-		switch a.Event {
-		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal,
-			activitylog.RecordTurn:
-			return v.Record(&a)
+	if r, err := protocol.ParseRecord(m.Content); err == nil {
+		switch r.Event {
+		case protocol.RecordDecision, protocol.RecordDisposition, protocol.RecordRefusal, protocol.RecordTurn:
+			return v.Record(&r)
 		}
 	}
 	if v == Full && c.Event != "" && c.Message+c.Status != "" {
@@ -134,82 +132,88 @@ func (v Style) result(result []byte) string {
 }
 
 // Record says what an agent recorded.
-func (v Style) Record(a *activitylog.AttentionRecord) string {
+func (v Style) Record(r *protocol.Record) string {
 	if v == Brief {
-		return brief(a)
+		return brief(r)
 	}
 	because := ""
-	if a.Reason != "" {
-		because = ", because " + a.Reason
+	if r.Reason != "" {
+		because = ", because " + r.Reason
 	}
-	switch a.Event {
-	case activitylog.RecordDecision:
-		line := fmt.Sprintf("decided: %s, %s, %s", a.Directedness, a.Policy, a.Injection)
-		if a.Priority != "" && a.Priority != "normal" {
-			line += ", " + a.Priority
+	switch c := r.Content.(type) {
+	case *protocol.AttentionDecision:
+		line := fmt.Sprintf("decided: %s, %s, %s", c.Directedness, c.Policy, c.Injection)
+		if c.Priority != "" && c.Priority != "normal" {
+			line += ", " + c.Priority
 		}
 		return line + because
-	case activitylog.RecordTurn:
-		line := "turn " + a.State
-		if a.Attempt > 1 {
-			line += fmt.Sprintf(" (attempt %d)", a.Attempt)
+	case *protocol.TurnRecord:
+		line := "turn " + c.State
+		if c.Attempt > 1 {
+			line += fmt.Sprintf(" (attempt %d)", c.Attempt)
 		}
-		if n := len(a.MergedEventIDs); n > 1 {
+		if n := len(c.MergedEventIDs); n > 1 {
 			line += fmt.Sprintf(", for %d events at once", n)
 		}
-		return line + cost(a) + because
-	case activitylog.RecordRefusal:
-		return "refused: " + a.Tool + because
-	case activitylog.RecordDisposition:
-		return "ended: " + a.Disposition + because
-	case activitylog.RecordClaim:
-		if a.Granted == nil || !*a.Granted {
-			return "lost the claim to " + cmp.Or(a.Owner, "another agent") + because
+		return line + cost(&c.TurnCost) + because
+	case *protocol.Refusal:
+		return "refused: " + c.Tool + because
+	case *protocol.Disposition:
+		return "ended: " + c.Disposition + because
+	case *protocol.ClaimRecord:
+		if !c.Granted {
+			return "lost the claim to " + cmp.Or(c.Owner, "another agent") + because
 		}
-		return fmt.Sprintf("claimed: token %d, by the %s", a.Token, cmp.Or(a.Via, "broker")) + because
-	case activitylog.RecordDelivery:
-		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
-	case activitylog.RecordPost:
-		return fmt.Sprintf("spoke first in %s, %s: %s", a.Target, cmp.Or(a.Directedness, "ambient"), a.Sent) + because
-	case activitylog.RecordReminder:
-		line := "reminder " + a.ReminderID + " " + a.State
-		if a.State == "set" {
-			line += " for " + a.Due
+		return fmt.Sprintf("claimed: token %d, by the %s", c.Token, cmp.Or(c.Via, "broker")) + because
+	case *protocol.DeliveryRecord:
+		what := strings.Fields("delivery of " + c.Kind + " " + string(c.MessageID))
+		return strings.Join(what, " ") + ": " + c.Status + because
+	case *protocol.PostRecord:
+		return fmt.Sprintf("spoke first in %s, %s: %s", c.Target, cmp.Or(c.Directedness, "ambient"), c.MessageID) +
+			because
+	case *protocol.ReminderRecord:
+		line := "reminder " + c.ReminderID + " " + c.State
+		if c.State == "set" {
+			line += " for " + c.Due
 		}
 		return line + because
-	case activitylog.RecordObligation:
-		return obligation(a) + because
-	case activitylog.RecordEscalation:
-		switch {
-		case a.Rung == "author":
-			return "escalated no further: the author, " + a.To + ", is told that there is no answer" + because
-		case a.State == "answered":
-			return "answered in its place by " + a.By + " (" + a.Rung + ")"
-		case a.Rung != "":
-			return "escalated to " + a.To + " (" + a.Rung + ")" + because
+	case *protocol.ObligationRecord:
+		return obligation(c) + because
+	case *protocol.EscalationRecord:
+		return escalation(c, because)
+	case *protocol.BudgetRecord:
+		return fmt.Sprintf("no turn: a bound of %d was reached", c.Bound) + because
+	case *protocol.HaltRecord:
+		return strings.ReplaceAll(c.State, "_", " ") + " by " + c.By
+	case *protocol.ToolCall:
+		return toolCall(c)
+	case *protocol.ApprovalRecord:
+		line := fmt.Sprintf("decision %s about %s", c.DecisionID, approval(c))
+		if c.Scope != "" {
+			line += ", scope " + c.Scope
 		}
-		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
-	case activitylog.RecordBudget:
-		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because
-	case activitylog.RecordHalt:
-		return strings.ReplaceAll(a.State, "_", " ") + " by " + a.By
-	case activitylog.RecordTool:
-		return toolCall(a)
-	case activitylog.RecordApproval:
-		line := fmt.Sprintf("decision %s about %s", a.DecisionID, approval(a))
-		if a.Scope != "" {
-			line += ", scope " + a.Scope
-		}
-		return line + fmt.Sprintf(", arguments sha256 %.12s", a.Digest) + because
-	case activitylog.RecordProgress:
-		return "progress: " + a.Message + because
+		return line + fmt.Sprintf(", arguments sha256 %.12s", c.Digest) + because
+	case *protocol.ProgressRecord:
+		return "progress: " + c.Message + because
 	default:
-		return "recorded " + a.Event + because
+		return "recorded " + r.Event + because
 	}
 }
 
+func escalation(c *protocol.EscalationRecord, because string) string {
+	switch {
+	case c.Rung == "author":
+		return "escalated no further: the author, " + c.To + ", is told that there is no answer" + because
+	case c.State == "answered":
+		return "answered in its place by " + c.By + " (" + c.Rung + ")"
+	case c.Rung != "":
+		return "escalated to " + c.To + " (" + c.Rung + ")" + because
+	}
+	return "escalated: a person was called into the exchange with " + cmp.Or(c.With, "another agent") + because
+}
+
 // cost says what a turn took, where its harness told.
-func cost(a *activitylog.AttentionRecord) string {
+func cost(a *protocol.TurnCost) string {
 	if a.InputTokens+a.OutputTokens == 0 {
 		return ""
 	}
@@ -224,29 +228,32 @@ func cost(a *activitylog.AttentionRecord) string {
 	return said
 }
 
-func brief(a *activitylog.AttentionRecord) string {
-	why := func(what string) string { return strings.TrimSuffix(what+": "+a.Reason, ": ") }
-	switch a.Event {
-	case activitylog.RecordDecision:
-		return a.Policy + ", " + a.Injection + ": " + a.Reason
-	case activitylog.RecordTurn:
-		return "turn " + a.State
-	case activitylog.RecordDisposition:
-		return why(a.Disposition)
-	case activitylog.RecordApproval:
-		return why(approval(a))
-	default:
-		return why(a.Event)
+func brief(r *protocol.Record) string {
+	what := r.Event
+	switch c := r.Content.(type) {
+	case *protocol.AttentionDecision:
+		return c.Policy + ", " + c.Injection + ": " + c.Reason
+	case *protocol.TurnRecord:
+		return "turn " + c.State
+	case *protocol.Disposition:
+		what = c.Disposition
+	case *protocol.ApprovalRecord:
+		what = approval(c)
 	}
+	return strings.TrimSuffix(what+": "+r.Reason, ": ")
 }
 
 // approval says who decided what about a tool.
-func approval(a *activitylog.AttentionRecord) string {
+func approval(a *protocol.ApprovalRecord) string {
 	return fmt.Sprintf("%s: %s by %s", a.Tool, a.State, cmp.Or(a.By, "nobody"))
 }
 
 // obligation says what became of what the author of an event waits for.
-func obligation(a *activitylog.AttentionRecord) string {
+func obligation(a *protocol.ObligationRecord) string {
+	by := ""
+	if a.By != nil {
+		by = *a.By
+	}
 	owed := "obligation " + a.ObligationID + " of " + a.Recipient + " "
 	switch a.State {
 	case "opened":
@@ -259,14 +266,14 @@ func obligation(a *activitylog.AttentionRecord) string {
 		return owed + "is due to come back, and waits"
 	case "escalated":
 		if a.To == "" {
-			return owed + "escalated by " + a.By
+			return owed + "escalated by " + by
 		}
 		return owed + "goes to " + a.To + " (" + a.Rung + "), open for " + a.Age
 	case "none", "extend":
-		return owed + "noted: a signal of " + a.By
+		return owed + "noted: a signal of " + by
 	}
-	if a.By != "" {
-		return owed + a.State + " by " + a.By
+	if by != "" {
+		return owed + a.State + " by " + by
 	}
 	return owed + a.State
 }
@@ -275,7 +282,7 @@ func obligation(a *activitylog.AttentionRecord) string {
 var redactor = sync.OnceValue(redact.New)
 
 // toolCall says which tool was called with what, and what came of it.
-func toolCall(a *activitylog.AttentionRecord) string {
+func toolCall(a *protocol.ToolCall) string {
 	line := "called " + a.Tool
 	if len(a.Arguments) > 0 {
 		line += " " + text.Clip(string(redactor().Arguments(a.Arguments)), 200)

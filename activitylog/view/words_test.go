@@ -1,6 +1,8 @@
 package view_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -147,75 +149,79 @@ func TestARowInFull(t *testing.T) {
 }
 
 func TestARecordInWords(t *testing.T) {
-	yes, no := true, false
-	type record = activitylog.AttentionRecord
+	type record map[string]any
 	for _, c := range []struct {
 		record      record
 		full, brief string
 	}{
 		{
-			record{Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "buffered", Priority: "normal", Reason: "direct_message"},
+			record{"event": "attention_decision", "directedness": "to_me", "policy": "must_respond", "injection": "buffered", "priority": "normal", "reason": "direct_message"},
 			"decided: to_me, must_respond, buffered, because direct_message", "must_respond, buffered: direct_message",
 		},
 		{
-			record{Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "immediate", Priority: "urgent"},
+			record{"event": "attention_decision", "directedness": "to_me", "policy": "must_respond", "injection": "immediate", "priority": "urgent"},
 			"decided: to_me, must_respond, immediate, urgent", "must_respond, immediate: ",
 		},
-		{record{Event: "turn", State: "started", Attempt: 1, MergedEventIDs: []string{"a"}}, "turn started", "turn started"},
+		{record{"event": "turn", "state": "started", "attempt": 1, "mergedEventIds": []string{"a"}}, "turn started", "turn started"},
 		{
-			record{Event: "turn", State: "failed", Attempt: 2, MergedEventIDs: []string{"a", "b"}, Reason: "r"},
+			record{"event": "turn", "state": "failed", "attempt": 2, "mergedEventIds": []string{"a", "b"}, "reason": "r"},
 			"turn failed (attempt 2), for 2 events at once, because r", "turn failed",
 		},
 		{
-			record{Event: "turn", State: "finished", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, USD: 0.0025},
+			record{"event": "turn", "state": "finished", "inputTokens": 100, "cachedTokens": 60, "outputTokens": 7, "usd": 0.0025},
 			"turn finished, 100 tokens in (60 of them cached) and 7 out, 0.0025 US dollars", "turn finished",
 		},
-		{record{Event: "turn", State: "finished", InputTokens: 1, USD: 0}, "turn finished, 1 tokens in and 0 out", "turn finished"},
-		{record{Event: "turn", State: "finished", OutputTokens: 2, CachedTokens: 1}, "turn finished, 0 tokens in (1 of them cached) and 2 out", "turn finished"},
-		{record{Event: "budget", Bound: 5}, "no turn: a bound of 5 was reached", "budget"},
-		{record{Event: "refusal", Tool: "chat.react", Reason: "left"}, "refused: chat.react, because left", "refusal: left"},
-		{record{Event: "disposition", Disposition: "ignored"}, "ended: ignored", "ignored"},
-		{record{Event: "disposition", Disposition: "ignored", Reason: "ambient"}, "ended: ignored, because ambient", "ignored: ambient"},
-		{record{Event: "claim", Granted: &yes, Token: 3}, "claimed: token 3, by the broker", "claim"},
-		{record{Event: "claim", Granted: &yes, Token: 3, Via: "local"}, "claimed: token 3, by the local", "claim"},
-		{record{Event: "claim", Granted: &no, Owner: "w4"}, "lost the claim to w4", "claim"},
-		{record{Event: "claim"}, "lost the claim to another agent", "claim"},
-		{record{Event: "delivery", Kind: "text", Sent: "msg_1", Status: "failed", Reason: "r"}, "delivery of text msg_1: failed, because r", "delivery: r"},
-		{record{Event: "delivery", Status: "failed"}, "delivery of: failed", "delivery"},
-		{record{Event: "reminder", State: "set", ReminderID: "r-1", Due: "noon", Reason: "r"}, "reminder r-1 set for noon, because r", "reminder: r"},
-		{record{Event: "reminder", State: "due", ReminderID: "r-1", Due: "noon"}, "reminder r-1 due", "reminder"},
-		{record{Event: "post", Target: "tg:1", Sent: "msg_1", Directedness: "to_me", Reason: "r"}, "spoke first in tg:1, to_me: msg_1, because r", "post: r"},
+		{record{"event": "turn", "state": "finished", "inputTokens": 1, "usd": 0}, "turn finished, 1 tokens in and 0 out", "turn finished"},
+		{record{"event": "turn", "state": "finished", "outputTokens": 2, "cachedTokens": 1}, "turn finished, 0 tokens in (1 of them cached) and 2 out", "turn finished"},
+		{record{"event": "budget", "bound": 5}, "no turn: a bound of 5 was reached", "budget"},
+		{record{"event": "refusal", "tool": "chat.react", "reason": "left"}, "refused: chat.react, because left", "refusal: left"},
+		{record{"event": "disposition", "disposition": "ignored"}, "ended: ignored", "ignored"},
+		{record{"event": "disposition", "disposition": "ignored", "reason": "ambient"}, "ended: ignored, because ambient", "ignored: ambient"},
+		{record{"event": "claim", "granted": true, "token": 3}, "claimed: token 3, by the broker", "claim"},
+		{record{"event": "claim", "granted": true, "token": 3, "via": "local"}, "claimed: token 3, by the local", "claim"},
+		{record{"event": "claim", "granted": false, "owner": "w4"}, "lost the claim to w4", "claim"},
+		{record{"event": "claim"}, "lost the claim to another agent", "claim"},
+		{record{"event": "delivery", "kind": "text", "messageId": "msg_1", "status": "failed", "reason": "r"}, "delivery of text msg_1: failed, because r", "delivery: r"},
+		{record{"event": "delivery", "status": "failed"}, "delivery of: failed", "delivery"},
+		{record{"event": "reminder", "state": "set", "reminderId": "r-1", "due": "noon", "reason": "r"}, "reminder r-1 set for noon, because r", "reminder: r"},
+		{record{"event": "reminder", "state": "due", "reminderId": "r-1", "due": "noon"}, "reminder r-1 due", "reminder"},
+		{record{"event": "post", "target": "tg:1", "messageId": "msg_1", "directedness": "to_me", "reason": "r"}, "spoke first in tg:1, to_me: msg_1, because r", "post: r"},
 		{
-			record{Event: "tool", Tool: "login", Arguments: []byte(`{"user":"a","passwd":"hunter2"}`), ResultBytes: 6, ResultSHA256: "01"},
+			record{"event": "tool", "tool": "login", "arguments": json.RawMessage(`{"user":"a","passwd":"hunter2"}`), "resultBytes": 6, "resultSha256": "01"},
 			`called login {"user":"a","passwd":"[redacted:named]"}, result of 6 bytes, sha256 01`, "tool",
 		},
-		{record{Event: "escalation", With: "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
+		{record{"event": "escalation", "with": "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
 		{
-			record{Event: "tool", Tool: "search", Arguments: []byte(`{"q":1}`), ResultBytes: 6, ResultSHA256: "0123456789abcdef"},
+			record{"event": "tool", "tool": "search", "arguments": json.RawMessage(`{"q":1}`), "resultBytes": 6, "resultSha256": "0123456789abcdef"},
 			`called search {"q":1}, result of 6 bytes, sha256 0123456789ab`, "tool",
 		},
 		{
-			record{Event: "tool", Tool: "search", Arguments: []byte(strings.Repeat("1", 200)), ResultSHA256: "01"},
+			record{"event": "tool", "tool": "search", "arguments": json.RawMessage(strings.Repeat("1", 200)), "resultSha256": "01"},
 			"called search " + strings.Repeat("1", 200) + ", result of 0 bytes, sha256 01", "tool",
 		},
 		{
-			record{Event: "tool", Tool: "search", Arguments: []byte(strings.Repeat("1", 201)), ResultSHA256: "01"},
+			record{"event": "tool", "tool": "search", "arguments": json.RawMessage(strings.Repeat("1", 201)), "resultSha256": "01"},
 			"called search " + text.Clip(strings.Repeat("1", 201), 200) + ", result of 0 bytes, sha256 01", "tool",
 		},
-		{record{Event: "tool", Tool: "search", Arguments: []byte("1")}, "called search 1: no result was told", "tool"},
-		{record{Event: "tool", Tool: "search", Failed: true, ResultBytes: 6, ResultSHA256: "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
-		{record{Event: "tool", Tool: "search"}, "called search: no result was told", "tool"},
-		{record{Event: "decision", Tool: "shell", State: "allowed", By: "tg:77", Scope: "once", DecisionID: "dec_1", Digest: "0123456789abcdef"},
+		{record{"event": "tool", "tool": "search", "arguments": json.RawMessage("1")}, "called search 1: no result was told", "tool"},
+		{record{"event": "tool", "tool": "search", "failed": true, "resultBytes": 6, "resultSha256": "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
+		{record{"event": "tool", "tool": "search"}, "called search: no result was told", "tool"},
+		{record{"event": "decision", "tool": "shell", "state": "allowed", "by": "tg:77", "scope": "once", "decisionId": "dec_1", "digest": "0123456789abcdef"},
 			"decision dec_1 about shell: allowed by tg:77, scope once, arguments sha256 0123456789ab", "shell: allowed by tg:77"},
-		{record{Event: "decision", Tool: "shell", State: "cancelled", DecisionID: "dec_2", Digest: "01", Reason: "its turn ended"},
+		{record{"event": "decision", "tool": "shell", "state": "cancelled", "decisionId": "dec_2", "digest": "01", "reason": "its turn ended"},
 			"decision dec_2 about shell: cancelled by nobody, arguments sha256 01, because its turn ended", "shell: cancelled by nobody: its turn ended"},
-		{record{Event: "progress", Message: "half"}, "progress: half", "progress"},
-		{record{Event: "party", Reason: "r"}, "recorded party, because r", "party: r"},
+		{record{"event": "progress", "message": "half"}, "progress: half", "progress"},
+		{record{"event": "party", "reason": "r"}, "recorded party, because r", "party: r"},
 	} {
-		if got := view.Full.Record(&c.record); got != c.full {
+		content, err := json.Marshal(c.record)
+		r, err2 := protocol.ParseRecord(content)
+		if err := cmp.Or(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		if got := view.Full.Record(&r); got != c.full {
 			t.Errorf("in full %q; want %q", got, c.full)
 		}
-		if got := view.Brief.Record(&c.record); got != c.brief {
+		if got := view.Brief.Record(&r); got != c.brief {
 			t.Errorf("in brief %q; want %q", got, c.brief)
 		}
 	}

@@ -140,14 +140,14 @@ func (o *alertFinder) checkAgents(f *readModel) {
 			budget := &a.BudgetRecord
 			detail := fmt.Sprintf("%s (%d); it resumes %s, or after a reset",
 				activitylog.DescribeReason(budget.Reason), budget.Bound, relativeTime(o.Now, budget.Until))
-			o.add("warn", name+" has used up a budget", detail, link("agent", "id", id), budget.At)
+			o.add("warn", name+" has used up a budget", detail, link("agent", "id", id), a.BudgetAt)
 		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {
 			if e.Open() && e.End.Disposition != "deferred" {
 				open++
-				if e.Decision.At.Before(oldest) {
-					oldest = e.Decision.At
+				if e.DecidedAt.Before(oldest) {
+					oldest = e.DecidedAt
 				}
 			}
 		}

@@ -26,11 +26,11 @@ func TestAlertFinder_FindsAndSorts(t *testing.T) {
 	c := f.chat("tg:7")
 	c.Title, c.State, c.Last = "<script>", "asked for an agent", now.Add(-time.Minute)
 	a := f.agent("agent:gone")
-	a.event("e1").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Minute)}
+	a.event("e1").Decision.Event, a.event("e1").DecidedAt = protocol.RecordDecision, now.Add(-time.Minute)
 	stuck := f.agent("agent:stuck")
-	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
-	f.agent("agent:spent").BudgetRecord = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now.Add(time.Hour))}
-	f.agent("agent:again").BudgetRecord = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
+	stuck.event("e2").Decision.Event, stuck.event("e2").DecidedAt = protocol.RecordDecision, now.Add(-time.Hour)
+	f.agent("agent:spent").BudgetRecord = protocol.BudgetRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now.Add(time.Hour))}
+	f.agent("agent:again").BudgetRecord = protocol.BudgetRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
 	f.broker.decisions.touch("d1").State, f.broker.decisions.touch("d1").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now.Add(time.Minute))
 	f.broker.decisions.touch("d2").State, f.broker.decisions.touch("d2").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now)
 	p := &busStatus{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}

@@ -284,7 +284,8 @@ type agent struct {
 	Last         time.Time // when it last recorded anything
 	Chats        []string
 	Replies      int64
-	BudgetRecord activitylog.AttentionRecord // of the last turn that a budget held back; zero since the last reset
+	BudgetRecord protocol.BudgetRecord // of the last turn that a budget held back; zero since the last reset
+	BudgetAt     time.Time             // of BudgetRecord
 
 	Events []*agentEvent // newest last
 	byID   map[string]*agentEvent
@@ -337,8 +338,8 @@ func (a *agent) Open() (n int) {
 
 // applyAgentRecord applies a record of an agent.
 func (f *readModel) applyAgentRecord(e *activitylog.Entry, m *protocol.Message, at time.Time) {
-	var r activitylog.AttentionRecord
-	if json.Unmarshal(m.Content, &r) != nil || protocol.RoleOf(m.From) != protocol.RoleAgent {
+	r, err := protocol.ParseRecord(m.Content)
+	if err != nil || protocol.RoleOf(m.From) != protocol.RoleAgent {
 		return
 	}
 	switch {
@@ -348,7 +349,7 @@ func (f *readModel) applyAgentRecord(e *activitylog.Entry, m *protocol.Message, 
 	case protocol.Topic(e.Topic) == protocol.TopicAttention:
 		a := f.agent(string(m.From))
 		a.Last = at
-		a.applyRecord(&r, at)
+		a.applyRecord(&activitylog.AttentionRecord{At: at, Record: r})
 	}
 }
 
@@ -361,18 +362,20 @@ func (a *agent) BudgetUntil(now time.Time) time.Time {
 	return until
 }
 
-func (a *agent) applyRecord(r *activitylog.AttentionRecord, at time.Time) {
-	r.At, r.Reason = at, text.Clip(r.Reason, maxText)
-	switch {
-	case r.Event == activitylog.RecordBudget:
-		a.BudgetRecord = *r
-	case r.Event == activitylog.RecordHalt && r.State == protocol.HaltBudgetReset:
-		a.BudgetRecord = activitylog.AttentionRecord{}
-	}
+func (a *agent) applyRecord(r *activitylog.AttentionRecord) {
+	r.Reason = text.Clip(r.Reason, maxText)
 	a.Add(r, func(id string) *activitylog.EventState { return &a.event(id).EventState })
-	if r.Event == activitylog.RecordDecision {
+	switch c := r.Content.(type) {
+	case *protocol.BudgetRecord:
+		a.BudgetRecord, a.BudgetAt = *c, r.At
+		a.BudgetRecord.Reason = r.Reason
+	case *protocol.HaltRecord:
+		if c.State == protocol.HaltBudgetReset {
+			a.BudgetRecord = protocol.BudgetRecord{}
+		}
+	case *protocol.AttentionDecision:
 		if e := a.event(r.EventID); e.At.IsZero() {
-			e.At = at
+			e.At = r.At
 		}
 	}
 }

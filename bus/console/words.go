@@ -41,20 +41,24 @@ func reasonWords(reason string) string {
 // recordWords returns the decision of an agent, or how an event ended, in words. It returns "" for
 // other messages.
 func recordWords(kind string, payload []byte) string {
-	var m struct{ Content activitylog.AttentionRecord }
+	var m struct{ Content json.RawMessage }
 	if kind != string(protocol.TypeAgentEvent) || json.Unmarshal(payload, &m) != nil {
 		return ""
 	}
+	r, err := protocol.ParseRecord(m.Content)
+	if err != nil {
+		return ""
+	}
 	words := ""
-	switch r := &m.Content; r.Event {
-	case activitylog.RecordDecision:
-		words = wordsFor(r.Policy) + ", " + wordsFor(r.Injection)
-	case activitylog.RecordDisposition:
-		words = wordsFor(r.Disposition)
+	switch c := r.Content.(type) {
+	case *protocol.AttentionDecision:
+		words = wordsFor(c.Policy) + ", " + wordsFor(c.Injection)
+	case *protocol.Disposition:
+		words = wordsFor(c.Disposition)
 	default:
 		return ""
 	}
-	if why := reasonWords(m.Content.Reason); why != "" && why != words {
+	if why := reasonWords(r.Reason); why != "" && why != words {
 		words += ": " + why
 	}
 	return words

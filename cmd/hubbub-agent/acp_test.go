@@ -19,7 +19,6 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent/harness/harnesstest"
-	"hubbub/peers/agent/mailbox/decisions"
 	"hubbub/protocol"
 )
 
@@ -198,7 +197,7 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	}
 	var states []string
 	for len(states) < 2 {
-		var r decisions.Record
+		var r protocol.ApprovalRecord
 		if d := records.Next(t); d.Decode(&r) == nil && r.Event == "decision" {
 			states = append(states, r.DecisionID+" "+string(r.State)+" "+r.By)
 		}

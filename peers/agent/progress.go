@@ -238,15 +238,17 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 	if p.Kind != harness.ProgressStatus {
 		return nil
 	}
-	content := map[string]any{
-		"event": "progress", "agent": a.id, "turnId": p.TurnID,
-		"message": attention.HeaderValue(a.opts.Redact.String(p.Message)), "progress": p.Progress, "total": p.Total,
+	content := protocol.ProgressRecord{
+		Agent:         a.id,
+		Event:         protocol.RecordProgress,
+		Message:       attention.HeaderValue(a.opts.Redact.String(p.Message)),
+		Progress:      p.Progress,
+		ProgressToken: text.Prefix(p.Token, maxToken),
+		Total:         p.Total,
+		TurnID:        p.TurnID,
 	}
 	if e != nil {
-		content["eventId"] = e.EventID
-	}
-	if p.Token != "" {
-		content["progressToken"] = text.Prefix(p.Token, maxToken)
+		content.EventID = e.EventID
 	}
 	_, err := a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
 	return err

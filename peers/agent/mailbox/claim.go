@@ -16,17 +16,6 @@ type Claim struct {
 	FromBroker bool // otherwise the agent took it without a broker
 }
 
-// A claimRecord is the agent_event that records a claim.
-type claimRecord struct {
-	Event   string          `json:"event"` // "claim"
-	EventID string          `json:"eventId"`
-	Agent   protocol.PeerID `json:"agent"`
-	Granted bool            `json:"granted"`
-	Owner   string          `json:"owner"`
-	Token   int64           `json:"token,omitempty"`
-	Via     string          `json:"via"` // broker or local
-}
-
 // CurrentClaim returns the claim on an event that has not expired.
 func (v *View) CurrentClaim(eventID string) Claim {
 	return First(v.Tx, func(c *Claim) []any {
@@ -74,8 +63,14 @@ func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 	if e == nil {
 		return nil
 	}
-	tx.Record(UniqueKey("claim", e.Seq), e, claimRecord{
-		Event: "claim", EventID: id, Agent: tx.m.id, Granted: granted, Owner: c.Owner, Token: c.Token, Via: via,
+	tx.Record(UniqueKey("claim", e.Seq), e, protocol.ClaimRecord{
+		Event:   protocol.RecordClaim,
+		EventID: id,
+		Agent:   tx.m.id,
+		Granted: granted,
+		Owner:   c.Owner,
+		Token:   c.Token,
+		Via:     via,
 	})
 	switch {
 	case !e.Open() || e.State == Answered:
@@ -93,7 +88,7 @@ func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 // was granted or lost.
 func finishKnock(tx *Tx, e *Entry, reason string) {
 	if t := tx.Turn(e.TurnID); t != nil && t.State == TurnAccepted {
-		tx.MoveTurn(t, TurnFinished, reason, Cost{})
+		tx.MoveTurn(t, TurnFinished, reason, protocol.TurnCost{})
 	}
 }
 

@@ -221,7 +221,7 @@ func (tx *Tx) Decide(e *Entry) {
 	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
 		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
 	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
-		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
+		Event: protocol.RecordDecision, EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
 	})
 }

@@ -68,8 +68,8 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 		turn := tx.Turn(e.TurnID)
 		budget.Check(tx, turn, e, attention.DefaultBudget)
 		turn.Attempt = 1
-		tx.MoveTurn(turn, mailbox.TurnRunning, "", mailbox.Cost{})
-		lifecycle.Finish(tx, turn, e, mailbox.Cost{})
+		tx.MoveTurn(turn, mailbox.TurnRunning, "", protocol.TurnCost{})
+		lifecycle.Finish(tx, turn, e, protocol.TurnCost{})
 		lifecycle.SettleDone(tx, e)
 		lifecycle.StopThread(tx, e)
 		tx.Fail(errAgain)

@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
+	"hubbub/protocol"
 )
 
 // TestWhatATurnThatEndsLeavesOfItsEvent: the disposition that is due.
@@ -42,7 +43,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 			}
 			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: []string{"e1"}, Chat: e.Chat, Mode: c.mode, State: mailbox.TurnRunning, Times: mailbox.Times{StartedAt: time.Now()}}
 			tx.SaveTurn(turn)
-			lifecycle.Finish(tx, turn, e, mailbox.Cost{})
+			lifecycle.Finish(tx, turn, e, protocol.TurnCost{})
 		}); err != nil {
 			t.Fatal(name, err)
 		}
@@ -113,7 +114,7 @@ func TestARecordOfATurnNamesItsMessages(t *testing.T) {
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: c.merged, Chat: "tg:42", Mode: c.mode, State: mailbox.TurnRunning}
 			tx.SaveTurn(turn)
-			tx.MoveTurn(turn, mailbox.TurnFinished, "", mailbox.Cost{})
+			tx.MoveTurn(turn, mailbox.TurnFinished, "", protocol.TurnCost{})
 		}); err != nil {
 			t.Fatal(name, err)
 		}

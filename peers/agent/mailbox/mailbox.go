@@ -157,7 +157,7 @@ func (tx *Tx) Record(key string, e *Entry, content any) {
 // RecordRefusal records an action that the policy forbids. e may be nil.
 func (tx *Tx) RecordRefusal(e *Entry, eventID, tool, reason string) {
 	tx.Record(UniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
-		Event: "refusal", EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
+		Event: protocol.RecordRefusal, EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
 	})
 }
 

@@ -30,9 +30,14 @@ func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
 	if p.Cause != nil {
 		event = p.Cause.EventID
 	}
-	tx.Record(UniqueKey("post", time.Now().UnixMicro()), p.Cause, map[string]any{
-		"event": "post", "eventId": event, "agent": tx.m.id, "messageId": m.MessageID, "target": there.Chat,
-		"directedness": p.Directedness, "reason": p.Reason,
+	tx.Record(UniqueKey("post", time.Now().UnixMicro()), p.Cause, protocol.PostRecord{
+		Agent:        tx.m.id,
+		Directedness: p.Directedness,
+		Event:        protocol.RecordPost,
+		EventID:      event,
+		MessageID:    m.MessageID,
+		Reason:       p.Reason,
+		Target:       there.Chat,
 	})
 	return m.MessageID
 }

@@ -217,9 +217,14 @@ func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStat
 // recordDelivery records a message that its chat did not get, or may not have got, once per
 // status.
 func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
-	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
-		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind,
-		"status": status, "reason": reason,
+	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, protocol.DeliveryRecord{
+		Agent:     tx.m.id,
+		Event:     protocol.RecordDelivery,
+		EventID:   s.EventID,
+		Kind:      string(s.Kind),
+		MessageID: s.MessageID,
+		Reason:    reason,
+		Status:    status,
 	})
 }
 

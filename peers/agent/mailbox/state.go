@@ -174,6 +174,6 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	}
 	tx.m.opts.Broker.Disposed(tx, e, d, reason)
 	tx.Record(UniqueKey("disposition", e.Seq), e, protocol.Disposition{
-		Event: "disposition", EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
+		Event: protocol.RecordDisposition, EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
 	})
 }

@@ -151,37 +151,9 @@ func SetOpenMarkup(tx *Tx, turnID, revision, inner string) {
 	tx.Exec(`UPDATE turns SET open_markup = ?2 WHERE turn_id = ?1 AND open_markup <> ?2`, turnID, inner)
 }
 
-// A TurnRecord is the agent_event that records a run of the harness. The activity log alone
-// suffices to count turns.
-type TurnRecord struct {
-	Event          string          `json:"event"` // "turn"
-	EventID        string          `json:"eventId"`
-	MergedEventIDs []string        `json:"mergedEventIds,omitempty"`
-	Agent          protocol.PeerID `json:"agent"`
-	Chat           protocol.Topic  `json:"chat"`
-	TurnID         string          `json:"turnId"`
-	Attempt        int             `json:"attempt"`
-	Mode           string          `json:"mode"` // immediate, buffered, notify or digest
-	// waiting, started, accepted, finished, failed, cancelled, interrupted
-	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"`
-	Cost
-}
-
-// A Cost is the cost of a finished turn.
-type Cost struct {
-	Model        string  `json:"model,omitempty"`
-	InputTokens  int64   `json:"inputTokens,omitempty"`
-	CachedTokens int64   `json:"cachedTokens,omitempty"` // part of the input that came from the provider's cache
-	OutputTokens int64   `json:"outputTokens,omitempty"`
-	USD          float64 `json:"usd,omitempty"` // as reported by the provider
-	ToolCalls    int     `json:"toolCalls,omitempty"`
-	DurationMS   int64   `json:"durationMs,omitempty"`
-}
-
 // MoveTurn changes the state of a turn, stores it and records it. A turn that never started ends
 // without a record. A state change that is not in the table is an error.
-func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
+func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost protocol.TurnCost) {
 	word, ok := turnTransitions[t.State][to]
 	if !ok {
 		tx.Fail(fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to))
@@ -206,20 +178,29 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 }
 
 // RecordWaiting records that a queued turn cannot start yet.
-func (tx *Tx) RecordWaiting(t *Turn, reason string) { recordTurn(tx, t, "waiting", reason, Cost{}) }
+func (tx *Tx) RecordWaiting(t *Turn, reason string) {
+	recordTurn(tx, t, "waiting", reason, protocol.TurnCost{})
+}
 
 // RecordAttempt records that the harness delivers a running turn again.
 func (tx *Tx) RecordAttempt(t *Turn, attempt int) {
 	t.Attempt = attempt
 	tx.SaveTurn(t)
-	recordTurn(tx, t, "started", "redelivered", Cost{})
+	recordTurn(tx, t, "started", "redelivered", protocol.TurnCost{})
 }
 
-func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
-	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.attemptsInMode(t),
-		Mode:  string(t.Mode),
-		State: word, Reason: reason, Cost: cost,
+func recordTurn(tx *Tx, t *Turn, word, reason string, cost protocol.TurnCost) {
+	r := protocol.TurnRecord{
+		Event:    protocol.RecordTurn,
+		EventID:  t.EventID,
+		Agent:    tx.m.id,
+		Chat:     t.Scope(),
+		TurnID:   t.ID,
+		Attempt:  tx.attemptsInMode(t),
+		Mode:     string(t.Mode),
+		State:    word,
+		Reason:   reason,
+		TurnCost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
 		r.MergedEventIDs = t.Merged
@@ -231,7 +212,7 @@ func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 // queued one shows the newest text anyway.
 func (tx *Tx) Withdraw(turnID, reason string) {
 	if t := tx.Turn(turnID); t != nil && (t.State == TurnRunning || t.State == TurnAccepted) {
-		tx.MoveTurn(t, TurnWithdrawn, reason, Cost{})
+		tx.MoveTurn(t, TurnWithdrawn, reason, protocol.TurnCost{})
 	}
 }
 
@@ -243,7 +224,7 @@ func (tx *Tx) CancelTurn(t *Turn, reason string) {
 	if t.State != TurnQueued {
 		tx.OnCommit(func() { tx.m.opts.StopTurn(t.ID, reason) })
 	}
-	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
+	tx.MoveTurn(t, TurnCancelled, reason, protocol.TurnCost{})
 }
 
 // Compose queues a turn over those of the events that are still held, if any.
@@ -275,7 +256,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		return false
 	}
 	if t.State == TurnRunning {
-		tx.MoveTurn(t, TurnWithdrawn, "another fragment arrived before an answer", Cost{})
+		tx.MoveTurn(t, TurnWithdrawn, "another fragment arrived before an answer", protocol.TurnCost{})
 	}
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
 	addFragments(tx, t, append([]*Entry{carrier}, live...))

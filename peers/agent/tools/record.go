@@ -28,7 +28,7 @@ type ToolCall struct {
 // RecordCall records a tool call about an event, which may be nil. Calls are recorded the same
 // way for all harnesses.
 func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
-	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID,
+	c := protocol.ToolCall{Event: protocol.RecordTool, Agent: k.Mailbox.ID(), TurnID: u.TurnID,
 		// some programs put a command line into the name
 		Tool:      text.Prefix(string(k.Redact.Arguments([]byte(u.Tool))), maxID),
 		Arguments: k.Redact.Arguments(u.Arguments), ResultBytes: len(u.Result), Failed: u.Failed}

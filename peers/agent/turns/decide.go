@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/agent/mailbox/lifecycle"
 	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 )
 
 // decideStored decides on up to a hundred undecided events, in the order of their receipt. more
@@ -119,8 +120,12 @@ func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	if people != nil {
 		tx.SendNotice(people, mailbox.NoticeEscalation, said)
 	}
-	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
-		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
+	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, protocol.EscalationRecord{
+		Agent:   tx.Self(),
+		Event:   protocol.RecordEscalation,
+		EventID: e.EventID,
+		Reason:  "exchange_limit",
+		With:    other,
 	})
 }
 

@@ -32,12 +32,12 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 	} else {
 		parts := slices.DeleteFunc(tx.Fragments(t), func(e *mailbox.Entry) bool { return e.Deleted })
 		if len(parts) == 0 {
-			tx.MoveTurn(t, mailbox.TurnCancelled, "its messages were deleted", mailbox.Cost{})
+			tx.MoveTurn(t, mailbox.TurnCancelled, "its messages were deleted", protocol.TurnCost{})
 			return nil
 		}
 		carrier = tx.Entry(t.EventID)
 		if carrier == nil || carrier.Settled() {
-			tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", mailbox.Cost{})
+			tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", protocol.TurnCost{})
 			return nil
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals

@@ -160,7 +160,7 @@ func (r *iteration) stopWithdrawn() {
 // requeue queues a withdrawn turn again.
 func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 	t.Deadline = time.Time{}
-	tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
+	tx.MoveTurn(t, mailbox.TurnQueued, "", protocol.TurnCost{})
 }
 
 // startTurns starts the due turns whose threads are free, most urgent first.
@@ -195,7 +195,7 @@ func (r *iteration) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && !tx.AwaitsDecision(t.ID) && t.Rank != mailbox.RankUrgent {
 			r.Notify()
-			tx.MoveTurn(t, mailbox.TurnWithdrawn, "preempted by an urgent event", mailbox.Cost{})
+			tx.MoveTurn(t, mailbox.TurnWithdrawn, "preempted by an urgent event", protocol.TurnCost{})
 		}
 	})
 }
@@ -237,7 +237,7 @@ func (r *iteration) startTurn(id string) {
 			j.origin = &carrier.Origin
 			r.broker.Started(tx, carrier)
 		}
-		tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
+		tx.MoveTurn(t, mailbox.TurnRunning, "", protocol.TurnCost{})
 	})
 	if r.Err() != nil || j == nil || j.delivery == nil {
 		return

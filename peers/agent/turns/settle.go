@@ -61,9 +61,9 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	e := tx.Entry(t.EventID)
 	if e == nil || e.Settled() || e.Decision.Policy == attention.PolicyMustNotRespond {
-		lifecycle.Finish(tx, t, e, mailbox.Cost{})
+		lifecycle.Finish(tx, t, e, protocol.TurnCost{})
 	} else {
-		tx.MoveTurn(t, mailbox.TurnAccepted, "", mailbox.Cost{})
+		tx.MoveTurn(t, mailbox.TurnAccepted, "", protocol.TurnCost{})
 	}
 }
 
@@ -95,8 +95,14 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
 	u := outcome.Usage
-	lifecycle.Finish(tx, t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
-		OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
+	lifecycle.Finish(tx, t, e, protocol.TurnCost{
+		Model:        u.Model,
+		InputTokens:  u.InputTokens,
+		CachedTokens: u.CachedTokens,
+		OutputTokens: u.OutputTokens,
+		USD:          u.USD,
+		ToolCalls:    u.ToolCalls,
+	})
 	tx.OnCommit(func() {
 		if owes && e.State == mailbox.Failed {
 			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
@@ -142,16 +148,16 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		return
 	case !acted && stopped:
 		t.Deadline = time.Time{}
-		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", mailbox.Cost{})
+		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", protocol.TurnCost{})
 		return
 	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts &&
 		again.Before(t.Deadline):
 		t.Failures, t.NotBefore = t.Failures+1, again
-		tx.MoveTurn(t, mailbox.TurnQueued, reason, mailbox.Cost{})
+		tx.MoveTurn(t, mailbox.TurnQueued, reason, protocol.TurnCost{})
 		return
 	}
 	t.Body = reason
-	tx.MoveTurn(t, mailbox.TurnFailed, reason, mailbox.Cost{})
+	tx.MoveTurn(t, mailbox.TurnFailed, reason, protocol.TurnCost{})
 	if !stopped {
 		tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, reason) })
 	}

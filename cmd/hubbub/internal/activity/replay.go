@@ -170,10 +170,11 @@ func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 func (p *replayOptions) decide(
 	cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config,
 ) ([]replayedEvent, error) {
-	then := map[[2]string]*activitylog.AttentionRecord{}
+	then := map[[2]string]*protocol.AttentionDecision{}
 	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
-		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
-			then[key] = a // the first; a granted claim causes another decision
+		c, ok := a.Content.(*protocol.AttentionDecision)
+		if key := [2]string{a.Agent, a.EventID}; ok && then[key] == nil {
+			then[key] = c // the first; a granted claim causes another decision
 		}
 		return nil
 	})
@@ -218,7 +219,7 @@ func (p *replayOptions) decide(
 }
 
 func compareDecisions(
-	e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord,
+	e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *protocol.AttentionDecision,
 ) replayedEvent {
 	out := replayedEvent{
 		EventID: c.SourceID, MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, Text: c.Text,

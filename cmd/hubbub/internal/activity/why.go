@@ -110,15 +110,15 @@ type (
 // add adds the next record.
 func (s *eventReport) add(a *record) {
 	kinds := map[string]*recordList{
-		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns,
-		activitylog.RecordRefusal:     &s.Refusals,
-		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims,
-		activitylog.RecordDelivery:   &s.Deliveries,
-		activitylog.RecordEscalation: &s.Escalations,
+		protocol.RecordDecision: &s.Decisions, protocol.RecordTurn: &s.Turns,
+		protocol.RecordRefusal:     &s.Refusals,
+		protocol.RecordDisposition: &s.Dispositions, protocol.RecordClaim: &s.Claims,
+		protocol.RecordDelivery:   &s.Deliveries,
+		protocol.RecordEscalation: &s.Escalations,
 	}
 	list := cmp.Or(kinds[a.Event], &s.Others)
 	*list, s.all = append(*list, a), append(s.all, a)
-	if a.Event == activitylog.RecordDecision {
+	if a.Event == protocol.RecordDecision {
 		s.Decision = a
 	}
 }
@@ -225,7 +225,7 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 			p.Linef("  %s", p.Paint(term.Dim, term.Printable("carried by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
-			line := view.Full.Record(a)
+			line := view.Full.Record(&a.Record)
 			if words := activitylog.DescribeReason(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
@@ -234,14 +234,20 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 	}
 }
 
+// isStarted reports whether a record says that a turn started.
+func isStarted(a *record) bool {
+	turn, ok := a.Content.(*protocol.TurnRecord)
+	return ok && turn.State == "started"
+}
+
 // wokenText says whether the agent's harness ran for the event.
 func wokenText(p *output.Printer, s *eventReport) string {
 	switch {
-	case slices.ContainsFunc(s.Turns, func(a *record) bool { return a.State == "started" }):
+	case slices.ContainsFunc(s.Turns, isStarted):
 		return p.Paint(term.Green, "was woken")
 	case s.Decision == nil:
 		return ""
-	case wakesAgent(s.Decision.Injection):
+	case wakesAgent(s.Decision.Content.(*protocol.AttentionDecision).Injection):
 		return p.Paint(term.Yellow, "should have been woken")
 	default:
 		return p.Paint(term.Dim, "was not woken")

@@ -16,7 +16,6 @@ import (
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
-	"hubbub/peers/agent/mailbox/budget"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
@@ -89,7 +88,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if len(agents) == 0 {
 		return errors.New("no agent is connected")
 	}
-	received := &haltRecords{byMessage: map[protocol.MessageID]chan budget.HaltRecord{}}
+	received := &haltRecords{byMessage: map[protocol.MessageID]chan protocol.HaltRecord{}}
 	id := busclient.NewID("halt")
 	s, err := busclient.OpenWithHandler(cmd.Context(), env, id, received.receive)
 	if err != nil {
@@ -100,7 +99,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	if err := s.Call(cmd.Context(), protocol.MethodSubscribe, watch, nil); err != nil {
 		return fmt.Errorf("subscribing to the records of agents: %w", err)
 	}
-	records, failures := make([]budget.HaltRecord, len(agents)), make([]error, len(agents))
+	records, failures := make([]protocol.HaltRecord, len(agents)), make([]error, len(agents))
 	var wg sync.WaitGroup
 	for i, agent := range agents { // concurrently, so that a slow agent does not delay the others
 		wg.Go(func() {
@@ -127,7 +126,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 }
 
 // describeHalt describes what an agent did.
-func describeHalt(r *budget.HaltRecord) string {
+func describeHalt(r *protocol.HaltRecord) string {
 	if r.State == protocol.HaltBudgetReset {
 		return term.Printable(string(r.Agent)) + " has reset its budgets"
 	}
@@ -166,7 +165,7 @@ func sendHalt(
 	id, agent protocol.PeerID,
 	scope protocol.Topic,
 	halt string,
-) (r budget.HaltRecord, err error) {
+) (r protocol.HaltRecord, err error) {
 	by := string(id)
 	if u, err := user.Current(); err == nil {
 		by = u.Username
@@ -188,8 +187,8 @@ func sendHalt(
 	select {
 	case r = <-said:
 	case <-time.After(recordTimeout): // the agent has the message; its record is still on the way
-		r = budget.HaltRecord{
-			Event: "halt",
+		r = protocol.HaltRecord{
+			Event: protocol.RecordHalt,
 			Agent: agent,
 			State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt],
 			Scope: scope,
@@ -204,13 +203,13 @@ func sendHalt(
 // haltRecords receives the records of agents, keyed by the message that caused each.
 type haltRecords struct {
 	mu        sync.Mutex // guards byMessage
-	byMessage map[protocol.MessageID]chan budget.HaltRecord
+	byMessage map[protocol.MessageID]chan protocol.HaltRecord
 }
 
-func (h *haltRecords) expect(id protocol.MessageID) <-chan budget.HaltRecord {
+func (h *haltRecords) expect(id protocol.MessageID) <-chan protocol.HaltRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	said := make(chan budget.HaltRecord, 1)
+	said := make(chan protocol.HaltRecord, 1)
 	h.byMessage[id] = said
 	return said
 }
@@ -220,11 +219,11 @@ func (h *haltRecords) receive(c *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(c, m)
 	var params struct {
 		Payload struct {
-			InReplyTo protocol.MessageID `json:"inReplyTo"`
-			Content   budget.HaltRecord  `json:"content"`
+			InReplyTo protocol.MessageID  `json:"inReplyTo"`
+			Content   protocol.HaltRecord `json:"content"`
 		} `json:"payload"`
 	}
-	if json.Unmarshal(m.Params, &params) != nil || params.Payload.Content.Event != "halt" {
+	if json.Unmarshal(m.Params, &params) != nil || params.Payload.Content.Event != protocol.RecordHalt {
 		return
 	}
 	h.mu.Lock()

@@ -76,26 +76,27 @@ func describeOutcome(p *publication) (text string, bad bool) {
 
 // describeEvent describes an agent_event.
 func describeEvent(n annotation, p *publication) (annotation, bool) {
-	var e activitylog.AttentionRecord
-	if json.Unmarshal(p.message.Content, &e) != nil {
+	e, err := protocol.ParseRecord(p.message.Content)
+	if err != nil {
 		return n, false
 	}
 	agent := term.Printable(string(p.message.From))
-	switch e.Event {
-	case activitylog.RecordDecision:
-		n.summary = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
-	case activitylog.RecordDisposition:
-		n.summary = fmt.Sprintf("%s ends the event: %s", agent, e.Disposition)
-	case activitylog.RecordRefusal:
-		n.summary, n.failed = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
-	case activitylog.RecordEscalation:
+	switch c := e.Content.(type) {
+	case *protocol.AttentionDecision:
+		n.summary = fmt.Sprintf("%s decides: %s, %s, %s", agent, c.Directedness, c.Policy, c.Injection)
+	case *protocol.Disposition:
+		n.summary = fmt.Sprintf("%s ends the event: %s", agent, c.Disposition)
+	case *protocol.Refusal:
+		n.summary, n.failed = fmt.Sprintf("%s is refused: %s", agent, c.Tool), true
+	case *protocol.EscalationRecord:
 		n.summary, n.escalates = agent+" escalates to a person", true
-	case "online":
+	default:
+		if e.Event != "online" {
+			return n, false
+		}
 		n.summary = fmt.Sprintf("agent_event online  %s", describeRoute(p))
 		n.outcome, n.failed = describeOutcome(p)
 		return n, true
-	default:
-		return n, false
 	}
 	n.reason = term.Printable(e.Reason)
 	if words := activitylog.DescribeReason(e.Reason); words != "" {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
@@ -177,8 +176,8 @@ func (p *Script) discussion(ctx context.Context) error {
 	return p.await(ctx, "the end of the exchange", func(m history) bool {
 		calls := 0
 		for _, passed := range m.messages {
-			var e activitylog.AttentionRecord
-			if json.Unmarshal(passed.message.Content, &e) == nil && e.Event == activitylog.RecordEscalation {
+			e, err := protocol.ParseRecord(passed.message.Content)
+			if err == nil && e.Event == protocol.RecordEscalation {
 				calls++
 			}
 		}

@@ -26,7 +26,7 @@ func periodStart(tx *store.Tx) int64 {
 func Reset(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source) {
 	tx.Exec(`DELETE FROM budget_resets`) // only the last one matters
 	tx.Exec(`INSERT INTO budget_resets (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
-	recordHalt(tx, HaltRecord{State: protocol.HaltBudgetReset, Scope: scope, By: by}, cause)
+	recordHalt(tx, protocol.HaltRecord{State: protocol.HaltBudgetReset, Scope: scope, By: by}, cause)
 }
 
 // payer returns whose budget a turn counts against: the author's, or that of the inbox for a
@@ -75,10 +75,16 @@ func Check(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, b attention.Budget
 		tx.Exec(`UPDATE turns SET payer = ? WHERE turn_id = ?`, account, t.ID)
 		return "", true
 	}
-	tx.Record(mailbox.UniqueKey("budget:"+t.ID, 0), e, map[string]any{
-		"event": "budget", "eventId": t.EventID, "agent": tx.Self(), "chat": t.Scope(), "turnId": t.ID,
-		"state": "withheld", "reason": reason,
-		"bound": most, "until": protocol.FormatTime(until),
+	tx.Record(mailbox.UniqueKey("budget:"+t.ID, 0), e, protocol.BudgetRecord{
+		Agent:   tx.Self(),
+		Bound:   most,
+		Chat:    t.Scope(),
+		Event:   protocol.RecordBudget,
+		EventID: t.EventID,
+		Reason:  reason,
+		State:   "withheld",
+		TurnID:  t.ID,
+		Until:   protocol.FormatTime(until),
 	})
 	withhold(tx, t, e, reason,
 		fmt.Sprintf("I have reached a daily limit: %s (%d). I continue about %s, or when an operator resets my "+

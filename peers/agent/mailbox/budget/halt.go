@@ -23,17 +23,6 @@ func halted(v *mailbox.View, t *mailbox.Turn) (h halt, ok bool) {
 		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.Self())
 }
 
-// A HaltRecord is the agent_event that records a halt, its end, or a budget reset.
-type HaltRecord struct {
-	Event   string          `json:"event"` // "halt"
-	EventID string          `json:"eventId"`
-	Agent   protocol.PeerID `json:"agent"`
-	State   string          `json:"state"` // halted, resumed or protocol.HaltBudgetReset
-	Scope   protocol.Topic  `json:"scope"` // a chat, or the agent for all chats
-	By      string          `json:"by"`
-	Stopped []string        `json:"stopped,omitempty"` // events whose turns were stopped
-}
-
 // Halt forbids turns in a chat until Resume, or in all chats if scope is the agent's own topic.
 // Running and waiting turns are stopped, and their chats are notified. cause is the message that
 // requested the halt.
@@ -56,7 +45,7 @@ func Halt(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source)
 		notifyChat(tx, chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.",
 			tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
 	}
-	recordHalt(tx, HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
+	recordHalt(tx, protocol.HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
 
 // Resume ends a halt. Turns that were stopped do not run again.
@@ -65,7 +54,7 @@ func Resume(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Sourc
 		notifyChat(tx, scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.",
 			tx.Self().Name(), attention.HeaderValue(by)))
 	}
-	recordHalt(tx, HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
+	recordHalt(tx, protocol.HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }
 
 // notifyChat sends a text that answers no event to a chat that the agent talks to.
@@ -78,7 +67,7 @@ func notifyChat(tx *mailbox.Tx, chat protocol.Topic, cause mailbox.Source, said 
 	tx.Enqueue(chat, key, tx.Mailbox().MessageFor(&mailbox.Entry{Source: cause}, mailbox.ReplyType(chat), reply))
 }
 
-func recordHalt(tx *mailbox.Tx, r HaltRecord, cause mailbox.Source) {
-	r.Event, r.Agent = "halt", tx.Self()
+func recordHalt(tx *mailbox.Tx, r protocol.HaltRecord, cause mailbox.Source) {
+	r.Event, r.Agent = protocol.RecordHalt, tx.Self()
 	tx.Record("halt:"+string(cause.MessageID), &mailbox.Entry{Source: cause}, r)
 }

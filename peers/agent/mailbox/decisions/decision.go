@@ -45,21 +45,6 @@ type Decision struct {
 	ChatVerdict Verdict // given in the chat, not yet part of the record
 }
 
-// A Record is the agent_event that records the state of a decision. The state allowed is
-// recorded before the tool runs.
-type Record struct {
-	Event      string               `json:"event"` // "decision"
-	EventID    string               `json:"eventId"`
-	Agent      protocol.PeerID      `json:"agent"`
-	State      collab.ApprovalState `json:"state"`
-	DecisionID string               `json:"decisionId"`
-	By         string               `json:"by"`
-	Tool       string               `json:"tool"`
-	Scope      collab.ApprovalScope `json:"scope,omitempty"`
-	Digest     string               `json:"digest"` // of the call's arguments
-	Reason     string               `json:"reason,omitempty"`
-}
-
 func scan(d *Decision) []any {
 	return []any{&d.TurnID, &d.Used, mailbox.JSON(&d.ChatVerdict), mailbox.JSON(&d.Approval)}
 }
@@ -207,10 +192,17 @@ func record(tx *mailbox.Tx, d *Decision, digest string, e *mailbox.Entry, key st
 	if e == nil {
 		e = &mailbox.Entry{}
 	}
-	tx.Record(key, e, Record{
-		Event: "decision", EventID: d.EventID, Agent: tx.Self(), State: d.State, DecisionID: d.ID, By: d.By,
-		Tool:  d.Tool,
-		Scope: d.Scope, Digest: digest, Reason: d.Reason,
+	tx.Record(key, e, protocol.ApprovalRecord{
+		Event:      protocol.RecordApproval,
+		EventID:    d.EventID,
+		Agent:      tx.Self(),
+		State:      string(d.State),
+		DecisionID: d.ID,
+		By:         d.By,
+		Tool:       d.Tool,
+		Scope:      string(d.Scope),
+		Digest:     digest,
+		Reason:     d.Reason,
 	})
 }
 

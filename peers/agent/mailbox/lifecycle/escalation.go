@@ -74,7 +74,7 @@ func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
 	if step.Level == attention.LevelAuthor && step.Reason == "unanswered" { // there is no further level
 		return false
 	}
-	recordEscalation(tx, e, map[string]any{"rung": step.Level, "to": step.To, "reason": step.Reason})
+	recordEscalation(tx, e, protocol.EscalationRecord{Rung: string(step.Level), To: step.To, Reason: step.Reason})
 	if step.Level == attention.LevelAuthor {
 		return false
 	}
@@ -89,9 +89,9 @@ func Escalate(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) bool {
 }
 
 // recordEscalation records a step of an escalation.
-func recordEscalation(tx *mailbox.Tx, e *mailbox.Entry, more map[string]any) {
-	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.Self()
-	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, more)
+func recordEscalation(tx *mailbox.Tx, e *mailbox.Entry, r protocol.EscalationRecord) {
+	r.Event, r.EventID, r.Agent = protocol.RecordEscalation, e.EventID, tx.Self()
+	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, r)
 }
 
 // askLevel asks a question: a person in their chat, anybody else through the broker.
@@ -155,7 +155,12 @@ func HandleEscalationAnswer(tx *mailbox.Tx, id, answer, by string) bool {
 		return false
 	}
 	if e := tx.Entry(list[0].event); e != nil && e.State == mailbox.Deferred && tx.SentAs(mailbox.ReplyKey(e)) == nil {
-		recordEscalation(tx, e, map[string]any{"rung": list[0].level, "to": list[0].who, "state": "answered", "by": by})
+		recordEscalation(tx, e, protocol.EscalationRecord{
+			Rung:  string(list[0].level),
+			To:    list[0].who,
+			State: "answered",
+			By:    by,
+		})
 		tx.SendText(e, mailbox.SentText, mailbox.ReplyKey(e), attention.HeaderValue(by)+" answers: "+
 			text.Clip(answer, maxEscalationAnswer))
 	}

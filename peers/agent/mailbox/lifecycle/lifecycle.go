@@ -74,7 +74,7 @@ func mayNotify(v *mailbox.View, e *mailbox.Entry) bool {
 }
 
 // Finish ends a turn successfully and settles its event. e may be nil.
-func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost mailbox.Cost) {
+func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost protocol.TurnCost) {
 	cost.DurationMS = time.Since(t.StartedAt).Milliseconds()
 	tx.MoveTurn(t, mailbox.TurnFinished, "", cost)
 	switch {
@@ -135,7 +135,7 @@ func awaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
 // is settled.
 func FinishAccepted(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry) {
 	if t != nil && t.State == mailbox.TurnAccepted && e.Settled() {
-		Finish(tx, t, e, mailbox.Cost{})
+		Finish(tx, t, e, protocol.TurnCost{})
 	}
 }
 
@@ -164,7 +164,7 @@ func Expire(tx *mailbox.Tx, id, reason string) {
 // DecideAgain returns an event for a new decision because the harness no longer supports its
 // mode. e may be nil.
 func DecideAgain(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason string) {
-	tx.MoveTurn(t, mailbox.TurnCancelled, reason, mailbox.Cost{})
+	tx.MoveTurn(t, mailbox.TurnCancelled, reason, protocol.TurnCost{})
 	if e != nil {
 		e.TurnID = ""
 		tx.Move(e, mailbox.Reopen, reason)

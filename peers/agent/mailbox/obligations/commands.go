@@ -198,7 +198,7 @@ func OpenOwn(tx *mailbox.Tx, e *mailbox.Entry, id protocol.MessageID, said strin
 		o.Delegate = mailbox.PartyIdentity(*given.DischargeDelegate, e.Chat)
 	}
 	save(tx, o)
-	record(tx, o, "opened", "said", nil)
+	record(tx, o, "opened", "said", protocol.ObligationRecord{})
 }
 
 // SetID replaces the message id of an obligation by the id that the chat assigned. The

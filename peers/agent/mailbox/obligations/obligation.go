@@ -169,7 +169,7 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 		return
 	}
 	save(tx, o)
-	record(tx, o, "opened", "", nil)
+	record(tx, o, "opened", "", protocol.ObligationRecord{})
 	for _, before := range List(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`,
 		o.Author, o.Recipient, o.ID) {
 		if there := tx.Entry(before.EventID); there != nil && there.ThreadKey() == e.ThreadKey() {
@@ -234,13 +234,14 @@ func applyActs(tx *mailbox.Tx, o *Obligation, newest *attention.Act) {
 	s := o.Status(actsOn(&tx.View, o.ID))
 	if newest != nil {
 		if effect, reason := o.Effect(*newest); effect == attention.EffectExtend || reason == "evidence" {
-			record(tx, o, string(effect), reason, map[string]any{"by": newest.Actor, "signal": newest.Signal})
+			record(tx, o, string(effect), reason,
+				protocol.ObligationRecord{By: &newest.Actor, Signal: new(string(newest.Signal))})
 		}
 	}
 	before := o.State
 	o.State, o.CheckAt = s.State, time.Now()
 	if before != s.State {
-		record(tx, o, string(s.State), s.Reason, map[string]any{"by": s.By})
+		record(tx, o, string(s.State), s.Reason, protocol.ObligationRecord{By: &s.By})
 	}
 	if o.Open = s.State != attention.ObligationDischarged; !o.Open {
 		o.CheckAt = time.Time{}
@@ -291,24 +292,16 @@ func closeOwn(tx *mailbox.Tx, id, why string) {
 	for _, o := range List(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.Self()) {
 		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID,
 			Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
-		record(tx, o, "withdrawn", why, nil)
+		record(tx, o, "withdrawn", why, protocol.ObligationRecord{})
 	}
 }
 
 // record records a change of an obligation.
-func record(tx *mailbox.Tx, o *Obligation, state, reason string, more map[string]any) {
-	record := map[string]any{
-		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.Self(), "obligationId": o.ID,
-		"state": state, "author": o.Author, "recipient": o.Recipient,
-		"blocks": o.Blocks, "age": o.Age(time.Now()),
-	}
-	if reason != "" {
-		record["reason"] = reason
-	}
-	for k, v := range more {
-		record[k] = v
-	}
-	tx.Record(mailbox.UniqueKey("obligation:"+state, o.CreatedAt.Unix()), tx.Entry(o.EventID), record)
+func record(tx *mailbox.Tx, o *Obligation, state, reason string, r protocol.ObligationRecord) {
+	r.Event, r.Agent, r.State, r.Reason = protocol.RecordObligation, tx.Self(), state, reason
+	r.EventID, r.ObligationID, r.Author, r.Recipient = cmp.Or(o.EventID, o.ID), o.ID, o.Author, o.Recipient
+	r.Blocks, r.Age = string(o.Blocks), o.Age(time.Now())
+	tx.Record(mailbox.UniqueKey("obligation:"+state, o.CreatedAt.Unix()), tx.Entry(o.EventID), r)
 }
 
 // ListOpen returns the open obligations of a recipient, or of an author or delegate, most

@@ -46,7 +46,7 @@ func Run(tx *mailbox.Tx) {
 			due = o.Next(actsOn(&tx.View, o.ID), o.ReturnState, tx.Options().Returns, now)
 		}
 		if due.Missed && !o.Missed {
-			record(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
+			record(tx, o, "missed", due.Reason, protocol.ObligationRecord{Until: protocol.FormatTime(due.At)})
 		}
 		if due.Return {
 			remind(tx, o, due)
@@ -77,7 +77,7 @@ func remind(tx *mailbox.Tx, o *Obligation, due attention.Due) {
 	}
 	if waits := tx.Events(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
 		record(tx, o, "waits", "the previous return is still waiting for its turn",
-			map[string]any{"returnId": waits[0].EventID})
+			protocol.ObligationRecord{ReturnID: waits[0].EventID})
 		return
 	}
 	e := &mailbox.Entry{EventID: fmt.Sprint(mailbox.ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID,
@@ -102,7 +102,7 @@ func remind(tx *mailbox.Tx, o *Obligation, due attention.Due) {
 		return
 	}
 	mailbox.InsertEvent(tx, e)
-	record(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
+	record(tx, o, "returned", due.Reason, protocol.ObligationRecord{ReturnID: e.EventID, Slot: &due.Slot})
 	tx.OnCommit(func() { tx.Options().Failpoint("reminded of an obligation") })
 }
 
@@ -162,7 +162,7 @@ func escalateAll(tx *mailbox.Tx, list []*Obligation) {
 			continue
 		}
 		step := nextLevel(tx, o, e)
-		record(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
+		record(tx, o, "escalated", step.Reason, protocol.ObligationRecord{Rung: string(step.Level), To: step.To})
 		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
 				tx.SendNotice(e, mailbox.NoticeNobody, tx.Self().Name()+
@@ -367,5 +367,5 @@ func requestClarification(tx *mailbox.Tx, o *Obligation) {
 			Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
 		})
 	}
-	record(tx, back, "opened", "unclear", nil)
+	record(tx, back, "opened", "unclear", protocol.ObligationRecord{})
 }

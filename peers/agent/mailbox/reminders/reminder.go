@@ -178,12 +178,17 @@ func Cancel(tx *mailbox.Tx, id string, chat protocol.Topic, why string) bool {
 }
 
 func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reason string) {
-	record := map[string]any{
-		"event": "reminder", "eventId": eventID, "agent": tx.Self(), "reminderId": r.ID, "state": state,
-		"target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
+	record := protocol.ReminderRecord{
+		Agent:      tx.Self(),
+		Event:      protocol.RecordReminder,
+		EventID:    eventID,
+		Reason:     text.Clip(text.OneLine(reason), 300),
+		ReminderID: r.ID,
+		State:      state,
+		Target:     r.Chat,
 	}
 	if state != "cancelled" {
-		record["due"] = protocol.FormatTime(r.Due)
+		record.Due = protocol.FormatTime(r.Due)
 	}
 	tx.Record(mailbox.UniqueKey("reminder", r.Due.Unix()), e, record)
 }
