@@ -75,7 +75,6 @@ func uses(s *script) []use {
 		}),
 		reads("the end", func(ctx context.Context, r *Reader) (any, error) { return r.End(ctx) }),
 		reads("a message", func(ctx context.Context, r *Reader) (any, error) { return r.Message(ctx, first.MessageID) }),
-		reads("a chain", func(ctx context.Context, r *Reader) (any, error) { return r.Chain(ctx, first.MessageID, nil) }),
 		reads("an event's id", func(ctx context.Context, r *Reader) (any, error) { return r.EventID(ctx, first.MessageID) }),
 		reads("attention", func(ctx context.Context, r *Reader) (any, error) { return attentionOf(ctx, r, AttentionFilter{}) }),
 		reads("attention to an event", func(ctx context.Context, r *Reader) (any, error) {

@@ -28,9 +28,13 @@ type Filter struct {
 	// about commands that came and went, and no signs of life.
 	Brief bool
 
-	beside []window // by log: rows with such ids are chosen whatever their times are
-	about  string   // the row is a send_start about this event or record, or the text of one that may be
+	Beside []IDRange // by log: rows with such ids are chosen whatever their times are
+
+	about string // the row is a send_start about this event or record, or the text of one that may be
 }
+
+// An IDRange is a range of row ids with both its ends. It is empty if First is after Last.
+type IDRange struct{ First, Last int64 }
 
 // startsOnly reports whether the filter chooses send_start rows alone.
 func (f *Filter) startsOnly() bool { return len(f.Events) == 1 && f.Events[0] == SendStart }
@@ -38,8 +42,8 @@ func (f *Filter) startsOnly() bool { return len(f.Events) == 1 && f.Events[0] ==
 // times returns the times that the filter chooses in a log.
 func (f *Filter) times(log int) interval {
 	i := anyTime
-	if log < len(f.beside) {
-		i.beside = f.beside[log]
+	if log < len(f.Beside) {
+		i.beside = window{f.Beside[log].First, f.Beside[log].Last}
 	}
 	if !f.Since.IsZero() {
 		i.since = f.Since.UnixMicro()
@@ -114,7 +118,7 @@ func (f *Filter) where(v *view, log int) (string, []any) {
 	}
 	switch times := f.times(log); {
 	case times.all():
-	case len(f.beside) > 0:
+	case len(f.Beside) > 0:
 		add("(at >= ? AND at < ? OR id BETWEEN ? AND ?)", times.since, times.until, times.beside.low, times.beside.high)
 	default:
 		if times.since > math.MinInt64 {

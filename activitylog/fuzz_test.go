@@ -28,11 +28,9 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		c := &checker{verdict: &Verdict{}, longest: time.Minute, paths: []string{"log"}, tails: make([]tail, 1)}
-		var all []clues
 		for i := range rows {
 			checked := rows[i]
 			c.add(&checked)
-			all = append(all, cluesOf(&rows[i]))
 			attentionRecord(&rows[i])
 			chatEvent(&rows[i])
 			if line, err := json.Marshal(&rows[i]); err != nil || !json.Valid(line) || strings.ContainsRune(string(line), '\n') {
@@ -44,10 +42,6 @@ func FuzzRows(f *testing.F) {
 			t.Fatalf("messages that are counted nowhere: %+v", v)
 		}
 		makeMessage(id, rows)
-		plan := planChain(all, id, 10)
-		if len(plan.Steps) == 0 || plan.Steps[0].ID != id {
-			t.Fatalf("%+v", plan)
-		}
 	})
 }
 

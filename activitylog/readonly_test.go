@@ -56,8 +56,8 @@ func readEverything(path, message string) (lines []string) {
 	})
 	stop()
 	add("follow", n > 0, err)
-	chain, err := r.Chain(ctx, message, nil)
-	add("trace", chain != nil, err)
+	found, err := r.Message(ctx, message)
+	add("trace", found != nil, err)
 	about := 0
 	err = r.ChatEvents(ctx, AttentionFilter{EventID: message}, func(*ChatEvent) error { about++; return nil })
 	add("why", about, err)

@@ -139,6 +139,9 @@ func (v *view) inspect(path string) error {
 	return nil
 }
 
+// errStop ends a reading early.
+var errStop = errors.New("enough")
+
 // query runs a statement, which the connection keeps prepared, and calls row for
 // each row of its result until that returns false or v has failed. The read transaction
 // ends with it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/protocol"
 )
 
@@ -22,7 +23,7 @@ type spanMaker struct {
 	passes activitylog.Assembler
 	open   map[*activitylog.Publication]*sending
 	traces map[string]traced // of finished and open messages, by messageId
-	turns  activitylog.Turns[int64]
+	turns  chain.Turns[int64]
 }
 
 // traced is what a message hands on to those that answer it.
@@ -79,7 +80,7 @@ const (
 func newSpanMaker() *spanMaker {
 	return &spanMaker{
 		passes: activitylog.Assembler{MaxPending: maxOpen}, open: map[*activitylog.Publication]*sending{},
-		traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
+		traces: map[string]traced{}, turns: chain.Turns[int64]{},
 	}
 }
 

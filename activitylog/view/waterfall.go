@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/protocol"
 )
 
@@ -19,21 +20,21 @@ const (
 
 // A Bar is one line of a waterfall: a message, one of its deliveries, or a note.
 type Bar struct {
-	*activitylog.Step // the message
-	Kind              string
-	Depth             int
-	Topic             string
-	Peer              string // of a delivery
-	Note              string // of a note
-	Error             string
-	Status            string // empty while under way
-	Reason            string // why it belongs to the chain
-	Self              bool   // of the message that is traced
-	Cause             bool   // of what led to it
-	Answer            json.RawMessage
-	Start             time.Time
-	Finish            time.Time        // zero while under way
-	Span              activitylog.Span // what goes on afterwards at an agent
+	*chain.Step // the message
+	Kind        string
+	Depth       int
+	Topic       string
+	Peer        string // of a delivery
+	Note        string // of a note
+	Error       string
+	Status      string // empty while under way
+	Reason      string // why it belongs to the chain
+	Self        bool   // of the message that is traced
+	Cause       bool   // of what led to it
+	Answer      json.RawMessage
+	Start       time.Time
+	Finish      time.Time  // zero while under way
+	Span        chain.Span // what goes on afterwards at an agent
 }
 
 // Open reports whether the message or delivery has not ended.
@@ -54,7 +55,7 @@ type Waterfall struct {
 // NewWaterfall lays out a chain. Of the traced message so many deliveries are
 // bars, and all that failed; of the others those that failed; never more than
 // most of one message, if most is positive.
-func NewWaterfall(c *activitylog.Chain, deliveries, most int) *Waterfall {
+func NewWaterfall(c *chain.Chain, deliveries, most int) *Waterfall {
 	w := &Waterfall{deliveries: deliveries, most: most}
 	for i := range c.Causes {
 		w.add(&c.Causes[i], Bar{Cause: true})
@@ -80,7 +81,7 @@ func NewWaterfall(c *activitylog.Chain, deliveries, most int) *Waterfall {
 
 // add adds the bars of a message: one each time that it was sent, and those of
 // its deliveries.
-func (w *Waterfall) add(s *activitylog.Step, b Bar) {
+func (w *Waterfall) add(s *chain.Step, b Bar) {
 	b.Step, b.Kind, b.Depth, b.Topic, b.Reason, b.Start = s, BarMessage, s.Depth, s.Topic, s.Reason, s.Begin()
 	if len(s.Publications) == 0 {
 		b.Status, b.Finish = s.Message.Status(), s.End()
@@ -132,7 +133,7 @@ func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
 
 // addSpans adds waits and turns to the bars of the messages with which they
 // begin: of a message that was sent again, to the first.
-func (w *Waterfall) addSpans(spans map[string]activitylog.Span) {
+func (w *Waterfall) addSpans(spans map[string]chain.Span) {
 	for i := range w.Bars {
 		b := &w.Bars[i]
 		s, ok := spans[b.ID]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 )
 
@@ -25,9 +26,9 @@ func leg(from, until float64, status string) activitylog.Leg {
 }
 
 // step is a message that is first seen at from; its last row is at until.
-func step(id string, depth int, from, until float64, passes ...*activitylog.Publication) activitylog.Step {
+func step(id string, depth int, from, until float64, passes ...*activitylog.Publication) chain.Step {
 	row := func(n float64) activitylog.Entry { return activitylog.Entry{TS: second(n).Format(time.RFC3339Nano)} }
-	return activitylog.Step{Depth: depth, Reason: "answers", Message: &activitylog.Message{
+	return chain.Step{Depth: depth, Reason: "answers", Message: &activitylog.Message{
 		ID: id, Type: "tg_message", Topic: "agent:lead", Publications: passes, Rows: []activitylog.Entry{row(from), row(until)},
 	}}
 }
@@ -68,9 +69,9 @@ func bars(w *view.Waterfall) string {
 func TestAChainAsAWaterfall(t *testing.T) {
 	refused := step("m4", 1, 6, 6.5)
 	refused.Refusals = []activitylog.Entry{{Error: "first"}, {Error: "may not"}}
-	c := &activitylog.Chain{
-		Causes: []activitylog.Step{step("m0", 0, 0, 1, pass("system:spawn", leg(0, 1, "ok"), to("agent:system", leg(0.2, 0.8, "ok"))))},
-		Steps: []activitylog.Step{
+	c := &chain.Chain{
+		Causes: []chain.Step{step("m0", 0, 0, 1, pass("system:spawn", leg(0, 1, "ok"), to("agent:system", leg(0.2, 0.8, "ok"))))},
+		Steps: []chain.Step{
 			step("m1", 0, 2, 5,
 				pass("tg:42", leg(2, 3, "partial"), to("tg:bot", leg(2.1, 2.9, "ok")), to("agent:b", leg(2.1, 2.5, "ok")), to("agent:c", leg(2.1, 2.2, "offline"))),
 				pass("tg:42", leg(4, 5, "ok"), to("tg:bot", leg(4.1, 4.9, "ok"))),
@@ -101,7 +102,7 @@ func TestAChainAsAWaterfall(t *testing.T) {
 	if got := bars(view.NewWaterfall(c, 9, 2)); strings.Count(got, " delivery ") != 4 || !strings.Contains(got, "and 1 peers more") {
 		t.Errorf("with at most two deliveries a pass it is\n%s", got)
 	}
-	if w := view.NewWaterfall(&activitylog.Chain{Steps: []activitylog.Step{step("m", 0, 1, 1)}}, 1, 0); w.Whole != time.Microsecond || len(w.Bars) != 1 {
+	if w := view.NewWaterfall(&chain.Chain{Steps: []chain.Step{step("m", 0, 1, 1)}}, 1, 0); w.Whole != time.Microsecond || len(w.Bars) != 1 {
 		t.Errorf("a moment lasts %v", w.Whole)
 	}
 }
@@ -109,12 +110,12 @@ func TestAChainAsAWaterfall(t *testing.T) {
 // TestWhatGoesOnAfterwards: a decision waits for its turn, and a turn lasts until its end;
 // each is told once, at the message with which it begins.
 func TestWhatGoesOnAfterwards(t *testing.T) {
-	record := func(id string, from float64, content string) activitylog.Step {
+	record := func(id string, from float64, content string) chain.Step {
 		s := step(id, 1, from, from+0.1, pass("system:attention", leg(from, from+0.1, "ok")), pass("system:attention", leg(from+0.01, from+0.1, "ok")))
 		s.Type, s.From, s.Payload = "agent_event", "agent:lead", []byte(`{"content":`+content+`}`)
 		return s
 	}
-	w := view.NewWaterfall(&activitylog.Chain{Steps: []activitylog.Step{
+	w := view.NewWaterfall(&chain.Chain{Steps: []chain.Step{
 		step("m", 0, 0, 0.1),
 		record("decided", 1, `{"event":"attention_decision","eventId":"e1"}`),
 		record("started", 3, `{"event":"turn","eventId":"e1","turnId":"t1","state":"started"}`),
@@ -126,7 +127,7 @@ func TestWhatGoesOnAfterwards(t *testing.T) {
 			told[b.ID+" "+b.Span.Kind] += b.Lasted()
 		}
 	}
-	if len(told) != 2 || told["decided "+activitylog.SpanWait] != 2*time.Second || told["started "+activitylog.SpanTurn] != 4*time.Second {
+	if len(told) != 2 || told["decided "+chain.SpanWait] != 2*time.Second || told["started "+chain.SpanTurn] != 4*time.Second {
 		t.Errorf("afterwards go on %v", told)
 	}
 }

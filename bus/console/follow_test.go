@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 	"hubbub/bus/report"
 	"hubbub/protocol"
@@ -176,19 +177,19 @@ func TestTicks_AreRoundAndFew(t *testing.T) {
 
 func TestWaterfall_DrawsSpansBehindMessage(t *testing.T) {
 	at := time.Unix(0, 0)
-	chain := &activitylog.Chain{}
+	c := &chain.Chain{}
 	record := func(id string, after time.Duration, content string) {
 		m := &activitylog.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: []byte(`{"content":` + content + `}`)}
 		for _, end := range []time.Duration{0, time.Millisecond} {
 			m.Rows = append(m.Rows, activitylog.Entry{TS: protocol.FormatTime(at.Add(after + end))})
 		}
-		chain.Steps = append(chain.Steps, activitylog.Step{Message: m})
+		c.Steps = append(c.Steps, chain.Step{Message: m})
 	}
 	record("decision", 0, `{"event":"attention_decision","eventId":"e"}`)
 	record("started", time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
 	record("finished", 4*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"finished"}`)
 	record("started", 5*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
-	v := newMessageView(chain)
+	v := newMessageView(c)
 	wait, turn := &v.Bars[0], &v.Bars[1]
 	if wait.Span.Kind != "wait" || wait.Lasted() != time.Second || turn.Span.Kind != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span.Kind+v.Bars[3].Span.Kind != "" {
 		t.Errorf("wait %q %s, turn %q %s", wait.Span.Kind, wait.Lasted(), turn.Span.Kind, turn.Lasted())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 	"hubbub/protocol/text"
 )
@@ -71,7 +72,7 @@ func (r *request) message() error {
 	if r.FormValue("wide") == "" {
 		within = r.searchRange(ctx, id)
 	}
-	chain, err := r.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
+	found, err := chain.Find(ctx, r.log, id, &chain.Options{Within: within, Limit: chainSteps})
 	f := r.lockModel()
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
@@ -87,7 +88,7 @@ func (r *request) message() error {
 	case err != nil:
 		return fmt.Errorf("the activity log cannot be read now: %w", err)
 	}
-	page := newMessageView(chain)
+	page := newMessageView(found)
 	page.Within, page.Agents = within, f.decisionsOn(eventIDOf(page.Self))
 	if within < maxChainRange {
 		page.Wider = link("message", "id", id, "wide", "1")
@@ -129,10 +130,10 @@ func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 	return min(max(took*chainMessages/some, minChainRange), maxChainRange)
 }
 
-func newMessageView(chain *activitylog.Chain) *messageView {
-	self := chain.Steps[0].Message
-	v := &messageView{Self: self, Cut: chain.Cut, Rows: firstN(200, self.Rows)}
-	v.draw(view.NewWaterfall(chain, shownDeliveries, shownDeliveries))
+func newMessageView(c *chain.Chain) *messageView {
+	self := c.Steps[0].Message
+	v := &messageView{Self: self, Cut: c.Cut, Rows: firstN(200, self.Rows)}
+	v.draw(view.NewWaterfall(c, shownDeliveries, shownDeliveries))
 	return v
 }
 

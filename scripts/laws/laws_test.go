@@ -55,14 +55,15 @@ var mayImport = map[string][]string{
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
-	"activitylog":      {"protocol", "protocol/datafolder"},
-	"activitylog/otlp": {"activitylog", "protocol"},
-	"activitylog/view": {"activitylog", "protocol", "protocol/text"},
+	"activitylog":       {"protocol", "protocol/datafolder"},
+	"activitylog/chain": {"activitylog", "protocol"},
+	"activitylog/otlp":  {"activitylog", "activitylog/chain", "protocol"},
+	"activitylog/view":  {"activitylog", "activitylog/chain", "protocol", "protocol/text"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant", "bus/report"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},
 	"bus/report":  {"activitylog"},
-	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/view", "bus/report"},
+	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/chain", "activitylog/view", "bus/report"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -141,11 +142,11 @@ func TestWaterfall_DrawsChain(t *testing.T) {
 	late := messageRows(99*time.Millisecond, "m3", "delivery_status", "tg:1", "agent:a", `{"messageId":"m2"}`, time.Millisecond, "agent:a")
 	rows = append(rows, late[:2]...) // under way
 	r := newLog(t, rows...)
-	chain, err := r.Chain(t.Context(), "m1", nil)
+	c, err := chain.Find(t.Context(), r, "m1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWaterfall(chain, new(view.Titles), false, 0)
+	w := newWaterfall(c, new(view.Titles), false, 0)
 	w.bar = 20
 	want := []string{
 		"                                    0              99 ms",
@@ -160,7 +161,7 @@ func TestWaterfall_DrawsChain(t *testing.T) {
 	}
 	var out bytes.Buffer
 	p := &output.Printer{Out: &out}
-	if printChain(p, chain, new(view.Titles)); p.Err != nil || strings.Contains(out.String(), "\x1b") {
+	if printChain(p, c, new(view.Titles)); p.Err != nil || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), p.Err)
 	}
 }
@@ -170,11 +171,11 @@ func TestWaterfall_DrawsChain(t *testing.T) {
 func TestWaterfall_CauseIsDim(t *testing.T) {
 	rows := messageRows(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, time.Millisecond, "agent:a", "agent:b!timeout")
 	rows = append(rows, messageRows(time.Second, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi","inReplyTo":"e"}`, time.Millisecond, "tg:bot")...)
-	chain, err := newLog(t, rows...).Chain(t.Context(), "m2", nil)
+	c, err := chain.Find(t.Context(), newLog(t, rows...), "m2", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := newWaterfall(chain, new(view.Titles), true, 0).lines()
+	lines := newWaterfall(c, new(view.Titles), true, 0).lines()
 	if !strings.HasPrefix(lines[1], string(term.Dim)+"tg_message") || !strings.HasPrefix(lines[3], "  "+string(term.Bold)) && !strings.HasPrefix(lines[3], string(term.Bold)) {
 		t.Errorf("%q", lines)
 	}
@@ -191,11 +192,11 @@ func TestWaterfall_DrawsWaitsAndTurns(t *testing.T) {
 	record(10*time.Millisecond, "m2", `{"event":"attention_decision","eventId":"e","agent":"agent:a","directedness":"to_me","policy":"may_respond","injection":"buffered","reason":"r"}`)
 	record(30*time.Millisecond, "m3", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"started"}`)
 	record(99*time.Millisecond, "m4", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"finished"}`)
-	chain, err := newLog(t, rows...).Chain(t.Context(), "m1", nil)
+	c, err := chain.Find(t.Context(), newLog(t, rows...), "m1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWaterfall(chain, new(view.Titles), false, 0)
+	w := newWaterfall(c, new(view.Titles), false, 0)
 	w.bar = 20
 	want := []string{
 		"                              0             100 ms",

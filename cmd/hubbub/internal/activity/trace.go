@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -53,13 +54,13 @@ func NewTrace() *cobra.Command {
 		}
 		p := output.NewPrinter(cmd)
 		for i, id := range ids {
-			var chain *activitylog.Chain
+			var found *chain.Chain
 			if alone {
 				var m *activitylog.Message
 				m, err = r.Message(cmd.Context(), id)
-				chain = &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}
+				found = &chain.Chain{Steps: []chain.Step{{Message: m}}}
 			} else {
-				chain, err = r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
+				found, err = chain.Find(cmd.Context(), r, id, &chain.Options{Within: within, Limit: limit})
 			}
 			progress.End()
 			switch {
@@ -68,12 +69,12 @@ func NewTrace() *cobra.Command {
 			case err != nil:
 				return err
 			case p.JSON:
-				p.Value(describeChain(chain))
+				p.Value(describeChain(found))
 				continue
 			case i > 0:
 				p.Linef("")
 			}
-			printChain(p, chain, logs.Titles(cmd.Context(), r))
+			printChain(p, found, logs.Titles(cmd.Context(), r))
 		}
 		return p.Err
 	})
@@ -143,7 +144,7 @@ type tracedChain struct {
 	Cut     bool         `json:"cut,omitempty"`
 }
 
-func describeChain(c *activitylog.Chain) tracedChain {
+func describeChain(c *chain.Chain) tracedChain {
 	t := tracedChain{Causes: []tracedStep{}, Caused: []tracedStep{}, Cut: c.Cut}
 	for _, s := range c.Causes {
 		t.Causes = append(t.Causes, describeStep(s))
@@ -159,7 +160,7 @@ func describeChain(c *activitylog.Chain) tracedChain {
 	return t
 }
 
-func describeStep(s activitylog.Step) tracedStep {
+func describeStep(s chain.Step) tracedStep {
 	t := tracedStep{
 		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
 		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: validOrNull(s.Payload),
@@ -200,7 +201,7 @@ func nilIfZero(t time.Time) *time.Time {
 }
 
 // printChain draws a chain as text.
-func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
+func printChain(p *output.Printer, c *chain.Chain, titles *view.Titles) {
 	self := c.Steps[0]
 	p.Linef(
 		"%s  %s  %s",

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/chain"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol/text"
@@ -27,7 +27,7 @@ const (
 	shownDeliveries = 50                        // of the traced message
 )
 
-func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint term.Painter, columns int) *waterfall {
+func newWaterfall(c *chain.Chain, titles *view.Titles, paint term.Painter, columns int) *waterfall {
 	f := &waterfall{Waterfall: view.NewWaterfall(c, shownDeliveries, 0), paint: paint, columns: columns, bar: 40,
 		note: 80}
 	for i := range f.Bars {
@@ -72,9 +72,9 @@ func barNote(b *view.Bar) string {
 		text = view.Full.Message(b.Payload)
 	}
 	switch b.Span.Kind {
-	case activitylog.SpanTurn:
+	case chain.SpanTurn:
 		text += ", and took " + view.Short(b.Lasted())
-	case activitylog.SpanWait:
+	case chain.SpanWait:
 		text += ", waited " + view.Short(b.Lasted())
 	}
 	return term.Printable(text)

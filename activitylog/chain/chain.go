@@ -1,4 +1,4 @@
-package activitylog
+package chain
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 )
 
 // A Step is one message of a chain.
 type Step struct {
-	*Message
+	*activitylog.Message
 	Depth  int    // number of causes between it and the first step
 	Cause  string // id of the message that caused it; empty for the first
 	Reason string // why that counts as its cause: LinkAnswers and so on
@@ -26,8 +27,8 @@ type Chain struct {
 	Cut    bool   // there was more than is shown
 }
 
-// ChainOptions are the optional settings of Chain. Nil is valid.
-type ChainOptions struct {
+// Options are the optional settings of Find. Nil is valid.
+type Options struct {
 	Within time.Duration // how long before and after the message to look; default 15 minutes
 	Limit  int           // steps; default 200
 }
@@ -35,10 +36,10 @@ type ChainOptions struct {
 // maxChainMessages bounds how many messages are looked at.
 const maxChainMessages = 200_000
 
-// Chain returns a message with its causes and consequences, as far as
+// Find returns a message with its causes and consequences, as far as
 // they can be derived from inReplyTo, traceparent, and the ids in contents. The error wraps
-// ErrUnknownMessage when no row has its id.
-func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Chain, error) {
+// [activitylog.ErrUnknownMessage] when no row has its id.
+func Find(ctx context.Context, r *activitylog.Reader, id string, opts *Options) (*Chain, error) {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.Within, 15*time.Minute)
 	defaults.Positive(&o.Limit, 200)
@@ -46,7 +47,7 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 	if err != nil {
 		return nil, err
 	}
-	all, cut, err := r.cluesAround(ctx, m, o.Within)
+	all, cut, err := cluesAround(ctx, r, m, o.Within)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 		for _, s := range *steps {
 			if s.ID == id {
 				s.Message = m
-			} else if s.Message, err = r.Message(ctx, s.ID); errors.Is(err, ErrUnknownMessage) {
+			} else if s.Message, err = r.Message(ctx, s.ID); errors.Is(err, activitylog.ErrUnknownMessage) {
 				continue // pruned meanwhile
 			} else if err != nil {
 				return nil, err
@@ -81,12 +82,17 @@ const besideRows = 2000
 
 // cluesAround reads the messages around one, in order: each once for every topic
 // that it was sent to.
-func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Duration) (all []clues, cut bool, err error) {
+func cluesAround(
+	ctx context.Context, r *activitylog.Reader, m *activitylog.Message, within time.Duration,
+) (all []clues, cut bool, err error) {
 	type sending struct{ id, topic string }
 	seen, found := map[sending]bool{}, false
-	f := Filter{Events: []Event{SendStart}, beside: make([]window, len(r.sources))}
-	for i := range f.beside {
-		f.beside[i] = window{1, 0}
+	f := activitylog.Filter{
+		Events: []activitylog.Event{activitylog.SendStart},
+		Beside: make([]activitylog.IDRange, len(r.Paths())),
+	}
+	for i := range f.Beside {
+		f.Beside[i] = activitylog.IDRange{First: 1}
 	}
 	for i := range m.Rows { // the clock may have jumped before, between or after them
 		e := &m.Rows[i]
@@ -96,15 +102,15 @@ func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Durati
 		if until := e.Time().Add(within); until.After(f.Until) {
 			f.Until = until
 		}
-		near := &f.beside[e.Log]
-		if near.low > near.high {
-			*near = window{e.ID - besideRows, e.ID + besideRows}
+		near := &f.Beside[e.Log]
+		if near.First > near.Last {
+			*near = activitylog.IDRange{First: e.ID - besideRows, Last: e.ID + besideRows}
 		}
-		near.low, near.high = min(near.low, e.ID-besideRows), max(near.high, e.ID+besideRows)
+		near.First, near.Last = min(near.First, e.ID-besideRows), max(near.Last, e.ID+besideRows)
 	}
-	err = r.Each(ctx, f, func(e *Entry) error {
+	err = r.Each(ctx, f, func(e *activitylog.Entry) error {
 		key := sending{e.MessageID, e.Topic}
-		before := e.ID < f.beside[e.Log].low+besideRows
+		before := e.ID < f.Beside[e.Log].First+besideRows
 		switch {
 		case seen[key], before && e.Time().Before(f.Since), !before && !e.Time().Before(f.Until):
 			return nil
@@ -138,7 +144,8 @@ func planChain(all []clues, id string, limit int) *Chain {
 	}
 	causes, caused := causesOf(all)
 	step := func(id string, depth int) Step {
-		return Step{Message: &Message{ID: id}, Depth: depth, Cause: causes[id].id, Reason: causes[id].reason}
+		why := causes[id]
+		return Step{Message: &activitylog.Message{ID: id}, Depth: depth, Cause: why.id, Reason: why.reason}
 	}
 	visited := map[string]bool{id: true}
 	for at := causes[id].id; at != "" && !visited[at]; at = causes[at].id {

@@ -1,10 +1,11 @@
-package activitylog
+package chain
 
 import (
 	"cmp"
 	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 )
 
@@ -25,7 +26,7 @@ type clues struct {
 }
 
 // cluesOf reads a send_start row.
-func cluesOf(e *Entry) clues {
+func cluesOf(e *activitylog.Entry) clues {
 	var content struct {
 		InReplyTo, SourceID, EventID, RequestID, CreatedAt, MessageID string
 		Topic, Agent, TalkTo                                          string
@@ -38,7 +39,7 @@ func cluesOf(e *Entry) clues {
 	switch p.Type {
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
 		c.sourceID, c.route = cmp.Or(content.SourceID, e.MessageID), route(from, e.Topic)
-		c.createdAt, _ = ParseTime(content.CreatedAt) // zero when it is not told
+		c.createdAt, _ = activitylog.ParseTime(content.CreatedAt) // zero when it is not told
 	case protocol.TypeConfigure:
 		c.route = route(content.TalkTo, e.Topic)
 	case protocol.TypeRouteAssigned:
