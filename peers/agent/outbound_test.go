@@ -57,3 +57,32 @@ func TestOutbound_SaysVisibilityAndDirectedness(t *testing.T) {
 		})
 	}
 }
+
+// TestOutbound_OfAnAgentElsewhere: the answers of an agent that only posts texts have them, too.
+func TestOutbound_OfAnAgentElsewhere(t *testing.T) {
+	for name, c := range map[string]struct{ kind, thread, text, visibility, directedness string }{
+		"to a person":   {"dm", "", "done", "dm", "ambient"},
+		"to a channel":  {"channel", "", "done", "channel", "ambient"},
+		"in a topic":    {"channel", "7", "done", "thread", "ambient"},
+		"in a thread":   {"thread", "", "done", "thread", "ambient"},
+		"to an agent":   {"channel", "", "@w3 look", "channel", "to_me"},
+		"in a quote":    {"dm", "", "> @w3 look\n\ndone", "dm", "ambient"},
+		"to a role too": {"channel", "7", "see this, @ops", "thread", "to_me"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
+				m := dm("1", "@lead go on")
+				m.Chat.Kind, m.Chat.ThreadID = c.kind, c.thread
+				w.say(m)
+				w.sleep(3 * time.Second)
+				if err := w.output(harness.Output{TurnID: w.stub.seen()[0].ID, Key: "k", Text: c.text}); err != nil {
+					t.Fatal(err)
+				}
+				w.collect()
+				if r := w.replies[len(w.replies)-1]; r.Text != c.text || r.Visibility != c.visibility || r.Directedness != c.directedness {
+					t.Errorf("sent %+v", r)
+				}
+			})
+		})
+	}
+}

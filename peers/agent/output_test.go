@@ -53,8 +53,8 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 		}
 		want := []string{
 			`{"event":"tool_call","inReplyTo":"e1","agent":"agent:lead","name":"search","id":"1"}`,
-			`{"text":"Cold.","inReplyTo":"e1","idempotencyKey":"k1"}`,
-			`{"text":"And cloudy.","inReplyTo":"e1","idempotencyKey":"k2"}`,
+			`{"text":"Cold.","inReplyTo":"e1","idempotencyKey":"k1","visibility":"dm","directedness":"ambient"}`,
+			`{"text":"And cloudy.","inReplyTo":"e1","idempotencyKey":"k2","visibility":"dm","directedness":"ambient"}`,
 			`{"event":"status","inReplyTo":"e1","agent":"agent:lead","status":"reading"}`,
 			`{"event":"error","inReplyTo":"e1","agent":"agent:lead","message":"lost the rest","code":"tool_error"}`,
 		}

@@ -129,8 +129,8 @@ func TestExternalAgent_AnswersAChat(t *testing.T) {
 		`agent_event {"agent":"agent:ext","event":"status","inReplyTo":"tg:1:42:7","status":"searching weather data"}`,
 		`agent_event {"agent":"agent:ext","args":{"query":"oslo weather"},"event":"tool_call","id":"tc_001","inReplyTo":"tg:1:42:7","name":"web_search"}`,
 		`agent_event {"agent":"agent:ext","content":"3°C","event":"tool_result","id":"tc_001","inReplyTo":"tg:1:42:7"}`,
-		`tg_reply {"idempotencyKey":"callback:1#4","inReplyTo":"tg:1:42:7","text":"The weather in Oslo is 3°C."}`,
-		`tg_reply {"idempotencyKey":"callback:1#5","inReplyTo":"tg:1:42:7","text":"And cloudy."}`,
+		`tg_reply {"directedness":"ambient","idempotencyKey":"callback:1#4","inReplyTo":"tg:1:42:7","text":"The weather in Oslo is 3°C.","visibility":"dm"}`,
+		`tg_reply {"directedness":"ambient","idempotencyKey":"callback:1#5","inReplyTo":"tg:1:42:7","text":"And cloudy.","visibility":"dm"}`,
 		`agent_event {"agent":"agent:ext","code":"tool_error","event":"error","inReplyTo":"tg:1:42:7","message":"lost the rest"}`,
 	}
 	for _, w := range want {

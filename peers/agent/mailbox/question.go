@@ -47,8 +47,7 @@ func ReplaceQuestion(tx *Tx, id, what string) {
 	if e := tx.Entry(asked.EventID); e != nil {
 		question := asked.Text[:max(0, strings.LastIndex(asked.Text, "\n\n"))] // without the instructions
 		tx.Reply(e, SentNotice, RepliedPrefix+id, protocol.ChatReply{
-			Text: question + "\n\n" + what, Edits: QuestionPrefix + id, Visibility: e.Visibility(),
-			Directedness: string(attention.DirectedAmbient),
+			Text: question + "\n\n" + what, Edits: QuestionPrefix + id,
 		})
 	}
 }

@@ -92,14 +92,22 @@ func (tx *Tx) SendNotice(e *Entry, kind, text string) {
 
 // SendText sends a text in response to an event. It obligates nobody.
 func (tx *Tx) SendText(e *Entry, kind SentKind, key, text string) {
-	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(),
-		Directedness: string(attention.DirectedAmbient)})
+	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Directedness: string(attention.DirectedAmbient)})
 }
 
 // Reply queues a message or signal to the chat of an event, and marks the event as answered in
-// the same transaction. After a crash, the mark prevents a second answer.
+// the same transaction. After a crash, the mark prevents a second answer. By default a message has
+// the visibility of the event, and an answer or file obliges those whom it mentions.
 func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatReply) protocol.MessageID {
 	reply.IdempotencyKey, reply.InReplyTo, reply.ThreadID = key, e.SourceID, e.Content.Chat.ThreadID
+	if reply.Signal == "" {
+		chosen := attention.DirectedAmbient
+		if kind == SentText || kind == SentFile {
+			chosen = attention.MessageDirectedness(reply.Text, "")
+		}
+		reply.Visibility = cmp.Or(reply.Visibility, e.Visibility())
+		reply.Directedness = cmp.Or(reply.Directedness, string(chosen))
+	}
 	if e.Content.Chat.Kind != string(attention.ConversationDM) && reply.Text != "" {
 		reply.ReplyTo = e.SourceID // shows which of many messages is meant
 	}
@@ -235,7 +243,7 @@ func (tx *Tx) ReplyToCommand(e *Entry, said string) {
 		key += ":" + strconv.FormatInt(e.Content.Sequence, 10)
 	}
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID,
-		Directedness: string(attention.DirectedAmbient)}
+		Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient)}
 	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 

@@ -107,7 +107,6 @@ func (args *askChoiceArguments) ask(t *attempt) result {
 	if t.permit(obligations.ReplyContext(&t.View, e, reply.Text), reply.Text) {
 		return result{}
 	}
-	reply.Visibility = e.Visibility()
 	id := t.Reply(e, mailbox.SentText, mailbox.ChoiceKey(e), reply)
 	lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	return result{MessageID: id, Status: "sent"}

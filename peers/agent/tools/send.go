@@ -122,7 +122,7 @@ func (args *sendArguments) send(t *attempt) result {
 		return result{}
 	}
 	reply := protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(string(args.Visibility), e.Visibility()),
+		Text: args.Text, Visibility: string(args.Visibility),
 		Directedness: string(attention.MessageDirectedness(args.Text, args.Directedness)),
 	}
 	waited := args.apply(t, &reply)
@@ -157,8 +157,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 		return result{}
 	}
 	id := t.Reply(e, mailbox.SentInterim, mailbox.InterimKey(e), protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(string(args.Visibility), e.Visibility()),
-		Directedness: string(attention.DirectedAmbient),
+		Text: args.Text, Visibility: string(args.Visibility),
 	})
 	return result{MessageID: id, Status: "sent"}
 }

@@ -82,8 +82,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 			return result{}
 		}
 		id := t.Reply(t.event, mailbox.SentFile, key,
-			protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility(),
-				Directedness: string(attention.MessageDirectedness(args.Caption, ""))})
+			protocol.ChatReply{Text: args.Caption, File: file})
 		return result{MessageID: id, Status: "sent"}
 	})
 }

@@ -127,9 +127,7 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 	if len(answer) > tools.MaxReply {
 		answer = text.Prefix(answer, tools.MaxReply-len(note)) + note
 	}
-	tx.Reply(e, mailbox.SentText, mailbox.ReplyKey(e), protocol.ChatReply{
-		Text: answer, Visibility: e.Visibility(), Directedness: string(attention.MessageDirectedness(answer, "")),
-	})
+	tx.Reply(e, mailbox.SentText, mailbox.ReplyKey(e), protocol.ChatReply{Text: answer})
 }
 
 // fail decides whether a failed turn runs again, now or later, or ends. A turn that has sent

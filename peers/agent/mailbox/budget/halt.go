@@ -59,11 +59,13 @@ func Resume(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Sourc
 
 // notifyChat sends a text that answers no event to a chat that the agent talks to.
 func notifyChat(tx *mailbox.Tx, chat protocol.Topic, cause mailbox.Source, said string) {
-	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
+	there := tx.AssignedChat(string(chat))
+	if there == nil {
 		return // another agent's chat, or the broker
 	}
 	key := mailbox.ReasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
-	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Directedness: string(attention.DirectedAmbient)}
+	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Visibility: there.Visibility(),
+		Directedness: string(attention.DirectedAmbient)}
 	tx.Enqueue(chat, key, tx.Mailbox().MessageFor(&mailbox.Entry{Source: cause}, mailbox.ReplyType(chat), reply))
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
-	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -93,7 +92,6 @@ func Request(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, p collab.Approva
 	if e != nil {
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecisionPrefix+d.ID, protocol.ChatReply{
 			Text: questionText(&d.Approval), Buttons: buttons(&d.Approval), MayPress: p.MayDecide,
-			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 	return &d
@@ -181,9 +179,8 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 			outcome = "Answered by " + tx.WithNames(a.By, e.Chat, a.By) + "."
 		}
 		tx.Reply(e, mailbox.SentNotice, mailbox.DecidedPrefix+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text:       callText(&a) + outcome,
-			Edits:      mailbox.DecisionPrefix + a.ID,
-			Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text:  callText(&a) + outcome,
+			Edits: mailbox.DecisionPrefix + a.ID,
 		})
 	}
 }

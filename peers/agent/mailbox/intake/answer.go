@@ -72,8 +72,7 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	default:
 		tx.Reply(about, mailbox.SentNotice, key, protocol.ChatReply{
 			Text:  question + "\n\nChosen: " + c.Text + " (" + mailbox.QuotedName(c.Author) + ")",
-			Edits: mailbox.ChoiceKey(about), Visibility: about.Visibility(),
-			Directedness: string(attention.DirectedAmbient),
+			Edits: mailbox.ChoiceKey(about),
 		})
 	}
 	return true

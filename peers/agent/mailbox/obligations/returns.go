@@ -295,7 +295,7 @@ func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool)
 	case there != nil:
 		reply := protocol.ChatReply{
 			Text:       said + "\n\nReact with 👍 or ✅, or reply with /close, when it is done.",
-			Visibility: there.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object,
+			Obligation: object,
 			Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
 		}
 		if known {
@@ -318,8 +318,7 @@ func showClosed(tx *mailbox.Tx, o *Obligation) {
 	case shown != nil:
 		if e := tx.Entry(shown.EventID); e != nil {
 			tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+o.ID+":over", protocol.ChatReply{
-				Text: o.Title + ": closed.", Edits: mailbox.ObligationPrefix + o.ID, Visibility: e.Visibility(),
-				Directedness: string(attention.DirectedAmbient),
+				Text: o.Title + ": closed.", Edits: mailbox.ObligationPrefix + o.ID,
 			})
 		}
 	case collab.IsEscalationQuestion(o.ID):
@@ -363,8 +362,7 @@ func requestClarification(tx *mailbox.Tx, o *Obligation) {
 			kind = string(attention.AuthorAgent)
 		}
 		tx.Reply(e, mailbox.SentNotice, mailbox.ObligationPrefix+back.ID, protocol.ChatReply{
-			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object,
-			Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
+			Text: said, Obligation: object, Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
 		})
 	}
 	record(tx, back, "opened", "unclear", protocol.ObligationRecord{})
