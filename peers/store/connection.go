@@ -17,7 +17,7 @@ const maxStatements = 128
 
 // settings are those of each connection. SQLite's default for the cache is 2 MiB of
 // memory that the Go runtime does not account for.
-const settings = `PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -500; PRAGMA temp_store = MEMORY`
+const settings = `PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -200; PRAGMA temp_store = MEMORY`
 
 // A connection prepares each statement once. It is for one goroutine at a time.
 type connection struct {

@@ -53,7 +53,7 @@ func TestOpen_CreatesDatabaseForOwnerOnly(t *testing.T) {
 	}
 	defer db.Close()
 	for pragma, want := range map[string]string{
-		"user_version": "1", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "cache_size": "-500",
+		"user_version": "1", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "cache_size": "-200",
 	} {
 		var got string
 		if err := storetest.Scan(db, []any{&got}, "PRAGMA "+pragma); err != nil || got != want {
