@@ -29,11 +29,16 @@ const ReasonTurnEnded = "its turn ended"
 // maxFailure bounds the recorded bytes of a failure.
 const maxFailure = 500
 
-// settle stores the outcome of a run of the harness.
+// settle stores the outcome of a run of the harness. If the turn has already answered its event,
+// a restart ends it without another run, so its end need not survive a power cut.
 func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome,
 	failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
-	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+	inTx := r.mailbox.InTx
+	if failure == nil && r.hasAnswered(ctx, id) {
+		inTx = r.mailbox.InTxUnsynced
+	}
+	return inTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
 		if !errors.Is(failure, ErrStopping) && (t == nil || t.State != mailbox.TurnWithdrawn) {
 			decisions.Cancel(tx, id, ReasonTurnEnded)
@@ -54,6 +59,17 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 			r.settleFinished(tx, t, box, outcome)
 		}
 	})
+}
+
+// hasAnswered reports whether a turn has sent a message and settled its event.
+func (r *Runner) hasAnswered(ctx context.Context, id string) bool {
+	v := r.mailbox.View(ctx)
+	t := v.Turn(id)
+	if t == nil || !t.Outbound {
+		return false
+	}
+	e := v.Entry(t.EventID)
+	return e != nil && e.Settled()
 }
 
 // settleAccepted keeps a turn open that a program works on asynchronously, unless its event is
