@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type batch struct {
 	at      time.Time // when the goroutine last stopped waiting; all input that has arrived by then has this time
 	counts  batchCounters
 	dirty   []*session
+	held    int               // bytes that a fan-out has left for a later flush
 	routing *session          // whose message is being routed, with its order locked; nil without a cluster
 	parser  jsonrpc.Parser    // for the frames that the reader of a session reads
 	rows    []activitylog.Row // scratch
@@ -57,8 +59,29 @@ func (b *batch) flush() {
 		s.dirty.Store(false)
 		s.stream.Flush()
 		b.dirty[i] = nil
+		if i%fanOutSlice == fanOutSlice-1 {
+			runtime.Gosched()
+		}
 	}
-	b.dirty = b.dirty[:0]
+	b.dirty, b.held = b.dirty[:0], 0
+}
+
+// maxHeld is how many bytes fan-outs may leave for a later flush. It bounds the memory that they take
+// and how long the first of them waits.
+const maxHeld = 2 << 20
+
+// hold reports whether a fan-out of size bytes may be sent together with those beside it: its sender
+// sent several at once. Each system call then carries all that one subscriber gets.
+func (b *batch) hold(sender *session, size int) bool {
+	if sender == nil {
+		return false
+	}
+	input, ok := sender.stream.(inputReporter)
+	if !ok || len(b.dirty) == 0 && !input.HasBuffered() {
+		return false
+	}
+	b.held += size
+	return b.held <= maxHeld
 }
 
 // record appends rows to the activity log, with their secrets removed. If the log makes it wait,

@@ -191,10 +191,13 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	if count > len(p.single) {
 		deliveries = make([]delivery, 0, count)
 	}
+	hold := len(targets) > fanOutSlice && b.hold(p.sender, count*len(p.params))
 	for len(targets) > fanOutSlice {
 		used := p.deliverSlice(b, targets[:fanOutSlice], deliveries, rows)
 		deliveries, targets, rows = deliveries[used:used], targets[fanOutSlice:], b.rows[:0]
-		b.flush()
+		if !hold {
+			b.flush()
+		}
 		runtime.Gosched()
 	}
 	p.deliverSlice(b, targets, deliveries, rows)

@@ -287,6 +287,8 @@ type (
 	pingNotifier interface{ OnPing(func()) }
 	// A slowReporter reports whether its peer reads slowly.
 	slowReporter interface{ Slow() bool }
+	// An inputReporter reports whether Read has input that it has not returned.
+	inputReporter interface{ HasBuffered() bool }
 	// A hangUpReporter reports whether its peer has closed the connection.
 	hangUpReporter interface{ HungUp() bool }
 )
@@ -295,5 +297,6 @@ var (
 	_ pinger         = (*wire.WebSocket)(nil)
 	_ pingNotifier   = (*wire.WebSocket)(nil)
 	_ slowReporter   = (*wire.WebSocket)(nil)
+	_ inputReporter  = (*wire.WebSocket)(nil)
 	_ hangUpReporter = (*wire.WebSocket)(nil)
 )

@@ -230,6 +230,14 @@ func (s *WebSocket) Slow() bool { return s.net.isSlow() }
 // Ping sends a ping and waits for its pong. Another goroutine must be in Read.
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
+// HasBuffered reports whether more of the peer's input has been read than Read has returned. Only the
+// goroutine that calls Read may call it.
+func (s *WebSocket) HasBuffered() bool {
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	return s.in != nil && !s.net.closing.Load() && (s.in.Buffered() > 0 || len(s.net.in) > 0)
+}
+
 // HasUnread reports whether input waits that was not read yet. It may contain a pong.
 func (s *WebSocket) HasUnread() bool { return unreadBytes(s.socket()) > 0 }
 
