@@ -117,7 +117,8 @@ func init() { // since measures of kinds refer to the table
 
 		{line: true, opens: begins(`[ \t>*]*(thought|action|action input|observation|final answer)[ \t]*:[ \t*]*`),
 			measure: (*scanner).label, call: true},
-		{line: true, opens: begins(`[ \t]*(?:to=)?([a-z_][\w./-]*)[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
+		{line: true, opens: begins(`[ \t]*(?:to=|(?:call(?:ing)?|invoke|use|run|tool|function):?[ \t]+)?([a-z_][\w./-]*)` +
+			`(?::\d+)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
 		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
 			`(?:` + strings.Join(argumentMembers, "|") + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
 		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
@@ -267,8 +268,12 @@ var (
 	articles   = compiled(`(?i)\b(?:the|an?|this|that|no|any|each|every|opening|closing) \z`)
 	isCalled   = begins(` (?:tag|token|block|element|marker|mark)s?\b`)
 	listed     = begins(` (?:and|or) </?` + anyTag + `> (?:tag|token|block|element|marker)s?\b`)
-	inProse    = compiled(`[\pL\pN,;)>|\]] \z|\(\z`)
-	prose      = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
+	// a sentence that begins with a mark says something about it
+	speaksOf = begins(` (?:[—–=] |(?-i:is|are|was|were|and|or|tokens?|tags?|marks?|markers?|blocks?|means?|wraps?|begins?|` +
+		`starts?|ends?|encloses?|closes?|opens?|separates?|should|must|can|stands|tells?|ist|sind|und|oder|markiert|es|son|y|` +
+		`est|sont|et|é|são|e|это|и|или|це|та)[ ,])`)
+	inProse = compiled(`[\pL\pN,;)>|\]] \z|\(\z`)
+	prose   = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
 )
 
 // maxBefore is more than the bytes before a mark that decide whether its sentence mentions it.
@@ -290,6 +295,9 @@ func (s *scanner) mention(at int, opened []int) (int, effect) {
 	}
 	if q := straight().FindStringSubmatch(line); q != nil && strings.HasPrefix(after, q[1]) &&
 		afterQuote().MatchString(after) {
+		return opened[1], keep
+	}
+	if strings.TrimLeft(line, " \t*>-") == "" && speaksOf().MatchString(after) {
 		return opened[1], keep
 	}
 	if articles().MatchString(line) {
