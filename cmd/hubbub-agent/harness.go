@@ -41,7 +41,7 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	if err != nil {
 		return nil, nil, err
 	}
-	switch s.harness {
+	switch s.Harness {
 	case "scripted":
 		return scripted.New(nil), nil, nil
 	case "c2a":
@@ -52,24 +52,24 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 			Log:     &log,
 		}), nil, nil
 	case "a2a":
-		return a2a.New(s.reach.a2aURL, &a2a.Options{
+		return a2a.New(s.reach.A2AURL, &a2a.Options{
 			Token: func() (string, error) { return env.Secret(a2aToken) }, Log: &log,
-			Transport: netguard.NewTransport(s.reach.beside([]string{s.reach.a2aURL})),
+			Transport: netguard.NewTransport(s.reach.beside([]string{s.reach.A2AURL})),
 		}), nil, nil
 	case "acp":
 		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
 	}
-	history, err := model.OpenHistory(historyFile(data, agentName(s.id)), remembered)
+	history, err := model.OpenHistory(historyFile(data, agentName(s.ID)), remembered)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := model.APIs[s.harness]
+	m := model.APIs[s.Harness]
 	return m.New(&model.Options{
-		BaseURL: s.endpoint.baseURL,
-		Model:   s.endpoint.model,
+		BaseURL: s.endpoint.BaseURL,
+		Model:   s.endpoint.Model,
 		Key:     func() (string, error) { return env.Secret(m.KeyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{HideEnv: modelKeys, Redact: s.agent.Redact}),
-		Timeout: s.agent.Deadline, MaxTokens: s.endpoint.maxTokens,
+		Timeout: s.agent.Deadline, MaxTokens: s.endpoint.MaxTokens,
 		History: history,
 		Log:     &log,
 	}), history, nil
@@ -78,32 +78,32 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 // parseHarness checks the flags of the harness, and returns the words of its command and its
 // permission, if it has them.
 func (s *settings) parseHarness() ([]string, acp.Permission, error) {
-	switch s.harness {
+	switch s.Harness {
 	case "scripted":
 		return nil, "", nil
 	case "openai", "anthropic":
-		if s.endpoint.maxTokens < 64 && s.endpoint.maxTokens != 0 {
-			return nil, "", program.Usage("--max-tokens %d leaves no room for an answer: give 64 or more", s.endpoint.maxTokens)
+		if s.endpoint.MaxTokens < 64 && s.endpoint.MaxTokens != 0 {
+			return nil, "", program.Usage("--max-tokens %d leaves no room for an answer: give 64 or more", s.endpoint.MaxTokens)
 		}
 		return nil, "", nil
 	case "a2a":
-		if err := s.reach.beside([]string{s.reach.a2aURL}).CheckURL(s.reach.a2aURL); err != nil {
+		if err := s.reach.beside([]string{s.reach.A2AURL}).CheckURL(s.reach.A2AURL); err != nil {
 			return nil, "", program.Usage("--a2a-url, which --harness a2a needs: %s", err)
 		}
 		return nil, "", nil
 	case "acp", "c2a":
 	default:
 		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of "+
-			"Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
+			"Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.Harness)
 	}
-	argv, err := subprocess.SplitCommand(s.harnessCommand)
+	argv, err := subprocess.SplitCommand(s.HarnessCommand)
 	if err != nil {
-		return nil, "", program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
+		return nil, "", program.Usage("--harness-command, which --harness %s needs: %s", s.Harness, err)
 	}
-	permission, ok := acp.ParsePermission(s.permission)
+	permission, ok := acp.ParsePermission(s.Permission)
 	if !ok {
 		return nil, "", program.Usage("--permission %q is unknown: use reading, ask, everything or nothing",
-			s.permission)
+			s.Permission)
 	}
 	return argv, permission, nil
 }
@@ -114,14 +114,14 @@ func (s *settings) checkHarness(env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := model.APIs[s.harness]; ok {
+	if m, ok := model.APIs[s.Harness]; ok {
 		key, err := env.Secret(m.KeyName)
 		if err != nil {
 			return err
 		}
-		if key == "" && s.endpoint.baseURL == "" {
+		if key == "" && s.endpoint.BaseURL == "" {
 			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file "+
-				"that holds it", s.harness, m.KeyName)
+				"that holds it", s.Harness, m.KeyName)
 		}
 	} else if len(argv) > 0 {
 		command := argv[0]

@@ -39,12 +39,12 @@ func TestCheckHarness_LooksInItsWorkingFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, found := range map[string]bool{"./harness --fast": true, filepath.Join(workspace, "harness"): true, "sh": true, "./nothing": false, "harness": false} {
-		s := settings{harness: "c2a", harnessCommand: command, permission: "reading", agent: agent.Options{Workspace: workspace}}
+		s := settings{Harness: "c2a", HarnessCommand: command, Permission: "reading", agent: agent.Options{Workspace: workspace}}
 		if err := s.checkHarness(nil); (err == nil) != found {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
-	s := settings{harness: "c2a", harnessCommand: "./harness", permission: "reading"}
+	s := settings{Harness: "c2a", HarnessCommand: "./harness", Permission: "reading"}
 	if err := s.checkHarness(nil); err == nil {
 		t.Error("without a workspace it was found there all the same")
 	}

@@ -14,12 +14,10 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/attention"
@@ -28,24 +26,23 @@ import (
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 )
 
 // settings are the values of the flags.
 type settings struct {
 	agent          agent.Options
-	id             string
-	harness        string
-	harnessCommand string
+	ID             string `flag:"id" usage:"name of the agent, with or without agent: (required)"`
+	Harness        string `flag:"harness" default:"scripted" usage:"what runs its turns: scripted, openai, anthropic, acp, c2a or a2a"`
+	HarnessCommand string `flag:"harness-command" usage:"program of the harness acp or c2a, in shell words"`
 	endpoint       endpoint
-	systemPrompt   string // file
-	policyVersion  string
-	timeZone       string
-	permission     string
-	mcpFile        string
+	SystemPrompt   string `flag:"system-prompt-file" usage:"file with the text that begins the system prompt"`
+	PolicyVersion  string `flag:"policy-version" default:"2026-06-02" usage:"draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11"`
+	TimeZone       string `flag:"time-zone" usage:"time zone of the chats, such as Europe/Berlin, in which the agent reads and tells times (default that of the machine)"`
+	Permission     string `flag:"permission" default:"reading" usage:"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest"`
+	MCPFile        string `flag:"mcp-file" usage:"JSON file with MCP servers whose tools the model gets"`
 	voice          voice
-	noRedact       bool
+	NoRedact       bool `flag:"no-redact" usage:"give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name"`
 	reach          reach
 
 	words attention.Words // replaces the default ones
@@ -53,15 +50,15 @@ type settings struct {
 
 // An endpoint is where a model is, and what it may answer.
 type endpoint struct {
-	model     string
-	baseURL   string
-	maxTokens int
+	Model     string `flag:"model" usage:"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)"`
+	BaseURL   string `flag:"base-url" usage:"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)"`
+	MaxTokens int    `flag:"max-tokens" default:"4096" usage:"output tokens of one answer of the harness openai or anthropic; what it cuts is shortened, or marked as cut"`
 }
 
 // A reach is the set of addresses that may be called besides buses and models.
 type reach struct {
-	a2aURL  string
-	allow   []string
+	A2AURL  string         `flag:"a2a-url" usage:"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN"`
+	Allow   []string       `flag:"allow-target" usage:"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)"`
 	targets []netip.Prefix // of allow
 }
 
@@ -75,117 +72,25 @@ func (r *reach) beside(given []string) *netguard.Policy {
 // and a machine may run hundreds. Go's default would let each heap grow to 4 MB.
 const gcPercent = 40
 
+func newSettings() *settings {
+	return &settings{agent: agent.Options{
+		Budget:  new(attention.DefaultBudget),
+		Returns: new(attention.DefaultReturnIntervals),
+	}}
+}
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	var s settings
+	s := newSettings()
 	program.Main(program.Program{
-		Name:    "hubbub-agent",
-		Summary: "runs one agent of the bus",
-		Flags:   s.add,
-		Check:   s.check,
-		Run:     s.run,
+		Name:     "hubbub-agent",
+		Summary:  "runs one agent of the bus",
+		Settings: []any{s, &s.endpoint, &s.reach, &s.agent, &s.voice, &s.words},
+		Check:    s.check,
+		Run:      s.run,
 	})
-}
-
-func (s *settings) add(fs *pflag.FlagSet) {
-	o := &s.agent
-	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
-	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp, c2a or a2a")
-	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
-	fs.StringVar(&s.endpoint.model, "model", "",
-		"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)")
-	fs.StringVar(&s.endpoint.baseURL, "base-url", "",
-		"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default "+
-			"the provider's own)")
-	fs.IntVar(&s.endpoint.maxTokens, "max-tokens", 4096,
-		"output tokens of one answer of the harness openai or anthropic; what it cuts is shortened, or marked as cut")
-	fs.StringVar(&s.reach.a2aURL, "a2a-url", "",
-		"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is "+
-			"HUBBUB_A2A_TOKEN")
-	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
-	fs.StringArrayVar(&o.Aliases, "alias", nil,
-		"other name by which messages mention it, such as one that a Chorus service gives it (repeatable)")
-	fs.StringVar(&o.WorkspaceID, "workspace-id", "",
-		"name of its workspace, by which @NAME.WORKSPACE means it at the collaboration broker (that of --workspace "+
-			"does, too)")
-	fs.StringVar(&o.Node, "node", "",
-		"name of its machine, by which @NAME.node:NODE means it at the broker (default the host's name)")
-	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
-	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
-	fs.StringVar(&s.timeZone, "time-zone", "",
-		"time zone of the chats, such as Europe/Berlin, in which the agent reads and tells times (default that of the "+
-			"machine)")
-	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait after a message for more of its author")
-	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
-	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
-	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
-	fs.StringVar(&o.Escalation.Lead, "lead", "",
-		"agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
-	fs.StringVar(&o.Escalation.Owner, "owner", "",
-		"agent or person who answers for this agent, asked next; the owner of a work item comes before them")
-	fs.StringVar(&o.Escalation.Person, "person", "",
-		"person who is asked last, before the author is told; it also decides about tools where no person asked for "+
-			"anything")
-	fs.DurationVar(&o.Escalation.Timeout, "escalate-after", attention.DefaultLevelTimeout,
-		"time that each of --lead, --owner and --person has for an answer")
-	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute,
-		"rest of a deferred event before it comes back, doubled each time")
-	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602),
-		"draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
-	r := attention.DefaultReturnIntervals
-	o.Returns = &r
-	fs.DurationVar(&r.Immediate, "obligation-immediate", r.Immediate,
-		"time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never")
-	fs.DurationVar(&r.Buffered, "obligation-buffered", r.Buffered,
-		"time after which that of any other message comes back; 0 for never")
-	fs.DurationVar(&r.Notify, "obligation-notify", r.Notify,
-		"time after which that of what was only knocked for, or left to tools, comes back; 0 for never")
-	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
-	fs.StringVar(&s.permission, "permission", string(acp.PermitReading),
-		"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person "+
-			"decides about the rest")
-	fs.StringArrayVar(&o.Approve, "approve", nil,
-		"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
-	fs.StringVar(&s.voice.with, "transcribe", "",
-		"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or "+
-			"the http or https address of an endpoint like OpenAI's audio/transcriptions")
-	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1",
-		"model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
-	fs.StringVar(&s.voice.pdf, "read-pdf", "",
-		"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the "+
-			"text, such as pdftotext -q - -")
-	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
-	fs.StringArrayVar(&s.words.Stop, "stop-words", nil,
-		"words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
-	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil,
-		"words that need no answer, such as thanks, in place of those that it knows (repeatable)")
-	fs.StringArrayVar(&s.words.Leave, "leave-words", nil,
-		"words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
-	fs.StringArrayVar(&s.words.Yes, "yes-words", nil,
-		"words that allow what --approve asks about, in place of those that it knows in twelve languages (repeatable)")
-	fs.StringArrayVar(&s.words.No, "no-words", nil,
-		"words that deny it, in place of those that it knows (repeatable)")
-	fs.StringArrayVar(&s.words.Unclear, "unclear-words", nil,
-		"words, such as not yet, with which no answer is a clear one, in place of those that it knows (repeatable)")
-	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
-	b := attention.DefaultBudget
-	o.Budget = &b
-	fs.IntVar(&b.AuthorTurns, "budget-author-turns", b.AuthorTurns,
-		"turns for one author (for a Chorus inbox: for all of its senders) within 24 hours; 0 for no bound")
-	fs.IntVar(&b.ChatTurns, "budget-chat-turns", b.ChatTurns, "turns in one chat within 24 hours; 0 for no bound")
-	fs.IntVar(&b.Turns, "budget-turns", b.Turns, "turns within 24 hours; 0 for no bound")
-	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens,
-		"tokens that turns of one chat take within 24 hours; 0 for no bound")
-	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
-	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts,
-		"times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
-	fs.StringArrayVar(&s.reach.allow, "allow-target", nil,
-		"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is "+
-			"not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
-	fs.BoolVar(&s.noRedact, "no-redact", false,
-		"give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
@@ -195,10 +100,10 @@ func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
 // check checks the settings, and completes them.
 func (s *settings) check(_ context.Context, env *program.Env) error {
-	name := agentName(s.id)
+	name := agentName(s.ID)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
 		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning "+
-			"with a letter or digit", s.id)
+			"with a letter or digit", s.ID)
 	}
 	if err := s.complete(env); err != nil {
 		return err
@@ -207,8 +112,8 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
-	name := agentName(s.id)
-	if !s.noRedact {
+	name := agentName(s.ID)
+	if !s.NoRedact {
 		s.agent.Redact = redact.New()
 	}
 	data, err := env.MakeData()
@@ -282,27 +187,18 @@ func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
 // complete checks the flags and adds defaults.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.agent
-	switch o.Version, err = attention.ParseVersion(s.policyVersion); {
+	switch o.Version, err = attention.ParseVersion(s.PolicyVersion); {
 	case err != nil:
 		return program.Usage("--policy-version: %s", err)
 	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
 		return program.Usage("--wake-policy must be auto or manual")
-	case s.endpoint.baseURL != "" && !isAddress(s.endpoint.baseURL):
-		return program.Usage("--base-url %q is not an address such as https://host/v1", s.endpoint.baseURL)
-	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns,
-		o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
-		return program.Usage("a --budget must not be negative; 0 is no bound")
-	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
-		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be " +
-			"negative; 0 is never")
-	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Timeout <= 0 ||
-		o.DeferFor <= 0 ||
-		o.DigestEvery < 0:
-		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and " +
-			"--digest-every must not be negative, and the cap not below the window")
+	case s.endpoint.BaseURL != "" && !isAddress(s.endpoint.BaseURL):
+		return program.Usage("--base-url %q is not an address such as https://host/v1", s.endpoint.BaseURL)
+	case o.ComposeCap < o.ComposeWindow:
+		return program.Usage("--compose-cap must not be less than --compose-window")
 	}
-	if o.Zone, err = zoneOf(s.timeZone); err != nil {
-		return program.Usage("--time-zone %q is not a time zone: use a name such as Europe/Berlin", s.timeZone)
+	if o.Zone, err = zoneOf(s.TimeZone); err != nil {
+		return program.Usage("--time-zone %q is not a time zone: use a name such as Europe/Berlin", s.TimeZone)
 	}
 	if o.Node == "" {
 		if name, err := os.Hostname(); err == nil {
@@ -319,7 +215,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--approve: %s", err)
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
-	for _, text := range s.reach.allow {
+	for _, text := range s.reach.Allow {
 		p, err := netguard.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
@@ -342,8 +238,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 	for i, role := range o.Roles {
 		o.Roles[i] = strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@")
 	}
-	if s.systemPrompt != "" {
-		if o.SystemPrompt, err = readText(s.systemPrompt); err != nil {
+	if s.SystemPrompt != "" {
+		if o.SystemPrompt, err = readText(s.SystemPrompt); err != nil {
 			return err
 		}
 	}
@@ -361,17 +257,17 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if _, err := s.voice.command(); err != nil {
 		return program.Usage("--transcribe: %s", err)
 	}
-	if _, err := commandOf(s.voice.pdf); err != nil {
+	if _, err := commandOf(s.voice.PDF); err != nil {
 		return program.Usage("--read-pdf: %s", err)
 	}
-	if s.mcpFile != "" {
-		if o.MCP, err = mcptools.LoadServers(s.mcpFile); err != nil {
+	if s.MCPFile != "" {
+		if o.MCP, err = mcptools.LoadServers(s.MCPFile); err != nil {
 			return program.Usage("--mcp-file: %w", err)
 		}
 	}
-	o.Model = cmp.Or(s.endpoint.model, s.harnessCommand)
-	o.ModelName = cmp.Or(s.endpoint.model, model.APIs[s.harness].DefaultModel)
-	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
+	o.Model = cmp.Or(s.endpoint.Model, s.HarnessCommand)
+	o.ModelName = cmp.Or(s.endpoint.Model, model.APIs[s.Harness].DefaultModel)
+	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.Harness, &env.Log, env.Ready
 	return nil
 }
 

@@ -15,14 +15,14 @@ const transcribeKey = "HUBBUB_TRANSCRIBE_KEY"
 
 // A voice has the settings for converting voice messages and PDFs to text.
 type voice struct {
-	with  string // a command, or an address
-	model string // of the endpoint
-	pdf   string // a command
+	With  string `flag:"transcribe" usage:"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions"`
+	Model string `flag:"transcribe-model" default:"whisper-1" usage:"model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY"`
+	PDF   string `flag:"read-pdf" usage:"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -"`
 }
 
 // endpoint reports whether it is an address rather than a command.
 func (v *voice) endpoint() bool {
-	return strings.HasPrefix(v.with, "http://") || strings.HasPrefix(v.with, "https://")
+	return strings.HasPrefix(v.With, "http://") || strings.HasPrefix(v.With, "https://")
 }
 
 // command returns the words of the command, or nil if there is none.
@@ -30,7 +30,7 @@ func (v *voice) command() (argv []string, err error) {
 	if v.endpoint() {
 		return nil, nil
 	}
-	return commandOf(v.with)
+	return commandOf(v.With)
 }
 
 // commandOf returns the words of a command with the path of its program, or nil if there is none.
@@ -48,10 +48,10 @@ func commandOf(line string) (argv []string, err error) {
 func (v *voice) transcriber(env *program.Env) files.Transcriber {
 	argv, err := v.command()
 	switch {
-	case err != nil || v.with == "":
+	case err != nil || v.With == "":
 		return nil
 	case v.endpoint():
-		return files.Endpoint(v.with, v.model, func() (string, error) { return env.Secret(transcribeKey) })
+		return files.Endpoint(v.With, v.Model, func() (string, error) { return env.Secret(transcribeKey) })
 	default:
 		return files.Command(argv, modelKeys)
 	}
@@ -59,7 +59,7 @@ func (v *voice) transcriber(env *program.Env) files.Transcriber {
 
 // pdfReader returns the converter of PDFs, or nil if there is none.
 func (v *voice) pdfReader() files.Transcriber {
-	argv, err := commandOf(v.pdf)
+	argv, err := commandOf(v.PDF)
 	if err != nil || argv == nil {
 		return nil
 	}

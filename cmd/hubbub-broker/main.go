@@ -13,33 +13,23 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-
-	"github.com/spf13/pflag"
 )
 
 func main() {
 	var opts broker.Options
 	var standby program.Standby
-	var keep string
+	var kept struct {
+		Events string `flag:"event-keep" default:"90d" usage:"how long events and what is done are kept: an age such as 90d, or forever"`
+	}
 	program.Main(program.Program{
-		Name:    "hubbub-broker",
-		Summary: "keeps work, questions and claims, and wakes the one who is responsible",
-		Flags: func(fs *pflag.FlagSet) {
-			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute,
-				"time between two looks for work that nobody has touched")
-			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute,
-				"how long work may rest before the one with the next move is woken")
-			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second,
-				"how long an agent's endpoint may be silent before it counts as offline")
-			fs.StringVar(&keep, "event-keep", "90d",
-				"how long events and what is done are kept: an age such as 90d, or forever")
-			standby.Flags(fs)
-		},
+		Name:     "hubbub-broker",
+		Summary:  "keeps work, questions and claims, and wakes the one who is responsible",
+		Settings: []any{&opts, &kept, &standby},
 		Check: func(context.Context, *program.Env) (err error) {
-			if opts.Keep, err = parseKeep(keep); err != nil {
+			if opts.Keep, err = parseKeep(kept.Events); err != nil {
 				return err
 			}
-			return errors.Join(check(&opts), standby.Check())
+			return standby.Check()
 		},
 		Run: func(ctx context.Context, env *program.Env) (err error) { return run(ctx, env, &opts, &standby) },
 	})
@@ -55,17 +45,6 @@ func parseKeep(text string) (time.Duration, error) {
 		return -1, nil
 	}
 	return k.Age, nil
-}
-
-func check(opts *broker.Options) error {
-	for name, value := range map[string]time.Duration{
-		"sweep-interval": opts.SweepInterval, "stale-after": opts.StaleAfter, "endpoint-timeout": opts.EndpointTimeout,
-	} {
-		if value <= 0 {
-			return program.Usage("--%s must be more than 0, such as 1m", name)
-		}
-	}
-	return nil
 }
 
 func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"time"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/external"
@@ -19,7 +18,6 @@ import (
 	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 )
 
 func main() { program.Main(chorusProgram()) }
@@ -27,47 +25,23 @@ func main() { program.Main(chorusProgram()) }
 // A settings has the values of the flags.
 type settings struct {
 	chorus    chorus.Options
-	listen    string
-	allow     []string
-	tlsCert   string
-	tlsKey    string
-	noRedact  bool
-	plaintext bool
+	Listen    string   `flag:"listen" default:"127.0.0.1:7893" usage:"address to listen on"`
+	Allow     []string `flag:"allow-target" usage:"addresses that may be called although they are not public, and by http, as CIDR (repeatable)"`
+	TLSCert   string   `flag:"tls-cert" usage:"certificate file (PEM), to serve https; it is read again when it changes"`
+	TLSKey    string   `flag:"tls-key" usage:"key file (PEM) of --tls-cert"`
+	NoRedact  bool     `flag:"no-redact" usage:"give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name"`
+	Plaintext bool     `flag:"plaintext" usage:"allow other addresses than loopback without TLS, behind a proxy that has it"`
 }
 
 func chorusProgram() program.Program {
-	var s settings
+	s := new(settings)
 	return program.Program{
-		Name:    "hubbub-chorus",
-		Summary: "connects HTTP agents and channels elsewhere with the bus (Chorus)",
-		Flags:   s.flags,
-		Check:   s.check,
-		Run:     s.run,
+		Name:     "hubbub-chorus",
+		Summary:  "connects HTTP agents and channels elsewhere with the bus (Chorus)",
+		Settings: []any{s, &s.chorus},
+		Check:    s.check,
+		Run:      s.run,
 	}
-}
-
-func (s *settings) flags(fs *pflag.FlagSet) {
-	o := &s.chorus
-	fs.StringVar(&s.listen, "listen", "127.0.0.1:7893", "address to listen on")
-	fs.StringVar(&o.PublicURL, "public-url", "",
-		"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)")
-	fs.StringVar(&o.ProxyURL, "proxy-url", "",
-		"where agents on the bus reach --listen, for the tools of services (default the address itself)")
-	fs.StringArrayVar(&s.allow, "allow-target", nil,
-		"addresses that may be called although they are not public, and by http, as CIDR (repeatable)")
-	fs.DurationVar(&o.CallbackTTL, "callback-ttl", time.Hour,
-		"lifetime of the callback and the tools' token of one delivery; 410 afterwards")
-	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second,
-		"wait for more from the same author before a delivery; 0 for none")
-	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest such wait")
-	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20,
-		"largest frame of the bus, in bytes: what would not fit is refused with 413")
-	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https; it is read again when it changes")
-	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
-	fs.BoolVar(&s.noRedact, "no-redact", false,
-		"give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
-	fs.BoolVar(&s.plaintext, "plaintext", false,
-		"allow other addresses than loopback without TLS, behind a proxy that has it")
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
@@ -86,12 +60,12 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return errors.Join(err, store.Close())
 	}
 	o := &s.chorus
-	if o.PublicURL == "" && s.tlsCert != "" {
+	if o.PublicURL == "" && s.TLSCert != "" {
 		o.PublicURL, o.ProxyURL = "https://"+listener.Addr().String(), "https://"+listener.Addr().String()
 	}
 	o.Peer, o.Log, o.Version = env.PeerOptions(), &env.Log, env.Version
 	var secrets *redact.Redactor
-	if !s.noRedact {
+	if !s.NoRedact {
 		secrets = redact.New()
 	}
 	o.OpenAgent = func(s *chorus.AgentSpec) (chorus.Agent, error) {
@@ -107,7 +81,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 
 // check checks the flags.
 func (s *settings) check(_ context.Context, env *program.Env) error {
-	for _, text := range s.allow {
+	for _, text := range s.Allow {
 		p, err := netguard.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
@@ -122,12 +96,8 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", flag, raw)
 		}
 	}
-	if (s.tlsCert == "") != (s.tlsKey == "") {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return program.Usage("--tls-cert and --tls-key belong together")
-	}
-	if s.chorus.CallbackTTL <= 0 || s.chorus.ComposeWindow < 0 || s.chorus.ComposeCap <= 0 || s.chorus.MaxFrame <= 0 {
-		return program.Usage("--callback-ttl, --compose-cap and --max-frame must be greater than 0, and " +
-			"--compose-window not less")
 	}
 	if s.chorus.ComposeWindow == 0 {
 		s.chorus.ComposeWindow = -1 // none
@@ -135,38 +105,38 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 	if err := s.checkListen(); err != nil {
 		return err
 	}
-	if s.tlsCert != "" {
-		if _, err := program.LoadCertificate(s.tlsCert, s.tlsKey, &env.Log); err != nil {
+	if s.TLSCert != "" {
+		if _, err := program.LoadCertificate(s.TLSCert, s.TLSKey, &env.Log); err != nil {
 			return err
 		}
 	}
-	return env.CheckListen("listen", s.listen)
+	return env.CheckListen("listen", s.Listen)
 }
 
 // checkListen refuses to serve secrets in plaintext to other machines.
 func (s *settings) checkListen() error {
-	if err := program.CheckAddress("listen", s.listen); err != nil {
+	if err := program.CheckAddress("listen", s.Listen); err != nil {
 		return err
 	}
-	host, _, _ := net.SplitHostPort(s.listen) //nolint:errcheck // CheckAddress has split it
+	host, _, _ := net.SplitHostPort(s.Listen) //nolint:errcheck // CheckAddress has split it
 	addr, err := netip.ParseAddr(host)
 	local := host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-	if !local && s.tlsCert == "" && !s.plaintext {
+	if !local && s.TLSCert == "" && !s.Plaintext {
 		return program.Usage("--listen %s is reached from elsewhere, and secrets would travel in the clear: "+
-			"give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", s.listen)
+			"give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", s.Listen)
 	}
 	return nil
 }
 
 func (s *settings) open(log *zerolog.Logger) (net.Listener, error) {
-	listener, err := net.Listen("tcp", s.listen)
+	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w (is another gateway running? see --listen)", err)
 	}
-	if s.tlsCert == "" {
+	if s.TLSCert == "" {
 		return listener, nil
 	}
-	certificate, err := program.LoadCertificate(s.tlsCert, s.tlsKey, log)
+	certificate, err := program.LoadCertificate(s.TLSCert, s.TLSKey, log)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -11,43 +11,26 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/bridge"
 	"hubbub/peers/mx"
-
-	"github.com/spf13/pflag"
 )
 
 // settings are the values of the flags.
 type settings struct {
 	mx         mx.Options
-	homeserver string
-	glyphs     []string
+	Homeserver string   `flag:"homeserver" usage:"address of the bot's homeserver, such as https://matrix.example.org"`
+	Glyphs     []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable)"`
 	standby    program.Standby
 }
 
 func main() {
-	var s settings
+	s := new(settings)
 	program.Main(program.Program{
 		Name: "hubbub-matrix",
 		Summary: "connects a bot of Matrix to the bus; its access token comes in MATRIX_ACCESS_TOKEN, or its password " +
 			"in MATRIX_PASSWORD, or in the files that MATRIX_ACCESS_TOKEN_FILE and MATRIX_PASSWORD_FILE name",
-		Flags: s.add,
-		Check: s.check,
-		Run:   s.run,
+		Settings: []any{s, &s.mx, &s.standby},
+		Check:    s.check,
+		Run:      s.run,
 	})
-}
-
-func (s *settings) add(fs *pflag.FlagSet) {
-	o := &s.mx
-	fs.StringVar(&s.homeserver, "homeserver", "", "address of the bot's homeserver, such as https://matrix.example.org")
-	fs.StringVar(&o.User, "user", "", "id of the bot, such as @hubbub:example.org; needed with MATRIX_PASSWORD")
-	fs.StringArrayVar(&o.AllowUsers, "allow-user", nil,
-		"id of a user who may invite the bot to rooms and write to it (repeatable; nobody is admitted by default)")
-	fs.StringArrayVar(&o.AllowRooms, "allow-room", nil, "id of a room that is admitted with its members (repeatable)")
-	fs.BoolVar(&o.AllowAll, "allow-all", false, "admit everybody who invites the bot")
-	fs.StringArrayVar(&s.glyphs, "glyph", nil, "emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable)")
-	fs.StringVar(&o.FilesListen, "files-listen", "",
-		"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
-	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
-	s.standby.Flags(fs)
 }
 
 var (
@@ -72,7 +55,7 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 		return program.Usage("--user is missing: MATRIX_PASSWORD needs the id of the bot, such as @hubbub:example.org")
 	case o.User != "" && !userID.MatchString(o.User):
 		return program.Usage("--user %q is not the id of a user, such as @hubbub:example.org", o.User)
-	case s.homeserver == "":
+	case s.Homeserver == "":
 		return program.Usage("--homeserver is missing: give the address of the bot's homeserver, such as " +
 			"https://matrix.example.org")
 	}
@@ -87,14 +70,14 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 				"#room:example.org does not count", room)
 		}
 	}
-	for _, address := range []struct{ flag, raw string }{{"homeserver", s.homeserver}, {"files-url", o.FilesURL}} {
+	for _, address := range []struct{ flag, raw string }{{"homeserver", s.Homeserver}, {"files-url", o.FilesURL}} {
 		u, err := url.Parse(address.raw)
 		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			return program.Usage("--%s %q is not an address such as https://matrix.example.org", address.flag,
 				address.raw)
 		}
 	}
-	if o.Glyphs, err = bridge.ParseGlyphs(s.glyphs); err != nil {
+	if o.Glyphs, err = bridge.ParseGlyphs(s.Glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)
 	}
 	if o.FilesListen != bridge.NoFiles {
@@ -128,10 +111,10 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	}
 	name := o.User
 	if name == "" {
-		name = s.homeserver
+		name = s.Homeserver
 	}
 	err = s.standby.Run(ctx, env, "mx:"+name, func(ctx context.Context) error {
-		b, err := mx.New(s.homeserver, db, o)
+		b, err := mx.New(s.Homeserver, db, o)
 		if err != nil {
 			return err
 		}

@@ -34,14 +34,14 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 	if !s.ownAgents {
 		return nil // other programs take any arguments
 	}
-	if err := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); err != nil {
+	if err := checkAgent(ctx, s.AgentCommand, env.Data, s.spawner.Args, environ); err != nil {
 		return program.Usage("--agent-arg: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.spawner.Profiles)) {
 		p := s.spawner.Profiles[name]
 		more, err := p.Env()
 		if err == nil {
-			err = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args),
+			err = checkAgent(ctx, s.AgentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args),
 				slices.Concat(environ, more))
 		}
 		if err != nil {

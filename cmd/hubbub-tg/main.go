@@ -15,62 +15,29 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
-
-	"github.com/spf13/pflag"
 )
 
 // settings are the values of the flags.
 type settings struct {
 	tg            tg.Options
 	api           botapi.Options
-	webhookSecret string // file
+	WebhookSecret string `flag:"webhook-secret-file" usage:"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)"`
 	token         string
-	glyphs, menu  []string
+	Glyphs        []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some"`
+	Menu          []string `flag:"menu" usage:"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description"`
 	standby       program.Standby
 }
 
 func main() {
-	var s settings
+	s := new(settings)
 	program.Main(program.Program{
 		Name: "hubbub-tg",
 		Summary: "connects a Telegram bot to the bus; its token comes in TELEGRAM_BOT_TOKEN or in the file that " +
 			"TELEGRAM_BOT_TOKEN_FILE names",
-		Flags: s.add,
-		Check: s.check,
-		Run:   s.run,
+		Settings: []any{&s.api, &s.tg, s, &s.standby},
+		Check:    s.check,
+		Run:      s.run,
 	})
-}
-
-func (s *settings) add(fs *pflag.FlagSet) {
-	o := &s.tg
-	fs.StringVar(&s.api.URL, "api-url", botapi.DefaultURL, "address of the Bot API")
-	fs.DurationVar(&o.PollTimeout, "poll-timeout", 50*time.Second, "how long one poll for updates waits")
-	fs.StringVar(&o.WebhookURL, "webhook-url", "",
-		"address at which Telegram reaches this program; without one it polls")
-	fs.StringVar(&o.WebhookListen, "webhook-listen", "127.0.0.1:8443", "where the webhook listens")
-	fs.StringVar(&s.webhookSecret, "webhook-secret-file", "",
-		"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)")
-	fs.Int64SliceVar(&o.AllowUsers, "allow-user", nil,
-		"id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)")
-	fs.Int64SliceVar(&o.AllowChats, "allow-chat", nil, "id of a group that is admitted with its members (repeatable)")
-	fs.BoolVar(&o.AllowAll, "allow-all", false, "admit everybody who finds the bot")
-	fs.DurationVar(&o.MinSendInterval, "min-send-interval", time.Second,
-		"least time between two sends to one chat (0: no limit)")
-	fs.IntVar(&o.GroupPerMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
-	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
-	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false,
-		"send again where nobody knows whether a send arrived: messages may come twice")
-	fs.BoolVar(&o.NoRich, "no-rich", false,
-		"send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)")
-	fs.StringArrayVar(&s.glyphs, "glyph", nil,
-		"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
-	fs.StringArrayVar(&s.menu, "menu", nil,
-		"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the "+
-			"bridge's own changes its description")
-	fs.StringVar(&o.FilesListen, "files-listen", "",
-		"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
-	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
-	s.standby.Flags(fs)
 }
 
 // check checks the settings, and completes them.
@@ -135,8 +102,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.tg
 	o.WebhookSecret, err = env.Secret("TELEGRAM_WEBHOOK_SECRET")
-	if err == nil && s.webhookSecret != "" {
-		if o.WebhookSecret, err = env.SecretFile(s.webhookSecret); err != nil {
+	if err == nil && s.WebhookSecret != "" {
+		if o.WebhookSecret, err = env.SecretFile(s.WebhookSecret); err != nil {
 			err = program.Usage("--webhook-secret-file: %w", err)
 		}
 	}
@@ -145,13 +112,11 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return err
 	case o.PollTimeout < time.Second || o.PollTimeout > 50*time.Second:
 		return program.Usage("--poll-timeout must be between 1s and 50s; Telegram waits no longer")
-	case o.MinSendInterval < 0 || o.GroupPerMinute < 0 || o.BotPerSecond < 0:
-		return program.Usage("--min-send-interval, --group-per-minute and --bot-per-second must not be negative")
 	}
-	if o.Glyphs, err = bridge.ParseGlyphs(s.glyphs); err != nil {
+	if o.Glyphs, err = bridge.ParseGlyphs(s.Glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)
 	}
-	if o.Menu, err = tg.ParseMenu(s.menu); err != nil {
+	if o.Menu, err = tg.ParseMenu(s.Menu); err != nil {
 		return program.Usage("--menu: %s", err)
 	}
 	for _, address := range []struct{ flag, raw string }{

@@ -8,7 +8,6 @@ import (
 	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
-	"hubbub/peers/collab"
 	"hubbub/peers/peer"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/redact"
@@ -20,26 +19,26 @@ import (
 type Options struct {
 	Peer *peer.Options // how to reach the bus; OnConnect is called as well
 
-	Version       attention.Version // draft of C2A; default attention.Version0602
-	Aliases       []string          // other names under which it is mentioned
-	Roles         []string
-	Streams       []string                   // streams that it owns
+	Version       attention.Version          `default:"2026-06-02"` // draft of C2A
+	Aliases       []string                   `flag:"alias" usage:"other name by which messages mention it, such as one that a Chorus service gives it (repeatable)"`
+	Roles         []string                   `flag:"role" usage:"role that the agent has, such as backend-agents (repeatable)"`
+	Streams       []string                   `flag:"stream" usage:"stream that the agent owns (repeatable)"`
 	Words         *attention.Words           // default attention.DefaultWords
 	Zone          *time.Location             // of chats that do not say theirs; default time.Local
-	ComposeWindow time.Duration              // after the last fragment; default 2s
-	ComposeCap    time.Duration              // after the first fragment; default 30s
-	Deadline      time.Duration              // for an answer; default 5m
-	DigestEvery   time.Duration              // 0 disables digests
+	ComposeWindow time.Duration              `flag:"compose-window" default:"2s" usage:"wait after a message for more of its author"`
+	ComposeCap    time.Duration              `flag:"compose-cap" default:"30s" usage:"longest time over which messages are merged"`
+	Deadline      time.Duration              `flag:"deadline" positive:"5m" usage:"longest time for an answer"`
+	DigestEvery   time.Duration              `flag:"digest-every" default:"0" usage:"time between digests; 0 for none"`
 	Budget        *attention.Budget          // default attention.DefaultBudget
 	Returns       *attention.ReturnIntervals // how often an open obligation returns; default attention.DefaultReturns
 	// who is asked about events that the agent cannot answer; 10m per level by default
 	Escalation attention.EscalationPolicy
-	DeferFor   time.Duration // before a deferred event is redelivered, doubling; default 15m
+	DeferFor   time.Duration `flag:"defer-for" positive:"15m" usage:"rest of a deferred event before it comes back, doubled each time"`
 
-	Approve []string // patterns of the tools that need a person's approval: "shell", "mcp:SERVER.TOOL"
+	Approve []string `flag:"approve" usage:"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)"`
 
 	SystemPrompt string // the operator's text; response rules are added
-	Workspace    string // folder for harnesses that use one
+	Workspace    string `flag:"workspace" usage:"folder in which the harness may work"`
 	// Fetch fetches the files of messages and restricts the addresses that it connects to. Nil
 	// disables fetching.
 	Fetch      *http.Client
@@ -55,19 +54,19 @@ type Options struct {
 	GuardServer func(harness.MCPServer) harness.MCPServer
 
 	Model       string // name of the model; what is learned about drafts is stored under it
-	HarnessType string // announced to the collaboration broker; default "scripted"
-	WorkspaceID string // announced to the collaboration broker, as are ModelName and Node
+	HarnessType string `default:"scripted"` // announced to the collaboration broker
+	WorkspaceID string `flag:"workspace-id" usage:"name of its workspace, by which @NAME.WORKSPACE means it at the collaboration broker (that of --workspace does, too)"`
 	ModelName   string // by which @name?model means the agent; may differ from Model
-	Node        string // machine
-	WakePolicy  string // "auto" (default) or "manual"
+	Node        string `flag:"node" usage:"name of its machine, by which @NAME.node:NODE means it at the broker (default the host's name)"`
+	WakePolicy  string `flag:"wake-policy" default:"auto" usage:"auto or manual: whether the collaboration broker may wake it"`
 
-	Parallel    int           // turns at once; half of them in one chat; default 8
-	MaxOpen     int           // open events of one chat; default 1000
-	MaxAttempts int           // of a turn with temporary failures; default 3
-	Retention   time.Duration // of closed events; default 30 days
-	ClaimTTL    time.Duration // of a claim without a duration; default 5m
-	StopGrace   time.Duration // for running turns when Run ends; default 1s
-	FirstRetry  time.Duration // before a failed turn runs again, doubling; default 2s
+	Parallel    int           `positive:"8"`    // turns at once; half of them in one chat
+	MaxOpen     int           `positive:"1000"` // open events of one chat
+	MaxAttempts int           `positive:"3"`    // of a turn with temporary failures
+	Retention   time.Duration `positive:"720h"` // of closed events
+	ClaimTTL    time.Duration `positive:"5m"`   // of a claim without a duration
+	StopGrace   time.Duration `positive:"1s"`   // for running turns when Run ends
+	FirstRetry  time.Duration `positive:"2s"`   // before a failed turn runs again, doubling
 
 	OnReady   func()          // called once, when connected, subscribed and announced
 	Fence     func() string   // returns the fence of a turn's prompt; default 16 random characters
@@ -77,25 +76,10 @@ type Options struct {
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
-	defaults.Set(&d.Version, attention.Version0602)
 	defaults.Set(&d.Budget, &attention.DefaultBudget)
 	defaults.Set(&d.Returns, &attention.DefaultReturnIntervals)
 	defaults.Set(&d.Zone, time.Local)
-	defaults.Positive(&d.ComposeWindow, 2*time.Second)
-	defaults.Positive(&d.ComposeCap, 30*time.Second)
-	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
-	defaults.Positive(&d.Escalation.Timeout, attention.DefaultLevelTimeout)
-	defaults.Positive(&d.DeferFor, 15*time.Minute)
 	defaults.Set(&d.Words, new(attention.DefaultWords()))
-	defaults.Positive(&d.Parallel, 8)
-	defaults.Positive(&d.MaxOpen, 1000)
-	defaults.Positive(&d.MaxAttempts, 3)
-	defaults.Positive(&d.Retention, 30*24*time.Hour)
-	defaults.Positive(&d.ClaimTTL, collab.ClaimTTL)
-	defaults.Positive(&d.StopGrace, time.Second)
-	defaults.Positive(&d.FirstRetry, 2*time.Second)
-	defaults.Set(&d.HarnessType, "scripted")
-	defaults.Set(&d.WakePolicy, "auto")
 	defaults.Set(&d.Fence, func() string { return attention.Fence(rand.Text()) })
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Set(&d.failpoint, func(string) {})

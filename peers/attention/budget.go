@@ -4,9 +4,12 @@ package attention
 // chat and in total; tokens in one chat and in total; and how often it speaks first in one chat.
 // 0 means no limit.
 type Budget struct {
-	AuthorTurns, ChatTurns, Turns int
-	ChatTokens, Tokens            int64
-	ChatPosts                     int
+	AuthorTurns int   `flag:"budget-author-turns" usage:"turns for one author (for a Chorus inbox: for all of its senders) within 24 hours; 0 for no bound"`
+	ChatTurns   int   `flag:"budget-chat-turns" usage:"turns in one chat within 24 hours; 0 for no bound"`
+	Turns       int   `flag:"budget-turns" usage:"turns within 24 hours; 0 for no bound"`
+	ChatTokens  int64 `flag:"budget-chat-tokens" usage:"tokens that turns of one chat take within 24 hours; 0 for no bound"`
+	Tokens      int64 `flag:"budget-tokens" usage:"tokens that turns take within 24 hours; 0 for no bound"`
+	ChatPosts   int   `flag:"budget-posts" usage:"times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound"`
 }
 
 // BudgetWindowHours is the length of the sliding window. A calendar day would let all agents

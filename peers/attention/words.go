@@ -9,14 +9,14 @@ import (
 // Words are the few words that the rules read from a text. They are compared without regard to
 // case, punctuation and accents. A word may be a phrase.
 type Words struct {
-	Stop    []string `json:"stop,omitempty"`    // "cancel": stops running work, delivered immediately
-	Acks    []string `json:"acks,omitempty"`    // "thanks": needs no answer
-	Thanks  []string `json:"thanks,omitempty"`  // acknowledgements that answer no question that does not offer them
-	Leave   []string `json:"leave,omitempty"`   // "go away": with a mention, asks the agent to leave
-	Groups  []string `json:"groups,omitempty"`  // "all": a mention of every agent in a conversation
-	Yes     []string `json:"yes,omitempty"`     // allows what a person is asked about
-	No      []string `json:"no,omitempty"`      // denies it
-	Unclear []string `json:"unclear,omitempty"` // "not yet": with it, no answer is a clear one
+	Stop    []string `flag:"stop-words" json:"stop,omitempty" usage:"words that stop what is running, in place of those that it knows in twelve languages (repeatable)"`
+	Acks    []string `flag:"thanks-words" json:"acks,omitempty" usage:"words that need no answer, such as thanks, in place of those that it knows (repeatable)"`
+	Thanks  []string `json:"thanks,omitempty"` // acknowledgements that answer no question that does not offer them
+	Leave   []string `flag:"leave-words" json:"leave,omitempty" usage:"words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)"`
+	Groups  []string `json:"groups,omitempty"` // "all": a mention of every agent in a conversation
+	Yes     []string `flag:"yes-words" json:"yes,omitempty" usage:"words that allow what --approve asks about, in place of those that it knows in twelve languages (repeatable)"`
+	No      []string `flag:"no-words" json:"no,omitempty" usage:"words that deny it, in place of those that it knows (repeatable)"`
+	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, with which no answer is a clear one, in place of those that it knows (repeatable)"`
 }
 
 var defaultWords = DefaultWords()

@@ -22,11 +22,11 @@ import (
 
 // Options are the optional settings of a Broker. Nil is valid.
 type Options struct {
-	SweepInterval   time.Duration    // between two sweeps for stale work; default 1m
-	StaleAfter      time.Duration    // age at which unchanged work causes a reminder; default 30m
-	EndpointTimeout time.Duration    // time without a heartbeat after which an endpoint is offline; default 30s
-	Keep            time.Duration    // retention of events and finished records; default 90 days, negative is forever
-	RetireAfter     time.Duration    // time offline after which an endpoint is removed; default 7 days
+	SweepInterval   time.Duration    `flag:"sweep-interval" positive:"1m" usage:"time between two looks for work that nobody has touched"`
+	StaleAfter      time.Duration    `flag:"stale-after" positive:"30m" usage:"how long work may rest before the one with the next move is woken"`
+	EndpointTimeout time.Duration    `flag:"endpoint-timeout" positive:"30s" usage:"how long an agent's endpoint may be silent before it counts as offline"`
+	Keep            time.Duration    `default:"2160h"` // retention of events and finished records; negative is forever
+	RetireAfter     time.Duration    `positive:"168h"` // time offline after which an endpoint is removed
 	Now             func() time.Time // default time.Now
 	OnReady         func()           // called once, when the broker is connected and subscribed
 	Log             *zerolog.Logger  // default: no log
@@ -34,11 +34,6 @@ type Options struct {
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
-	defaults.Positive(&d.SweepInterval, time.Minute)
-	defaults.Positive(&d.StaleAfter, 30*time.Minute)
-	defaults.Positive(&d.EndpointTimeout, 30*time.Second)
-	defaults.Set(&d.Keep, 90*24*time.Hour)
-	defaults.Positive(&d.RetireAfter, 7*24*time.Hour)
 	defaults.Set(&d.Now, time.Now)
 	defaults.Log(&d.Log)
 	return d

@@ -30,16 +30,16 @@ const DefaultID protocol.PeerID = "chorus:gateway"
 // Options are the optional settings of a Gateway. Nil is valid.
 type Options struct {
 	ID            protocol.PeerID // default DefaultID
-	PublicURL     string          // the gateway's public address; default the listener's address
-	ProxyURL      string          // the gateway's address for our agents; default the listener's address
+	PublicURL     string          `flag:"public-url" usage:"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)"`
+	ProxyURL      string          `flag:"proxy-url" usage:"where agents on the bus reach --listen, for the tools of services (default the address itself)"`
 	Allow         []netip.Prefix  // permitted addresses that are not public
-	CallbackTTL   time.Duration   // lifetime of a callback and its MCP token; default 1h
-	ComposeWindow time.Duration   // wait for more messages of the same author; default 2s, negative none
-	ComposeCap    time.Duration   // maximum of that wait; default 30s
-	MaxFrame      int             // maximum frame size on the bus; default 1 MiB
-	MinBackoff    time.Duration   // before the first retry of a POST; default 1s
-	PostTimeout   time.Duration   // of one POST, including the answer; default 30s
-	StopTimeout   time.Duration   // for running POSTs when Run ends; default 6s
+	CallbackTTL   time.Duration   `flag:"callback-ttl" positive:"1h" usage:"lifetime of the callback and the tools' token of one delivery; 410 afterwards"`
+	ComposeWindow time.Duration   `flag:"compose-window" default:"2s" usage:"wait for more from the same author before a delivery; 0 for none"`
+	ComposeCap    time.Duration   `flag:"compose-cap" positive:"30s" usage:"longest such wait"`
+	MaxFrame      int             `flag:"max-frame" positive:"1<<20" usage:"largest frame of the bus, in bytes: what would not fit is refused with 413"`
+	MinBackoff    time.Duration   `positive:"1s"`  // before the first retry of a POST
+	PostTimeout   time.Duration   `positive:"30s"` // of one POST, including the answer
+	StopTimeout   time.Duration   `positive:"6s"`  // for running POSTs when Run ends
 	Version       string          // of the program, for MCP clients
 	Peer          *peer.Options   // how to connect to the bus
 	// OpenAgent opens an external agent. If it is nil, the gateway serves only inboxes.
@@ -141,14 +141,7 @@ func (o *Options) withDefaults(listener net.Listener) Options {
 	defaults.Set(&d.PublicURL, local)
 	defaults.Set(&d.ProxyURL, local)
 	d.PublicURL, d.ProxyURL = strings.TrimRight(d.PublicURL, "/"), strings.TrimRight(d.ProxyURL, "/")
-	defaults.Positive(&d.CallbackTTL, time.Hour)
-	defaults.Set(&d.ComposeWindow, 2*time.Second)
 	d.ComposeWindow = max(0, d.ComposeWindow)
-	defaults.Positive(&d.ComposeCap, 30*time.Second)
-	defaults.Positive(&d.MaxFrame, 1<<20)
-	defaults.Positive(&d.MinBackoff, time.Second)
-	defaults.Positive(&d.PostTimeout, 30*time.Second)
-	defaults.Positive(&d.StopTimeout, 6*time.Second)
 	defaults.Set(&d.Now, time.Now)
 	defaults.Log(&d.Log)
 	link := defaults.Of(d.Peer)

@@ -17,22 +17,22 @@ type Options struct {
 	Peer *peer.Options // for the connection to the bus
 
 	Token     string            // access token of the bot
-	User      string            // the bot, such as @hubbub:example.org, if there is no token
+	User      string            `flag:"user" usage:"id of the bot, such as @hubbub:example.org; needed with MATRIX_PASSWORD"`
 	Password  string            // of User
 	Transport http.RoundTripper // default: http.DefaultTransport
 
-	AllowUsers []string // users who may invite the bot and write to it
-	AllowRooms []string // rooms that are admitted, with all their members
-	AllowAll   bool     // admit everybody
+	AllowUsers []string `flag:"allow-user" usage:"id of a user who may invite the bot to rooms and write to it (repeatable; nobody is admitted by default)"`
+	AllowRooms []string `flag:"allow-room" usage:"id of a room that is admitted with its members (repeatable)"`
+	AllowAll   bool     `flag:"allow-all" usage:"admit everybody who invites the bot"`
 
 	Glyphs bridge.Glyphs // emoji of signals, in place of the defaults
 
-	FilesListen string // see bridge.FileServer.Listen
-	FilesURL    string // see bridge.FileServer.URL
+	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
+	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
 
-	SyncTimeout   time.Duration // of one long poll; default 30s
+	SyncTimeout   time.Duration `default:"30s"` // of one long poll
 	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
-	MaxPending    int           // replies waiting for Matrix; default 10,000
+	MaxPending    int           `default:"10000"` // replies waiting for Matrix
 
 	OnReady func()          // called once, when connected and subscribed
 	Crash   func(at string) // set by crash tests
@@ -57,8 +57,6 @@ const (
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
-	defaults.Set(&d.SyncTimeout, 30*time.Second)
-	defaults.Set(&d.MaxPending, 10_000)
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Set(&d.Crash, func(string) {})
 	defaults.Log(&d.Log)

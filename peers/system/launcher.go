@@ -21,9 +21,9 @@ type Spec struct {
 // Limits are the resource limits of an agent. Zero means no limit.
 type Limits struct {
 	Memory  int64         // bytes
-	Tasks   int64         // processes and threads
-	Files   int64         // open at once, per process
-	Runtime time.Duration // after which the agent is restarted
+	Tasks   int64         `flag:"tasks-max" usage:"processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit"`
+	Files   int64         `flag:"files-max" usage:"files that each process of an agent may have open; 0 is no limit"`
+	Runtime time.Duration `flag:"runtime-max" usage:"how long an agent may run before it is started anew (default no limit)"`
 }
 
 // Paths are the paths of an agent's files as the agent sees them, and where people find its log.

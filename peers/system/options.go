@@ -13,21 +13,22 @@ import (
 type Options struct {
 	Peer *peer.Options // how to reach the bus; OnConnect is called as well
 
-	Args     []string                 // of every agent, after the spawner's own
+	Args     []string                 `flag:"agent-arg" usage:"argument given to every agent (repeatable)"`
 	Env      func() ([]string, error) // environment of agents, read at every start; default empty
 	Profiles map[string]Profile       // that requests may name
 	Limits   Limits                   // of each agent
-	Unit     []string                 // of each agent, see Spec
+	Unit     []string                 `flag:"agent-unit" usage:"with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security"`
 
-	MaxAgents    int           // running at once; default 100
-	MaxRequests  int           // unanswered requests; default 4096
-	SpawnRate    int           // new starts per minute, also at once; default 120
-	MaxRestarts  int           // in a row, before an agent fails; default 5, negative: none
-	SteadyAfter  time.Duration // run time that resets the count of restarts; default 60s
-	StartTimeout time.Duration // for an agent to come online; default 30s
-	MinBackoff   time.Duration // before a restart, doubling; default 1s
-	MaxBackoff   time.Duration // default 30s
-	IdleStop     time.Duration // before an idle agent is ended; 0: never
+	MaxAgents   int `flag:"max-agents" positive:"100" usage:"agents that may run at once"`
+	MaxRequests int `positive:"4096"` // unanswered requests
+	SpawnRate   int `flag:"spawn-rate" positive:"120" usage:"new agents that may be started in a minute; more wait"`
+	// negative: none
+	MaxRestarts  int           `flag:"max-restarts" default:"5" usage:"times in a row that an agent is started again, counted anew after 60s of running"`
+	SteadyAfter  time.Duration `positive:"1m"` // run time that resets the count of restarts
+	StartTimeout time.Duration `flag:"start-timeout" positive:"30s" usage:"how long an agent may take to say that it is online"`
+	MinBackoff   time.Duration `positive:"1s"` // before a restart, doubling
+	MaxBackoff   time.Duration `positive:"30s"`
+	IdleStop     time.Duration `flag:"idle-stop" usage:"stop an agent whose chats said nothing for so long; 0 never does"`
 
 	Credentials bool // issue a credential for each agent; needs a token in Peer
 
@@ -47,15 +48,7 @@ type Profile struct {
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
-	defaults.Positive(&d.MaxAgents, 100)
-	defaults.Positive(&d.MaxRequests, 4096)
-	defaults.Positive(&d.SpawnRate, 120)
-	defaults.Set(&d.MaxRestarts, 5)
 	d.MaxRestarts = max(d.MaxRestarts, 0)
-	defaults.Positive(&d.SteadyAfter, time.Minute)
-	defaults.Positive(&d.StartTimeout, 30*time.Second)
-	defaults.Positive(&d.MinBackoff, time.Second)
-	defaults.Positive(&d.MaxBackoff, 30*time.Second)
 	defaults.Log(&d.Log)
 	defaults.Set(&d.failpoint, func(string) {})
 	return d

@@ -18,33 +18,33 @@ type Options struct {
 	Peer *peer.Options   // for the connection to the bus
 	API  *botapi.Options // the Bot API to use
 
-	PollTimeout   time.Duration // of one long poll; default 50s
-	WebhookURL    string        // if set, Telegram delivers updates to this address
-	WebhookListen string        // address of the webhook's listener; default 127.0.0.1:8443
+	PollTimeout   time.Duration `flag:"poll-timeout" default:"50s" usage:"how long one poll for updates waits"`
+	WebhookURL    string        `flag:"webhook-url" usage:"address at which Telegram reaches this program; without one it polls"`
+	WebhookListen string        `flag:"webhook-listen" default:"127.0.0.1:8443" usage:"where the webhook listens"`
 	WebhookSecret string        // 1 to 256 of A-Z a-z 0-9 _ -; default random
 
-	AllowUsers []int64 // users whose direct chats are admitted
-	AllowChats []int64 // groups that are admitted, with all their members
-	AllowAll   bool    // admit everybody
+	AllowUsers []int64 `flag:"allow-user" usage:"id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)"`
+	AllowChats []int64 `flag:"allow-chat" usage:"id of a group that is admitted with its members (repeatable)"`
+	AllowAll   bool    `flag:"allow-all" usage:"admit everybody who finds the bot"`
 
-	MinSendInterval time.Duration // between sends to one chat; default 1s; negative: no limit
-	GroupPerMinute  int           // sends to one group; default 20; negative: no limit
-	BotPerSecond    int           // sends in total; default 30; negative: no limit
-	ResendUnknown   bool          // repeat sends with an unknown outcome
+	// negative: no limit, as with the next two
+	MinSendInterval time.Duration `flag:"min-send-interval" default:"1s" usage:"least time between two sends to one chat (0: no limit)"`
+	GroupPerMinute  int           `flag:"group-per-minute" default:"20" usage:"most sends to one group in a minute (0: no limit)"`
+	BotPerSecond    int           `flag:"bot-per-second" default:"30" usage:"most sends of the bot in a second (0: no limit)"`
+	ResendUnknown   bool          `flag:"resend-unknown" usage:"send again where nobody knows whether a send arrived: messages may come twice"`
 
-	NoRich bool // send tables as text, even if Telegram has rich messages
+	NoRich bool `flag:"no-rich" usage:"send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)"`
 
-	// address of the listener for files; default 127.0.0.1 with a port that stays the same; NoFiles: none
-	FilesListen string
-	FilesURL    string // public address of that listener; default http://<FilesListen>
+	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
+	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
 
 	Glyphs bridge.Glyphs       // the emoji of signals, in place of the defaults
 	Menu   []models.BotCommand // commands for the agent, and other descriptions of the bridge's own
 
 	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
-	AlbumWait     time.Duration // for more messages of an album; default 1.5s
-	TypingHold    time.Duration // how long one typing indicator lasts; default 30s
-	MaxPending    int           // replies waiting for Telegram; default 10,000
+	AlbumWait     time.Duration `default:"1.5s"`  // for more messages of an album
+	TypingHold    time.Duration `default:"30s"`   // how long one typing indicator lasts
+	MaxPending    int           `default:"10000"` // replies waiting for Telegram
 
 	OnReady func() // called once, when connected and subscribed
 	Log     *zerolog.Logger
@@ -80,14 +80,6 @@ const (
 
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
-	defaults.Set(&d.PollTimeout, 50*time.Second)
-	defaults.Set(&d.AlbumWait, 1500*time.Millisecond)
-	defaults.Set(&d.TypingHold, 30*time.Second)
-	defaults.Set(&d.MinSendInterval, time.Second)
-	defaults.Set(&d.GroupPerMinute, 20)
-	defaults.Set(&d.BotPerSecond, 30)
-	defaults.Set(&d.MaxPending, 10_000)
-	defaults.Set(&d.WebhookListen, "127.0.0.1:8443")
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Log(&d.Log)
 	return d

@@ -10,11 +10,11 @@ import (
 // program would stand by for ever.
 func TestStandby_RefusesAnInvalidCluster(t *testing.T) {
 	for _, s := range []Standby{
-		{urls: []string{"nats://u:secret@a b:1"}}, {urls: []string{"http://u:secret@a:1"}}, {urls: []string{"nats://a"}, name: "a b"},
+		{URLs: []string{"nats://u:secret@a b:1"}}, {URLs: []string{"http://u:secret@a:1"}}, {URLs: []string{"nats://a"}, ClusterName: "a b"},
 	} {
 		err := s.Run(t.Context(), &Env{}, "tg:1", func(context.Context) error { t.Error("the work began"); return nil })
 		if err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q, named %q: %v", s.urls, s.name, err)
+			t.Errorf("%q, named %q: %v", s.URLs, s.ClusterName, err)
 		}
 	}
 }

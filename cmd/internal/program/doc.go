@@ -1,14 +1,14 @@
 // Package program is the frame of every program in cmd. It reads the settings, sets up the log,
-// announces readiness, and stops the program. A main only adds its own flags and its own Run:
+// announces readiness, and stops the program. A main only adds its own settings and its own Run:
 //
 //	func main() {
-//		var window time.Duration
+//		var settings struct {
+//			Window time.Duration `flag:"window" default:"1s" usage:"how long to wait for more"`
+//		}
 //		program.Main(program.Program{
-//			Name:    "hubbub-echo",
-//			Summary: "answers every message with its own text",
-//			Flags: func(fs *pflag.FlagSet) {
-//				fs.DurationVar(&window, "window", time.Second, "how long to wait for more")
-//			},
+//			Name:     "hubbub-echo",
+//			Summary:  "answers every message with its own text",
+//			Settings: []any{&settings},
 //			Run: func(ctx context.Context, env *program.Env) error {
 //				data, err := env.MakeData()
 //				if err != nil {

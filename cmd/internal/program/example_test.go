@@ -6,23 +6,21 @@ import (
 	"os"
 
 	"hubbub/cmd/internal/program"
-
-	"github.com/spf13/pflag"
 )
 
-// A main is its own flags and its own Run. This one says its greeting and ends.
+// A main is its own settings and its own Run. This one says its greeting and ends.
 func Example() {
 	os.Args = []string{"hubbub-hello", "--name", "world", "--data", "/var/lib/hubbub"}
 	main := func() {
-		var name string
+		var settings struct {
+			Name string `flag:"name" default:"nobody" usage:"whom to greet"`
+		}
 		hello := program.Program{
-			Name:    "hubbub-hello",
-			Summary: "greets somebody",
-			Flags: func(fs *pflag.FlagSet) {
-				fs.StringVar(&name, "name", "nobody", "whom to greet")
-			},
+			Name:     "hubbub-hello",
+			Summary:  "greets somebody",
+			Settings: []any{&settings},
 			Run: func(ctx context.Context, env *program.Env) error {
-				fmt.Println("hello,", name)
+				fmt.Println("hello,", settings.Name)
 				return nil
 			},
 		}

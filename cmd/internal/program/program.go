@@ -23,7 +23,6 @@ type Program struct {
 	Summary string // one sentence without its subject, for --help
 	// Settings are pointers to structs with the program's settings, see AddFlags and CheckBounds.
 	Settings []any
-	Flags    func(fs *pflag.FlagSet)                   // adds the program's own flags; may be nil
 	Run      func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
 	NoBus    bool                                      // for the bus itself: no --bus and no token of its own
 
@@ -107,9 +106,6 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
 	AddFlags(fs, p.Settings...)
-	if p.Flags != nil {
-		p.Flags(fs)
-	}
 	c := addSettings(fs, !p.NoBus)
 	version := fs.Bool("version", false, "print the version and exit")
 	described := fs.Bool("describe", false, "print the settings as JSON and exit")

@@ -21,7 +21,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // A call is one run of a program in a test.
@@ -55,10 +54,10 @@ func (c call) run(t *testing.T, p Program) outcome {
 
 // probe is a program that keeps what it was given.
 type probe struct {
-	listen string
-	wait   time.Duration
-	allow  []string
-	all    bool
+	Listen string        `flag:"listen" default:"127.0.0.1:1" usage:"where to listen"`
+	Wait   time.Duration `flag:"poll-timeout" default:"1s" usage:"how long to wait"`
+	Allow  []string      `flag:"allow-user" usage:"who may (repeatable)"`
+	All    bool          `flag:"allow-all" usage:"everybody may"`
 	env    *Env
 	do     func(ctx context.Context, env *Env) error
 }
@@ -66,12 +65,7 @@ type probe struct {
 func (s *probe) program() Program {
 	return Program{
 		Name: "hubbub-test", Summary: "is a test",
-		Flags: func(fs *pflag.FlagSet) {
-			fs.StringVar(&s.listen, "listen", "127.0.0.1:1", "where to listen")
-			fs.DurationVar(&s.wait, "poll-timeout", time.Second, "how long to wait")
-			fs.StringArrayVar(&s.allow, "allow-user", nil, "who may (repeatable)")
-			fs.BoolVar(&s.all, "allow-all", false, "everybody may")
-		},
+		Settings: []any{s},
 		Run: func(ctx context.Context, env *Env) error {
 			s.env = env
 			if s.do != nil {
@@ -111,7 +105,7 @@ data = "/from/file"
 	if out.code != 0 {
 		t.Fatalf("exit %d: %s", out.code, out.stderr)
 	}
-	got := []any{s.listen, s.wait, s.allow, s.all, s.env.Buses, s.env.Data}
+	got := []any{s.Listen, s.Wait, s.Allow, s.All, s.env.Buses, s.env.Data}
 	want := []any{"flag:1", 2 * time.Second, []string{"7", "8"}, true, []string{"ws://a:1", "ws://b:2"}, "/from/variable"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -121,8 +115,8 @@ data = "/from/file"
 func TestConfig_ReadsOneTable(t *testing.T) {
 	file := write(t, "data = '/d'\n[tg]\nlisten = 'table:1'\n[bus]\nanything = 1")
 	var s probe
-	if out := (call{args: []string{"--config", file + "#tg"}}).run(t, s.program()); out.code != 0 || s.listen != "table:1" {
-		t.Errorf("listen %q: %+v", s.listen, out)
+	if out := (call{args: []string{"--config", file + "#tg"}}).run(t, s.program()); out.code != 0 || s.Listen != "table:1" {
+		t.Errorf("listen %q: %+v", s.Listen, out)
 	}
 	levels := write(t, "log-level = 'error'\nlog-format = 'console'\n[tg]\nlog-format = 'json'")
 	for _, table := range []string{"tg", "absent"} {
@@ -146,7 +140,7 @@ func TestSettings_DivideRepeatableVariables(t *testing.T) {
 	} {
 		var s probe
 		call{env: map[string]string{"HOME": "/x", "HUBBUB_ALLOW_USER": value}}.run(t, s.program())
-		if diff := cmp.Diff(want, s.allow); diff != "" {
+		if diff := cmp.Diff(want, s.Allow); diff != "" {
 			t.Errorf("%q: %s", value, diff)
 		}
 	}

@@ -26,16 +26,27 @@ func AddFlags(fs *pflag.FlagSet, settings ...any) {
 	}
 }
 
-// CheckBounds refuses a flag with the tag positive whose value is not.
+// FlagNames returns the names of the flags that AddFlags adds.
+func FlagNames(settings ...any) (names []string) {
+	for flag := range flagsOf(settings) {
+		names = append(names, flag.name())
+	}
+	return names
+}
+
+// CheckBounds refuses negative numbers and times, and zero in a field with the tag positive.
 func CheckBounds(settings ...any) error {
 	for flag := range flagsOf(settings) {
-		if _, positive := flag.tag.Lookup("positive"); !positive || flag.at.Int() > 0 {
-			continue
-		}
-		if flag.at.Type() == reflect.TypeFor[time.Duration]() {
+		_, positive := flag.tag.Lookup("positive")
+		switch {
+		case !flag.at.CanInt() || flag.at.Int() > 0 || flag.at.Int() == 0 && !positive:
+		case !positive:
+			return Usage("--%s must not be negative", flag.name())
+		case flag.at.Type() == reflect.TypeFor[time.Duration]():
 			return Usage("--%s must be longer than 0s, such as 30s", flag.name())
+		default:
+			return Usage("--%s must be at least 1", flag.name())
 		}
-		return Usage("--%s must be at least 1", flag.name())
 	}
 	return nil
 }

@@ -64,11 +64,12 @@ func TestAddFlags_SetsFields(t *testing.T) {
 	}
 }
 
-func TestCheckBounds_RefusesWhatIsNotPositive(t *testing.T) {
+func TestCheckBounds_RefusesNumbersThatAreTooSmall(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--rows=0": "--rows must be at least 1", "--rows=-1": "--rows must be at least 1", "--bytes=-5": "--bytes must be at least 1",
 		"--wait=0s": "--wait must be longer than 0s", "--wait=-1s": "--wait must be longer than 0s",
-		"--rows=1": "", "--bytes=1": "", "--wait=1ns": "", "--pause=-1s": "", "--depth=-1": "",
+		"--rows=1": "", "--bytes=1": "", "--wait=1ns": "", "--pause=0s": "", "--depth=0": "",
+		"--pause=-1s": "--pause must not be negative", "--depth=-1": "--depth must not be negative", "--turns=-1": "--turns must not be negative",
 	} {
 		s, _ := parseTagged(t, arg)
 		if err := CheckBounds(s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

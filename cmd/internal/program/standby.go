@@ -13,46 +13,36 @@ import (
 	"hubbub/peers/lease"
 
 	"github.com/nats-io/nats.go"
-	"github.com/spf13/pflag"
 )
 
 // Standby has the flags of a program of which only one instance may be active in a cluster of
 // machines.
 type Standby struct {
-	urls  []string
-	name  string
-	creds string
-}
-
-// Flags adds the flags.
-func (s *Standby) Flags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&s.urls, "cluster", nil,
-		"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 "+
-			"(repeatable)")
-	fs.StringVar(&s.name, "cluster-name", "hubbub", "name of the cluster: the prefix of its leases")
-	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
+	URLs        []string `flag:"cluster,split" usage:"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)"`
+	ClusterName string   `flag:"cluster-name" default:"hubbub" usage:"name of the cluster: the prefix of its leases"`
+	Creds       string   `flag:"cluster-creds" usage:"NATS credentials file"`
 }
 
 // Check refuses flags that cannot yield a lease.
 func (s *Standby) Check() error {
-	if err := CheckCluster(s.urls, s.name); err != nil {
+	if err := CheckCluster(s.URLs, s.ClusterName); err != nil {
 		return err
 	}
-	return CheckFile("cluster-creds", s.creds)
+	return CheckFile("cluster-creds", s.Creds)
 }
 
 // Run does the work. With --cluster it does so only while this program holds the lease on what,
 // and again whenever it regains the lease.
 func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {
-	if err := CheckCluster(s.urls, s.name); err != nil {
+	if err := CheckCluster(s.URLs, s.ClusterName); err != nil {
 		return err
 	}
-	if len(s.urls) == 0 {
+	if len(s.URLs) == 0 {
 		return work(ctx)
 	}
 	var options []nats.Option
-	if s.creds != "" {
-		options = append(options, nats.UserCredentials(s.creds))
+	if s.Creds != "" {
+		options = append(options, nats.UserCredentials(s.Creds))
 	}
 	host, _ := os.Hostname() //nolint:errcheck // it is for people
 	holder := env.Name + " on " + cmp.Or(host, "unknown host")
@@ -62,8 +52,8 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	waiting.Go(func() { env.PulseWhile(ctx, func() bool { return !working.Load() }) })
-	return lease.New(s.urls, what, holder, &lease.Options{
-		Prefix: s.name,
+	return lease.New(s.URLs, what, holder, &lease.Options{
+		Prefix: s.ClusterName,
 		NATS:   options,
 		Log:    &env.Log,
 	}).Run(ctx, func(ctx context.Context) error {

@@ -23,10 +23,10 @@ import (
 
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
-	KeepAgents  bool          // agents outlive the spawner
-	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 6s
-	MaxLog      int64         // bytes of one log file; default 8 MiB
-	Poll        time.Duration // interval for checking an adopted process; default 250ms
+	KeepAgents  bool          `flag:"keep-agents" usage:"let processes of agents go on when this program ends; the next start takes them over"`
+	StopTimeout time.Duration `positive:"6s"` // after SIGTERM, before SIGKILL
+	MaxLog      int64         `flag:"agent-log-max" positive:"8<<20" usage:"bytes of an agent's log file; one older file is kept"`
+	Poll        time.Duration `positive:"250ms"` // interval for checking an adopted process
 	Log         *zerolog.Logger
 }
 
@@ -43,9 +43,6 @@ type Launcher struct {
 // New returns a launcher with its files below folder. It does no I/O.
 func New(folder string, opts *Options) *Launcher {
 	o := defaults.Of(opts)
-	defaults.Positive(&o.StopTimeout, 6*time.Second)
-	defaults.Positive(&o.MaxLog, 8<<20)
-	defaults.Positive(&o.Poll, 250*time.Millisecond)
 	defaults.Log(&o.Log)
 	return &Launcher{folder: folder, opts: o, log: o.Log, logs: map[string]int64{}}
 }

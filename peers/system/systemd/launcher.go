@@ -29,8 +29,8 @@ const (
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
 	Scope       Scope
-	User        string        // user of the agents with the system manager; default: a separate user for each
-	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 8s
+	User        string        `flag:"agent-user" usage:"with systemd: user that agents run as (default one of their own each)"`
+	StopTimeout time.Duration `positive:"8s"` // after SIGTERM, before SIGKILL
 	Log         *zerolog.Logger
 }
 
@@ -57,7 +57,6 @@ func New(folder string, opts *Options) *Launcher {
 			o.Scope = ScopeSystem
 		}
 	}
-	defaults.Positive(&o.StopTimeout, 8*time.Second)
 	defaults.Log(&o.Log)
 	return &Launcher{
 		folder: folder, opts: o, log: o.Log, waiters: map[*unit]notify.Signal{},

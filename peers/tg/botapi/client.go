@@ -31,7 +31,8 @@ const (
 
 // Options are the optional settings of a Client. Nil is valid.
 type Options struct {
-	URL       string            // base URL of the Bot API; default DefaultURL
+	// DefaultURL
+	URL       string            `flag:"api-url" default:"https://api.telegram.org" usage:"address of the Bot API"`
 	Transport http.RoundTripper // default: a transport of the client's own
 	MaxAnswer int               // bytes; default DefaultMaxAnswer
 }
@@ -48,7 +49,6 @@ type Client struct {
 // New returns a Client. It does no I/O.
 func New(token string, opts *Options) *Client {
 	o := defaults.Of(opts)
-	defaults.Set(&o.URL, DefaultURL)
 	defaults.Positive(&o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
 		o.Transport = newTransport()
