@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"hubbub/protocol"
 
@@ -134,56 +133,6 @@ func TestEventIDOfAMessage(t *testing.T) {
 		if got, err := r.EventID(t.Context(), id); err != nil || got != want {
 			t.Errorf("%s is event %s (%v); want %s", id, got, err, want)
 		}
-	}
-}
-
-func TestAgentStats(t *testing.T) {
-	got, err := attentionLog(t).AgentStats(t.Context(), time.Time{}, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []AgentStats{
-		{
-			Agent: "agent:a", Events: 5, Injected: 2, Knocks: 1, Withheld: 2, TurnsRun: 1, Attempts: 2, TurnsAvoided: 1, Merged: 1,
-			Refusals: 1, Open: 2, Dispositions: map[string]int64{"superseded": 1, "responded": 1, "ignored": 1, "deferred": 1},
-		},
-		{Agent: "agent:b", Events: 2, Injected: 1, Withheld: 1, TurnsRun: 1, TurnsAvoided: 1, Open: 1, Dispositions: map[string]int64{"ignored": 1}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestSpending: what turns took for each day, agent and chat; one that runs again is one turn, and its tokens are those of all runs.
-func TestSpending(t *testing.T) {
-	s := newScript(t)
-	record := func(agent, content string) { s.message(protocol.TypeAgentEvent, agent, "system:attention", content) }
-	for _, r := range []string{
-		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"started"}`,
-		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"interrupted","inputTokens":5}`,
-		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":2,"state":"started"}`,
-		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":2,"state":"finished","inputTokens":10,"outputTokens":2}`,
-		`{"event":"turn","chat":"tg:2","turnId":"t2","attempt":1,"state":"started"}`,
-		`{"event":"budget","chat":"tg:2","turnId":"t3","state":"withheld","reason":"budget_turns"}`,
-		`{"event":"turn","turnId":"t4","attempt":1,"state":"started"}`,
-	} {
-		record("agent:b", r)
-	}
-	record("agent:a", `{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"started"}`)
-	record("agent:a", `{"event":"disposition","eventId":"e1","chat":"tg:1","disposition":"ignored"}`)
-	got, err := opened(t, s.written("")).Spending(t.Context(), time.Time{}, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	day := got[0].Day
-	want := []Spending{
-		{Day: day, Agent: "agent:a", Chat: "tg:1", Turns: 1},
-		{Day: day, Agent: "agent:b", Turns: 1},
-		{Day: day, Agent: "agent:b", Chat: "tg:1", Turns: 1, Tokens: 17},
-		{Day: day, Agent: "agent:b", Chat: "tg:2", Turns: 1, Held: 1},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || day < "2020-01-01" {
-		t.Error(day, diff)
 	}
 }
 

@@ -80,7 +80,6 @@ func uses(s *script) []use {
 		reads("attention to an event", func(ctx context.Context, r *Reader) (any, error) {
 			return attentionOf(ctx, r, AttentionFilter{EventID: "e1"})
 		}),
-		reads("statistics", func(ctx context.Context, r *Reader) (any, error) { return r.AgentStats(ctx, time.Time{}, time.Time{}) }),
 		readsSQL("SQL", "SELECT * FROM activity_log"),
 		readsSQL("SQL of a message", "SELECT * FROM activity_log WHERE message_id = '"+first.MessageID+"'"),
 		reads("a proof", func(ctx context.Context, r *Reader) (any, error) { return r.Prove(ctx, first.MessageID, "") }),

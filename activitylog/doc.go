@@ -49,6 +49,6 @@
 // Rows alone tell what belongs together. An [Assembler] groups rows into the publications of a
 // message and their deliveries. [Reader.Message], [Reader.Verify], the exporter of traces and the
 // demo use it. Package chain finds what caused a message and what it caused.
-// [Reader.Attention] and [AgentTracker] report what agents decided. Package view describes
-// rows in words. Only retention and [Prune] remove rows.
+// [Reader.Attention] reports what agents decided, and package agentstats counts it. Package view
+// describes rows in words. Only retention and [Prune] remove rows.
 package activitylog

@@ -61,8 +61,6 @@ func readEverything(path, message string) (lines []string) {
 	about := 0
 	err = r.ChatEvents(ctx, AttentionFilter{EventID: message}, func(*ChatEvent) error { about++; return nil })
 	add("why", about, err)
-	stats, err := r.AgentStats(ctx, time.Time{}, time.Time{})
-	add("stats", len(stats), err)
 	n = 0
 	const sorting = "SELECT id FROM activity_log ORDER BY payload_json || hex(zeroblob(20000)), ts"
 	err = r.SQL(ctx, sorting, func([]string, []any) error { n++; return nil })
@@ -156,7 +154,7 @@ func TestReaders_WorkOnCopiesThatCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := asReader(t, program, filepath.Join(to, filepath.Base(path)), "msg_000007", "", user)
-		want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nstats: 0\nsql: %d\nverify: 0\n", rows, rows)
+		want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nsql: %d\nverify: 0\n", rows, rows)
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s: it reads\n%s; want\n%s", name, got, want)
 		}
@@ -209,7 +207,7 @@ func TestReaders_NeedFewFiles(t *testing.T) {
 		t.Fatalf("%d sealed files are too few", n)
 	}
 	got := asReader(t, os.Args[0], path, "msg_000007", "ulimit -n 24; ", nil)
-	want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nstats: 0\nsql: %d\nverify: 0\nprove: true\n", len(rows), len(rows))
+	want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nsql: %d\nverify: 0\nprove: true\n", len(rows), len(rows))
 	if got != want {
 		t.Errorf("it reads\n%s; want\n%s", got, want)
 	}
@@ -227,7 +225,7 @@ func TestReaders_NeedNoTemporaryFolder(t *testing.T) {
 		"for d in /tmp /var/tmp; do mount --bind $d $d && mount -o remount,bind,ro $d || exit 1; done; " +
 		"exec \"$0\"' \"$0\"; "
 	got := asReader(t, os.Args[0], path, "msg_000007", readOnly, nil)
-	want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nstats: 0\nsql: %d\nverify: 0\nprove: true\n", len(rows), len(rows))
+	want := fmt.Sprintf("each: %d\nbefore: 3\nfollow: true\ntrace: true\nwhy: 0\nsql: %d\nverify: 0\nprove: true\n", len(rows), len(rows))
 	if got != want {
 		t.Errorf("it reads\n%s; want\n%s", got, want)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/agentstats"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -33,7 +33,7 @@ type agentsView struct {
 // An agentLine is one agent in the list.
 type agentLine struct {
 	*agent
-	Stats       activitylog.AgentStats
+	Stats       agentstats.Stats
 	Connected   bool
 	Endpoint    *endpoint
 	OpenCount   int      // of the remembered events

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -139,7 +138,7 @@ func (o *alertFinder) checkAgents(f *readModel) {
 		if until := a.BudgetUntil(o.Now); !until.IsZero() {
 			budget := &a.BudgetRecord
 			detail := fmt.Sprintf("%s (%d); it resumes %s, or after a reset",
-				activitylog.DescribeReason(budget.Reason), budget.Bound, relativeTime(o.Now, budget.Until))
+				view.DescribeReason(budget.Reason), budget.Bound, relativeTime(o.Now, budget.Until))
 			o.add("warn", name+" has used up a budget", detail, link("agent", "id", id), a.BudgetAt)
 		}
 		open, oldest := 0, o.Now

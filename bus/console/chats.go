@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/agentstats"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -278,7 +279,7 @@ func (f *readModel) applyDeliveryStatus(e *activitylog.Entry, m *protocol.Messag
 
 // An agent is the state of one agent.
 type agent struct {
-	activitylog.AgentTracker
+	agentstats.Tracker
 	ID           string
 	Online       time.Time // when it last announced itself
 	Last         time.Time // when it last recorded anything
@@ -293,7 +294,7 @@ type agent struct {
 
 // An agentEvent is one event from the view of one agent.
 type agentEvent struct {
-	activitylog.EventState
+	agentstats.EventState
 	ID        string
 	At        time.Time
 	MessageID string // of the chat message that brought it
@@ -305,7 +306,7 @@ type agentEvent struct {
 func (f *readModel) agent(id string) *agent {
 	a := f.agents.touch(id)
 	if a.byID == nil {
-		*a = agent{ID: id, AgentTracker: activitylog.AgentTracker{MaxEvents: 4 * maxEvents},
+		*a = agent{ID: id, Tracker: agentstats.Tracker{MaxEvents: 4 * maxEvents},
 			byID: map[string]*agentEvent{}}
 	}
 	return a
@@ -364,7 +365,7 @@ func (a *agent) BudgetUntil(now time.Time) time.Time {
 
 func (a *agent) applyRecord(r *activitylog.AttentionRecord) {
 	r.Reason = text.Clip(r.Reason, maxText)
-	a.Add(r, func(id string) *activitylog.EventState { return &a.event(id).EventState })
+	a.Add(r, func(id string) *agentstats.EventState { return &a.event(id).EventState })
 	switch c := r.Content.(type) {
 	case *protocol.BudgetRecord:
 		a.BudgetRecord, a.BudgetAt = *c, r.At

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/agentstats"
 	"hubbub/bus/bustest"
 	"hubbub/bus/console"
 	"hubbub/protocol"
@@ -223,11 +224,11 @@ func TestPages_AgreeWithLog(t *testing.T) {
 // agent; those of one are known.
 func (s *fixture) agreesWithTheLog(t *testing.T, known string, avoided int64) {
 	t.Helper()
-	stats, err := s.reader.AgentStats(t.Context(), time.Time{}, time.Time{})
+	stats, err := agentstats.Read(t.Context(), s.reader, time.Time{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(stats, func(a activitylog.AgentStats) bool { return a.Agent == known })
+	i := slices.IndexFunc(stats, func(a agentstats.Stats) bool { return a.Agent == known })
 	if i < 0 || stats[i].TurnsAvoided != avoided {
 		t.Errorf("the log has %+v; want %d turns of %s avoided", stats, avoided, known)
 	}

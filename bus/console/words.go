@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/protocol"
 )
 
@@ -35,7 +35,7 @@ func wordsFor(code string) string {
 
 // reasonWords returns the reason of a record in words.
 func reasonWords(reason string) string {
-	return cmp.Or(activitylog.DescribeReason(reason), wordsFor(reason))
+	return cmp.Or(view.DescribeReason(reason), wordsFor(reason))
 }
 
 // recordWords returns the decision of an agent, or how an event ended, in words. It returns "" for

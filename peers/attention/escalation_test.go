@@ -3,7 +3,7 @@ package attention_test
 import (
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/peers/attention"
 )
 
@@ -40,7 +40,7 @@ func TestLadder(t *testing.T) {
 			if got != c.want {
 				t.Errorf("the next step is %+v, want %+v", got, c.want)
 			}
-			if activitylog.DescribeReason(got.Reason) == "" {
+			if view.DescribeReason(got.Reason) == "" {
 				t.Errorf("%q has no words in reasons.go", got.Reason)
 			}
 		})

@@ -54,15 +54,16 @@ var mayImport = map[string][]string{
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
-	"activitylog":       {"protocol", "protocol/datafolder"},
-	"activitylog/chain": {"activitylog", "protocol"},
-	"activitylog/otlp":  {"activitylog", "activitylog/chain", "protocol"},
-	"activitylog/view":  {"activitylog", "activitylog/chain", "protocol", "protocol/text"},
+	"activitylog":            {"protocol", "protocol/datafolder"},
+	"activitylog/agentstats": {"activitylog", "protocol"},
+	"activitylog/chain":      {"activitylog", "protocol"},
+	"activitylog/otlp":       {"activitylog", "activitylog/chain", "protocol"},
+	"activitylog/view":       {"activitylog", "activitylog/chain", "protocol", "protocol/text"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant", "bus/report"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},
 	"bus/report":  {"activitylog"},
-	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/chain", "activitylog/view", "bus/report"},
+	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/agentstats", "activitylog/chain", "activitylog/view", "bus/report"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/agentstats"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/logs"
@@ -41,37 +42,37 @@ func NewStats() *cobra.Command {
 		progress := logs.Progress(cmd)
 		defer progress.End()
 		if spent {
-			list, err := r.Spending(cmd.Context(), rows.Chosen.Since, rows.Chosen.Until)
+			list, err := agentstats.ReadSpending(cmd.Context(), r, rows.Chosen.Since, rows.Chosen.Until)
 			progress.End()
 			if err != nil {
 				return err
 			}
 			return printSpending(cmd, slices.DeleteFunc(list,
-				func(s activitylog.Spending) bool { return other(s.Agent) }))
+				func(s agentstats.Spending) bool { return other(s.Agent) }))
 		}
-		list, err := r.AgentStats(cmd.Context(), rows.Chosen.Since, rows.Chosen.Until)
+		list, err := agentstats.Read(cmd.Context(), r, rows.Chosen.Since, rows.Chosen.Until)
 		progress.End()
 		if err != nil {
 			return err
 		}
-		list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool { return other(s.Agent) })
+		list = slices.DeleteFunc(list, func(s agentstats.Stats) bool { return other(s.Agent) })
 		return output.List(cmd, list, "no agent has recorded a decision",
-			func(p *output.Printer, list []activitylog.AgentStats) {
+			func(p *output.Printer, list []agentstats.Stats) {
 				printStats(p, list, logs.Titles(cmd.Context(), r))
 			})
 	})
 	return cmd
 }
 
-func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
+func printSpending(cmd *cobra.Command, list []agentstats.Spending) error {
 	return output.Table(cmd, list, "no agent has recorded a turn", []any{
 		"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT",
-	}, func(s activitylog.Spending) []any {
+	}, func(s agentstats.Spending) []any {
 		return []any{s.Day, s.Turns, s.Tokens, s.Held, term.Printable(s.Agent), term.Printable(cmp.Or(s.Chat, "-"))}
 	})
 }
 
-func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.Titles) {
+func printStats(p *output.Printer, list []agentstats.Stats, titles *view.Titles) {
 	if p.Columns > 0 && p.Columns <= statsColumns+minDispositionColumns {
 		rows := [][]any{
 			{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN",
@@ -91,7 +92,7 @@ func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.T
 		return
 	}
 	p.Linef("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  BUDGET     TOKENS  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
-	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
+	total := agentstats.Stats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
 		printAgentStats(p, s, titles.Both(s.Agent))
 		total.Add(&s)
@@ -106,14 +107,14 @@ func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.T
 const statsColumns, minDispositionColumns = 76, 16
 
 // dispositions lists how the events of an agent ended.
-func dispositions(s *activitylog.AgentStats) (ends []string) {
+func dispositions(s *agentstats.Stats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))
 	}
 	return ends
 }
 
-func printAgentStats(p *output.Printer, s activitylog.AgentStats, name string) {
+func printAgentStats(p *output.Printer, s agentstats.Stats, name string) {
 	name = term.Printable(name)
 	if ends := dispositions(&s); len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/agentstats"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -101,7 +102,7 @@ func TestTable_FoldsOnNarrowTerminal(t *testing.T) {
 		}
 	}
 	var shown bytes.Buffer
-	printStats(&output.Printer{Columns: 60, Out: &shown}, []activitylog.AgentStats{{Agent: "agent:a", Events: 3, Dispositions: map[string]int64{"ignored": 2, "responded": 1}}}, new(view.Titles))
+	printStats(&output.Printer{Columns: 60, Out: &shown}, []agentstats.Stats{{Agent: "agent:a", Events: 3, Dispositions: map[string]int64{"ignored": 2, "responded": 1}}}, new(view.Titles))
 	for line := range strings.Lines(shown.String()) {
 		if term.Width(line) > 61 {
 			t.Errorf("too wide: %s", line)

@@ -226,7 +226,7 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 		}
 		for _, a := range s.all {
 			line := view.Full.Record(&a.Record)
-			if words := activitylog.DescribeReason(a.Reason); words != "" {
+			if words := view.DescribeReason(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
 			p.Linef("  %s  %s", p.Paint(term.Dim, a.At.Local().Format(clock)), term.Printable(line))

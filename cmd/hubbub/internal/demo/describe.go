@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 )
@@ -99,7 +99,7 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 		return n, true
 	}
 	n.reason = term.Printable(e.Reason)
-	if words := activitylog.DescribeReason(e.Reason); words != "" {
+	if words := view.DescribeReason(e.Reason); words != "" {
 		n.reason = words + " (" + n.reason + ")"
 	}
 	return n, true

@@ -1,4 +1,4 @@
-package activitylog
+package agentstats
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 )
 
@@ -19,10 +20,14 @@ type Spending struct {
 	Held   int64  `json:"held"` // turns that a budget held back
 }
 
-// Spending returns what turns took for each day, agent and chat, sorted so, from the attention records between two times.
-func (r *Reader) Spending(ctx context.Context, since, until time.Time) (list []Spending, err error) {
+// ReadSpending returns what turns took for each day, agent and chat, sorted so, from the attention
+// records between two times.
+func ReadSpending(
+	ctx context.Context, r *activitylog.Reader, since, until time.Time,
+) (list []Spending, err error) {
 	at, started := map[Spending]int{}, map[string]bool{}
-	err = r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
+	f := activitylog.AttentionFilter{Since: since, Until: until}
+	err = r.Attention(ctx, f, func(a *activitylog.AttentionRecord) error {
 		var chat protocol.Topic
 		turn, isTurn := a.Content.(*protocol.TurnRecord)
 		budget, isBudget := a.Content.(*protocol.BudgetRecord)

@@ -1,4 +1,4 @@
-package activitylog
+package agentstats
 
 import (
 	"cmp"
@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 )
 
-// AgentStats counts what one agent did with the events that it was given.
-type AgentStats struct {
+// Stats count what one agent did with the events that it was given.
+type Stats struct {
 	Agent        string           `json:"agent"`
 	Events       int64            `json:"events"`       // that it decided on
 	Injected     int64            `json:"injected"`     // events whose content went to the model
@@ -29,7 +30,7 @@ type AgentStats struct {
 }
 
 // Add adds the numbers of another agent.
-func (s *AgentStats) Add(o *AgentStats) {
+func (s *Stats) Add(o *Stats) {
 	for _, n := range []struct{ sum, more *int64 }{
 		{&s.Events, &o.Events}, {&s.Injected, &o.Injected}, {&s.Knocks, &o.Knocks}, {&s.Withheld, &o.Withheld},
 		{&s.TurnsRun, &o.TurnsRun},
@@ -61,7 +62,9 @@ type EventState struct {
 func (e *EventState) Decided() bool { return e.Decision.Event != "" }
 
 // Open reports whether the event waits for its end.
-func (e *EventState) Open() bool { return e.Decided() && !FinalDisposition(e.End.Disposition) }
+func (e *EventState) Open() bool {
+	return e.Decided() && !activitylog.FinalDisposition(e.End.Disposition)
+}
 
 // What one event adds to the numbers of its agent: 0 or 1 of each.
 const (
@@ -97,9 +100,9 @@ func (e *EventState) counts() (c eventCounts) {
 	return c
 }
 
-// An AgentTracker counts the attention records of one agent as they come. The zero
-// AgentTracker is ready to use.
-type AgentTracker struct {
+// An Tracker counts the attention records of one agent as they come. The zero
+// Tracker is ready to use.
+type Tracker struct {
 	// MaxEvents, if positive, bounds the turns that are remembered, so that their later
 	// attempts count as the same turn, and the names of dispositions.
 	MaxEvents int
@@ -119,7 +122,7 @@ const maxRefusals = 10
 
 // Add takes the next record, whose Reason the caller may have shortened. The caller keeps the
 // events: event returns one by its id.
-func (t *AgentTracker) Add(r *AttentionRecord, event func(id string) *EventState) {
+func (t *Tracker) Add(r *activitylog.AttentionRecord, event func(id string) *EventState) {
 	switch c := r.Content.(type) {
 	case *protocol.AttentionDecision:
 		t.change(event(r.EventID), func(e *EventState) {
@@ -152,7 +155,7 @@ func (t *AgentTracker) Add(r *AttentionRecord, event func(id string) *EventState
 	}
 }
 
-func (t *AgentTracker) start(turn string) {
+func (t *Tracker) start(turn string) {
 	t.attempts++
 	if t.known == nil || t.MaxEvents > 0 && len(t.known) >= t.MaxEvents {
 		t.known = map[string]bool{}
@@ -165,7 +168,7 @@ func (t *AgentTracker) start(turn string) {
 
 // change changes an event and counts it again. An event that ended without a turn
 // may get one later: a digest brings it, or an edit.
-func (t *AgentTracker) change(e *EventState, change func(*EventState)) {
+func (t *Tracker) change(e *EventState, change func(*EventState)) {
 	before := e.End.Disposition
 	change(e)
 	now := e.counts()
@@ -189,8 +192,8 @@ func (t *AgentTracker) change(e *EventState, change func(*EventState)) {
 
 // Stats returns the numbers. An agent that records no turns is assumed to run one
 // for each event whose content was injected and that no later event superseded.
-func (t *AgentTracker) Stats(agent string) AgentStats {
-	s := AgentStats{
+func (t *Tracker) Stats(agent string) Stats {
+	s := Stats{
 		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks],
 		Withheld: t.sum[countWithheld],
 		Open:     t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts,
@@ -208,15 +211,16 @@ func (t *AgentTracker) Stats(agent string) AgentStats {
 	return s
 }
 
-// AgentStats returns the statistics of each agent, sorted by name, from the
+// Read returns the statistics of each agent, sorted by name, from the
 // attention records between two times.
-func (r *Reader) AgentStats(ctx context.Context, since, until time.Time) ([]AgentStats, error) {
+func Read(ctx context.Context, r *activitylog.Reader, since, until time.Time) ([]Stats, error) {
 	type agent struct {
-		AgentTracker
+		Tracker
 		events map[string]*EventState
 	}
 	agents := map[string]*agent{}
-	err := r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
+	f := activitylog.AttentionFilter{Since: since, Until: until}
+	err := r.Attention(ctx, f, func(a *activitylog.AttentionRecord) error {
 		t := agents[a.Agent]
 		if t == nil {
 			t = &agent{events: map[string]*EventState{}}
@@ -233,7 +237,7 @@ func (r *Reader) AgentStats(ctx context.Context, since, until time.Time) ([]Agen
 	if err != nil {
 		return nil, err
 	}
-	var list []AgentStats
+	var list []Stats
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		list = append(list, agents[name].Stats(name))
 	}

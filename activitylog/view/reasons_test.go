@@ -1,4 +1,4 @@
-package activitylog_test
+package view_test
 
 import (
 	"go/ast"
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 )
 
 // A reasonFinder collects the reasons that a peer's source can record: what is
@@ -87,7 +87,7 @@ func findReasons(t *testing.T) map[string]string {
 	t.Helper()
 	fset := token.NewFileSet()
 	files := map[string][]*ast.File{}
-	err := filepath.WalkDir("../peers", func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../peers", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
@@ -102,7 +102,7 @@ func findReasons(t *testing.T) map[string]string {
 	}
 	found := map[string]string{}
 	for folder, list := range files {
-		if !slices.ContainsFunc([]string{"attention", "agent", "chorus"}, func(p string) bool { return strings.HasPrefix(folder+"/", "../peers/"+p+"/") }) {
+		if !slices.ContainsFunc([]string{"attention", "agent", "chorus"}, func(p string) bool { return strings.HasPrefix(folder+"/", "../../peers/"+p+"/") }) {
 			continue // nothing else records what it did with an event
 		}
 		consts := map[string]string{}
@@ -149,7 +149,7 @@ func TestEveryReasonIsSaidInWords(t *testing.T) {
 		if added, ok := strings.CutPrefix(reason, "+"); ok {
 			reason = "mention+" + added
 		}
-		if activitylog.DescribeReason(reason) == "" {
+		if view.DescribeReason(reason) == "" {
 			t.Errorf("%s: %q has no words in reasons.go", where, reason)
 		}
 	}
@@ -159,7 +159,7 @@ func TestEveryReasonIsSaidInWords(t *testing.T) {
 		"replied":                "",
 		"":                       "",
 	} {
-		if got := activitylog.DescribeReason(reason); got != want {
+		if got := view.DescribeReason(reason); got != want {
 			t.Errorf("%q is %q; want %q", reason, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package activitylog
+package view
 
 import "strings"
 
