@@ -37,8 +37,11 @@ func (r *checker) behaviours(ctx context.Context) {
 		}
 	}
 	r.chat.mu.Lock()
-	stray := errors.Join(r.chat.unknownEvents...)
+	stray, unmarked := errors.Join(r.chat.unknownEvents...), errors.Join(r.chat.unmarked...)
 	r.chat.mu.Unlock()
+	if !r.version.Flat() { // later drafts ask for neither
+		r.reportCase("outbound", "the program's messages say their visibility and whom they oblige", unmarked)
+	}
 	r.reportCase("named", "the program's actions name events that were delivered to it", stray)
 }
 

@@ -24,6 +24,7 @@ type chatHost struct {
 	order         []*eventRecord
 	events        map[string]*eventRecord
 	unknownEvents []error         // actions that name no event of this run
+	unmarked      []error         // messages without visibility or directedness
 	changed       sync.Cond       // broadcast after each action
 	lastAction    time.Time       // time of the last action
 	onClaim       func(id string) // must not block
@@ -157,6 +158,8 @@ type arguments struct {
 	InReplyTo      string `json:"inReplyTo"`
 	Text           string `json:"text"`
 	IdempotencyKey string `json:"idempotencyKey"`
+	Visibility     string `json:"visibility"`
+	Directedness   string `json:"directedness"`
 	Signal         string `json:"signal"`
 	EventID        string `json:"eventId"`
 	Conversation   string `json:"conversation"`
@@ -186,6 +189,7 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 	}
 	switch name {
 	case "chat.send_message":
+		c.unmarked = append(c.unmarked, a.markProblems()...)
 		return s.send(&a)
 	case "chat.react":
 		return s.react(&a)
@@ -208,6 +212,23 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 		return harness.StructuredResult(map[string]any{"disposition": "responded"})
 	}
 	return harness.ErrorResult("there is no such tool", nil)
+}
+
+// markProblems returns what is wrong with the visibility and directedness of a message.
+func (a *arguments) markProblems() (problems []error) {
+	for _, mark := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"visibility", a.Visibility, []string{"dm", "thread", "channel", "ephemeral"}},
+		{"directedness", a.Directedness, []string{"to_me", "to_my_role", "to_other", "ambient"}},
+	} {
+		if !slices.Contains(mark.allowed, mark.value) {
+			problems = append(problems, fmt.Errorf("the answer to %s has the %s %q, want one of %q", a.InReplyTo,
+				mark.name, mark.value, mark.allowed))
+		}
+	}
+	return problems
 }
 
 // send records a message, and enforces the policy like a host.
@@ -244,14 +265,16 @@ func mayAnswer(p attention.Policy) bool {
 	return p == attention.PolicyMustRespond || p == attention.PolicyMayRespond
 }
 
-// react records a reaction. A reaction with a disposition discharges the event.
+// react records a reaction. A reaction with a disposition discharges the event, but "seen" is only
+// a receipt.
 func (s *eventRecord) react(a *arguments) harness.Result {
 	row, err := attention.ParseSignal(a.Signal)
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("react with the unknown signal %q", a.Signal))
 		return harness.ErrorResult(err.Error(), nil)
 	}
-	s.settled = s.settled || row.Disposition != ""
+	s.settled = s.settled || row.Disposition != "" &&
+		(s.decision.Policy != attention.PolicyMustRespond || row.Signal != attention.SignalSeen)
 	return harness.StructuredResult(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
 }
 

@@ -29,7 +29,8 @@ def act(event):
     key = event["reliability"]["idempotencyKey"]  # another one says: the text, or your claim, is new
     policy = event.get("policy") or event["attention"]["policy"]
     if key not in seen and policy == "must_respond":
-        arguments = {"inReplyTo": event["eventId"], "idempotencyKey": f"answer:{key}", "text": answer(event, text_of(event))}
+        arguments = {"inReplyTo": event["eventId"], "idempotencyKey": f"answer:{key}", "text": answer(event, text_of(event)),
+                     "visibility": event["conversation"]["kind"], "directedness": "ambient"}  # it obliges nobody
         say(id=f"call:{key}", method="tools/call", params={"name": "chat.send_message", "arguments": arguments})
     seen.add(key)
 
