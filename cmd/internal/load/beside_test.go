@@ -158,6 +158,7 @@ func BenchmarkBeside(b *testing.B) {
 		{fourPairs(100_000), append([]string{"naive"}, others...)},
 		{Workload{Name: "8 pairs, depth 64", Senders: 8, Depth: 64, Messages: 200_000, Targets: 1}, others},
 		{Workload{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: 150, Targets: 1000}, others},
+		{Workload{Name: "fan-out to 1,000, depth 8", Senders: 1, Depth: 8, Messages: 150, Targets: 1000}, others},
 		{Workload{Name: "beside 10,000 patterns", Senders: 1, Depth: 64, Messages: 100_000, Targets: 1, Subscriptions: 10_000}, others},
 	} {
 		w := one.Workload
