@@ -74,7 +74,11 @@ func (r *AnswerReader) Read(text string) Answer {
 	if strings.Contains(text, "..") {
 		clear = false // hesitation
 	}
-	for words := tokens(text); len(words) > 0; {
+	words := tokens(text)
+	if len(words) == 1 && exclaimed[words[0]] != "" && strings.Contains(text, exclaimed[words[0]]) {
+		clear = false
+	}
+	for len(words) > 0 {
 		n, answer := r.leading(words)
 		if n == 0 {
 			return AnswerOther
@@ -92,6 +96,10 @@ func (r *AnswerReader) Read(text string) Answer {
 	}
 	return found[0]
 }
+
+// exclaimed are words that with a sign are an exclamation in another language: laughter in English, enough
+// in Spanish.
+var exclaimed = map[string]string{"ha": "!", "xa": "!", "ya": "¡"}
 
 // leading returns the length of the longest known phrase at the beginning of words, and its
 // meaning.

@@ -73,7 +73,7 @@ var (
 		"जरूर", "कर दीजिए", "मंज़ूर", "मंजूर है", "अनुमति है", "चलाओ", "haan", "haan ji", "ji haan", "ji", "theek hai",
 		"thik hai", "kar do",
 		"bilkul", "zaroor",
-		"ha", "xa", "albatta", "mayli", "bo'ladi", "xo'p", "roziman", "ruxsat", "ruxsat beraman", "davom et",
+		"ha", "xa", "albatta", "mayli", "bo'ladi", "xo'p", "xop", "boladi", "roziman", "ruxsat", "ruxsat beraman", "davom et",
 		"davom eting", "qil", "qiling", "bajar", "ha mayli", "ҳа", "албатта", "майли", "бўлади", "хўп",
 		"розиман",
 		"evet", "olur", "tamam", "tabii", "tabii ki", "tabi", "tabi ki", "elbette", "peki", "onaylıyorum",

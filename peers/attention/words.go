@@ -140,8 +140,9 @@ var letters = strings.NewReplacer(
 // caller removes mentions and quoted parts first.
 func tokens(text string) []string {
 	text = strings.Map(func(r rune) rune {
-		// accents, short vowels, combining dots
-		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c {
+		// accents, short vowels, combining dots, and the selectors and frames of emoji
+		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c || r >= 0xfe00 && r <= 0xfe0f ||
+			r == 0x20e3 {
 			return -1
 		}
 		return r
