@@ -43,6 +43,7 @@ var elsewhere = map[string]string{
 	"kubectl": "needs a cluster",
 	"go":      "makes the module of a peer, in TestNewPeer_AnswersInOrder",
 	"node":    "runs a peer, in TestReadmePeers",
+	"strace":  "slows down every sync of a benchmark",
 	"mkdir":   "makes the folder of the tokens that kubectl reads",
 	"for":     "makes these tokens",
 }
