@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -187,10 +188,14 @@ func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
 const maxCredentialBody = 64 << 10
 
 // credentialMembers are the members of the request of POST /credentials.
-var credentialMembers = []string{
-	"name", "identities", "subscribe", "publish", "issue", "names", "issuer", "credential-sessions",
-	"credential-subscriptions", "credential-messages", "credential-bytes", "credential-log-bytes",
-}
+var credentialMembers = func() (names []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[grant.Credential]()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}()
 
 // readCredential reads the request of POST /credentials as strictly as the bus reads frames: without
 // repeated members and members that differ only by case, which two readers could understand

@@ -41,6 +41,7 @@ func TestCheck_TakesOriginsAsBrowsersSendThem(t *testing.T) {
 	for _, o := range []string{
 		"https://ops.example.com", "http://127.0.0.1:8080", "http://[::1]:8080", "https://ops.example.com:18443", "http://ops.example.com:443",
 		"https://xn--bcher-kva.example", "http://localhost:3000", "https://my_host.example", "chrome-extension://abcdefghijklmnop", "tauri://localhost", "https://a.example.",
+		"https://a.0b1", "https://1_000", "https://a.0o17", "https://a.0xg", "https://a.1e5",
 	} {
 		if err := checkOrigins([]string{o}); err != nil {
 			t.Errorf("%q is refused: %v", o, err)
@@ -59,6 +60,8 @@ func TestCheck_RefusesWhatNoBrowserSends(t *testing.T) {
 		"*": "wildcards", "https://*.example.com": "wildcards", "null": "null", "": "give a scheme", "https://": "give a scheme", "https:///path": "give a scheme",
 		"wss://ops.example.com": "by https or http", "file:///x": "give a scheme", "https://a.example:0": "1 to 65535", "https://a.example:65536": "1 to 65535",
 		"http://127.1": "give a scheme", "http://0x7f.0.0.1": "give a scheme", "https://a b": "give a scheme", "https://a..b": "give a scheme",
+		"http://0x": "give a scheme", "http://a.0xFf": "give a scheme", "http://a.08": "give a scheme", "http://1.99999999999999999999999": "give a scheme",
+		"https://a.example:0b1": "give a scheme", "https://a.example:1_000": "give a scheme",
 	} {
 		if err := checkOrigins([]string{"https://fine.example", o}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", o, err, want)

@@ -87,12 +87,17 @@ func browserHost(host string) (string, error) {
 		name = strings.ToLower(host)
 	}
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
-	last := labels[len(labels)-1]
-	switch _, err := strconv.ParseUint(last, 0, 64); {
-	case err == nil, slices.Contains(labels, ""), strings.ContainsFunc(name, notInHost):
-		return "", errNoOrigin // a number at the end makes it an address, but not as it is written here
+	// A number at the end makes it an address, but not as it is written here.
+	if isNumber(labels[len(labels)-1]) || slices.Contains(labels, "") || strings.ContainsFunc(name, notInHost) {
+		return "", errNoOrigin
 	}
 	return name, nil
+}
+
+// isNumber reports whether browsers read the last label of a host as a number, of any size.
+func isNumber(label string) bool {
+	hex, isHex := strings.CutPrefix(label, "0x")
+	return strings.Trim(label, "0123456789") == "" || isHex && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
 func notInHost(r rune) bool {
