@@ -184,7 +184,7 @@ func startsList(lines []string) bool {
 		if next := itemLine.FindStringSubmatch(line); next != nil && len(next[1]) == len(m[1]) {
 			return next[2] == m[2]
 		}
-		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, m[1]+" ") {
+		if strings.TrimSpace(line) != "" && indent(line) <= len(m[1]) {
 			return false
 		}
 	}
@@ -274,10 +274,25 @@ func nextText(lines []string, n int) int {
 	return n
 }
 
-func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+// tabWidth is how far a tab in front of a line moves what follows.
+const tabWidth = 4
 
-// cutIndent removes at most n spaces from the beginning of a line.
-func cutIndent(line string, n int) string { return line[min(n, indent(line)):] }
+// indent returns the width of the spaces and tabs in front of a line.
+func indent(line string) int {
+	rest := strings.TrimLeft(line, " \t")
+	return len(line) - len(rest) + (tabWidth-1)*strings.Count(line[:len(line)-len(rest)], "\t")
+}
+
+// cutIndent removes spaces and tabs from the beginning of a line, at most so many that they are n wide.
+func cutIndent(line string, n int) string {
+	for n > 0 && line != "" && (line[0] == ' ' || line[0] == '\t') {
+		if n--; line[0] == '\t' {
+			n -= tabWidth - 1
+		}
+		line = line[1:]
+	}
+	return line
+}
 
 // startsTable reports whether a table begins: a line of cells above a line with as many dashes.
 func startsTable(lines []string) bool {

@@ -186,9 +186,13 @@ func (p *inlineParser) codeSpan(rest string) {
 	p.literal(n)
 }
 
-// escape parses a backslash. It is a mark only inside a word, or before a character that would
-// otherwise be a mark.
+// escape parses a backslash. It is a mark only inside a word, before a character that would otherwise
+// be a mark, or as a line break.
 func (p *inlineParser) escape(rest string) {
+	if len(rest) > 2 && rest[1] == '\n' && breaksLine(p.source[:p.at]) {
+		p.at++
+		return
+	}
 	if len(rest) < 2 || !strings.ContainsRune("*_~`[]#", rune(rest[1])) {
 		p.literal(1)
 		return
@@ -206,6 +210,13 @@ func (p *inlineParser) escape(rest string) {
 	}
 	p.text.WriteByte(rest[1])
 	p.at += 2
+}
+
+// breaksLine reports whether a backslash between a text and the end of its line is the mark of a line
+// break. Behind a space it continues a command, and behind a path it belongs to it.
+func breaksLine(before string) bool {
+	word := before[strings.LastIndexAny(before, " \t\n")+1:]
+	return word != "" && !strings.ContainsAny(word, `\/:=`)
 }
 
 // link parses a link or an image. A link without a valid address is text.
