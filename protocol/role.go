@@ -133,6 +133,15 @@ func IsChat(id PeerID) bool {
 	}
 }
 
+// CommandPrefix returns what starts a command in a chat: "!" in Matrix, whose clients keep "/" for
+// themselves, and else "/".
+func CommandPrefix(chat Topic) string {
+	if RoleOf(PeerID(chat)) == RoleMX {
+		return "!"
+	}
+	return "/"
+}
+
 // RoleOf returns the role of an identity.
 func RoleOf(id PeerID) Role {
 	family, name, ok := strings.Cut(string(id), ":")

@@ -63,3 +63,13 @@ func TestNamesOfIdentities(t *testing.T) {
 		}
 	}
 }
+
+func TestCommandPrefix(t *testing.T) {
+	for chat, want := range map[protocol.Topic]string{
+		"mx:!r:hs": "!", "mx:@will:hs": "!", "tg:42": "/", "chorus:ops": "/", "agent:lead": "/", "": "/",
+	} {
+		if got := protocol.CommandPrefix(chat); got != want {
+			t.Errorf("%q: %q, want %q", chat, got, want)
+		}
+	}
+}

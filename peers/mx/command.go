@@ -15,8 +15,11 @@ import (
 // prefix starts commands. Clients of Matrix keep "/" for themselves.
 const prefix = "!"
 
-// commands are the commands of the bridge with their descriptions. Every other one goes to the
-// agents.
+// agentCommand is the one command that agents handle: they know who may close what.
+const agentCommand = "close"
+
+// commands are the commands of the bridge, and agentCommand, with their descriptions. Every other
+// one goes to the agents.
 var commands = []struct{ name, description string }{
 	{"start", "Start, or continue after !stop"},
 	{"help", "Show what this bot is and how to use it"},
@@ -26,6 +29,7 @@ var commands = []struct{ name, description string }{
 	{"who", "List the agents that can be given work"},
 	{"ask", "Ask an agent or a person: !ask @NAME QUESTION"},
 	{"done", "Close finished work: !done ID"},
+	{agentCommand, "As a reply: mark what you asked for as answered"},
 	{"stop", "Stop the agents in this room"},
 	{"halt", "Pause the agents' work here until !resume"},
 	{"resume", "Let the agents continue after !halt"},
@@ -33,7 +37,7 @@ var commands = []struct{ name, description string }{
 }
 
 // parseCommand parses a command of the bridge. Any other command remains a message, and so does an
-// !ask that names nobody else: it asks the chat's agent.
+// !ask that names nobody else: it asks the chat's agent. Agents know their commands by "/".
 func (h *parsedEvent) parseCommand(a *account) {
 	line, found := strings.CutPrefix(h.data.Content.Text, prefix)
 	if !found {
@@ -44,6 +48,11 @@ func (h *parsedEvent) parseCommand(a *account) {
 	own := localpart(string(a.bot))
 	if name := bridge.LeadingName(rest); word == "ask" && rest != "" && (name == "" || strings.EqualFold(name, own)) {
 		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))
+		h.data.Content.Text = "/" + line
+		return
+	}
+	if word == agentCommand {
+		h.data.Content.Text = "/" + line
 		return
 	}
 	known := slices.ContainsFunc(commands, func(c struct{ name, description string }) bool { return c.name == word })

@@ -1,12 +1,15 @@
 package mx
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
+
+	"maunium.net/go/mautrix/event"
 )
 
 // TestPeople_OfAName checks whom a name means in a room: its members first, by the name that they
@@ -52,6 +55,36 @@ func TestPeople_OfAName(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestCommands_OfBridgeAndAgents checks which texts are commands of the bridge, and what agents get for
+// the others: they know their own commands by "/".
+func TestCommands_OfBridgeAndAgents(t *testing.T) {
+	for text, want := range map[string]struct{ command, arguments, text string }{
+		"!stop":                  {"stop", "", ""},
+		"!Stop now please":       {"stop", "now please", ""},
+		"!work @lead fix it":     {"work", "@lead fix it", ""},
+		"!ask @second who?":      {"ask", "@second who?", ""},
+		"!ask which one is it?":  {"", "", "/ask which one is it?"},
+		"!ask @hubbub which?":    {"", "", "/ask @hubbub which?"},
+		"!close":                 {"", "", "/close"},
+		"!close mx:$e1":          {"", "", "/close mx:$e1"},
+		"!help me to choose one": {"", "", "!help me to choose one"},
+		"!deploy":                {"", "", "!deploy"},
+		"/stop":                  {"", "", "/stop"},
+		"no !stop":               {"", "", "no !stop"},
+	} {
+		a := &account{bot: "@hubbub:hs", opts: (&Options{}).withDefaults()}
+		raw, err := json.Marshal(event.MessageEventContent{MsgType: event.MsgText, Body: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := a.parseMessage(&rawEvent{ID: "$1", Type: "m.room.message", Sender: "@will:hs", Content: raw})
+		if err != nil || h.command != want.command || h.arguments != want.arguments ||
+			h.command == "" && h.data.Content.Text != want.text {
+			t.Errorf("%q: command %q with %q, else %q; %v", text, h.command, h.arguments, h.data.Content.Text, err)
 		}
 	}
 }

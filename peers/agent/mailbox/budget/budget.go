@@ -58,8 +58,8 @@ func spent(v *mailbox.View, t *mailbox.Turn, payer string) (s attention.Usage, u
 func Check(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := halted(&tx.View, t); ok {
 		withhold(tx, t, e, mailbox.ReasonHalted,
-			fmt.Sprintf("I was halted by %s and answer nothing until /resume or hubbub resume.",
-				attention.HeaderValue(h.by)))
+			fmt.Sprintf("I was halted by %s and answer nothing until %sresume or hubbub resume.",
+				attention.HeaderValue(h.by), protocol.CommandPrefix(t.Chat)))
 		return "", false
 	}
 	if t.Attempt > 0 {

@@ -42,8 +42,8 @@ func Halt(tx *mailbox.Tx, scope protocol.Topic, by string, cause mailbox.Source)
 		}
 	}
 	for chat, n := range chats {
-		notifyChat(tx, chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.",
-			tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
+		notifyChat(tx, chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until %sresume.",
+			tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn"), protocol.CommandPrefix(chat)))
 	}
 	recordHalt(tx, protocol.HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }

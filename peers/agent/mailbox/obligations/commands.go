@@ -129,9 +129,10 @@ func HandleCloseCommand(tx *mailbox.Tx, e *mailbox.Entry) bool {
 			Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
 		tx.ReplyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
-		said := "Several are open. Reply to the one you mean with /close, or name it:"
+		command := protocol.CommandPrefix(e.Chat) + "close"
+		said := "Several are open. Reply to the one you mean with " + command + ", or name it:"
 		for _, o := range list[:min(len(list), 10)] {
-			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
+			said += "\n" + command + " " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
 		}
 		tx.ReplyToCommand(e, said)
 	case len(known) > 0 && !slices.ContainsFunc(known, func(o *Obligation) bool { return o.Open }):

@@ -167,7 +167,7 @@ func escalateAll(tx *mailbox.Tx, list []*Obligation) {
 			if !o.Escalation {
 				tx.SendNotice(e, mailbox.NoticeNobody, tx.Self().Name()+
 					" was reminded three times and did not answer, and there is nobody else to ask. It stays open "+
-					"until you close it with 👍 on the answer or /close.")
+					"until you close it with 👍 on the answer or "+protocol.CommandPrefix(e.Chat)+"close.")
 			}
 			continue
 		}
@@ -294,7 +294,8 @@ func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool)
 	switch {
 	case there != nil:
 		reply := protocol.ChatReply{
-			Text:       said + "\n\nReact with 👍 or ✅, or reply with /close, when it is done.",
+			Text: said + "\n\nReact with 👍 or ✅, or reply with " + protocol.CommandPrefix(there.Chat) +
+				"close, when it is done.",
 			Obligation: object,
 			Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
 		}
