@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 // checkMatrix checks the homeserver and the bot of Matrix, if the settings have one.
 func (x *checks) checkMatrix(ctx context.Context, env *program.Env) []tg.Finding {
-	if x.homeserver == "" {
+	if x.homeserver = cmp.Or(x.homeserver, os.Getenv(program.EnvName("homeserver"))); x.homeserver == "" {
 		return nil
 	}
 	token, err := env.Secret("MATRIX_ACCESS_TOKEN")
