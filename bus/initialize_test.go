@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 )
 
@@ -166,5 +168,31 @@ func TestCreate_TokenIsValidAtOnce(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+token+"x")
 	if _, err := (httpAPI{srv}).authenticate(r); err == nil {
 		t.Error("a wrong token is good")
+	}
+}
+
+// A watchedStream calls a function before each frame that the bus writes.
+type watchedStream struct {
+	jsonrpc.Stream
+	onWrite func()
+}
+
+func (s *watchedStream) Write(frame []byte) error { s.onWrite(); return s.Stream.Write(frame) }
+
+// TestInitialize_AnswersOnceSubscribed: whoever knows of the answer may send at once. It holds for a
+// new identity and for one that is taken over.
+func TestInitialize_AnswersOnceSubscribed(t *testing.T) {
+	srv := New(nil, nil)
+	for range 3 {
+		near, far := wire.Pipe(nil)
+		var found atomic.Int64
+		srv.start(&watchedStream{near, func() { found.Store(int64(len(srv.index.targets("news:1")))) }}, "test", nil)
+		asks(t, far, "0", "initialize", `{"clientId":"agent:a","subscriptions":[{"topic":"news:*"},{"topic":"agent:a"}]}`)
+		if _, err := far.Read(); err != nil {
+			t.Fatal(err)
+		}
+		if n := found.Load(); n != 1 {
+			t.Errorf("%d sessions get a message when initialize is answered; want 1", n)
+		}
 	}
 }

@@ -99,8 +99,8 @@ func (s *session) tryTakeIdentity(
 		}
 	}
 	s.patterns = patterns
-	answer()
 	srv.index.replace(losers, patternSet{&s.self, patterns})
+	answer() // before any delivery, for which s.mu is needed, and not before the peer is subscribed
 	s.lifecycle.ready.Store(true)
 	srv.presence.noteChange(id)
 	if c := srv.options.Cluster; c != nil {
