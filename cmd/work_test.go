@@ -77,10 +77,11 @@ func TestWork_AtCommandLine(t *testing.T) {
 		t.Skip("it starts programs")
 	}
 	s := newBrokerFixture(t, true)
-	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:lead", "--harness=scripted", "--compose-window=100ms")
+	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:lead", "--harness=scripted", "--compose-window=100ms",
+		"--alias=Timber", "--workspace-id=ops")
 	s.until(`lead +online`, "who")
 	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "will", "--quiet")
-	if out, _ := s.run("work", "assign", "wi-1", "@lead", "--as", "will"); !strings.Contains(out, "(woke lead)") {
+	if out, _ := s.run("work", "assign", "wi-1", "@timber.ops", "--as", "will"); !strings.Contains(out, "(woke lead)") {
 		t.Errorf("the assignment says %s", out)
 	}
 	if out, _ := s.run("work", "show", "wi-1"); !strings.Contains(out, "lead: has the next move on wi-1") {
@@ -90,7 +91,7 @@ func TestWork_AtCommandLine(t *testing.T) {
 	s.until(`^wi-1 +review .* will \(cli:will\)`, "work", "list")
 	s.until(`^reminder: wi-1 \(write the notes\) waits for will: has the next move on wi-1`, "work", "list", "--as", "will")
 	s.run("work", "reject", "wi-1", "--as", "will", "--summary", "shorter")
-	s.run("invoke", "lead", "shorter", "--as", "will", "--work", "wi-1", "--wait")
+	s.run("invoke", "timber", "shorter", "--as", "will", "--work", "wi-1", "--wait")
 	s.until(`^wi-1 +review`, "work", "list")
 	s.run("work", "accept", "wi-1", "--as", "will")
 	s.until(`since .*: done, owner lead, accepted`, "why", "wi-1")
