@@ -264,8 +264,7 @@ func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision
 				TargetIdentity: n.resolution.id,
 				Reason:         collab.ReasonMention,
 				Policy:         collab.PolicyDurable,
-			},
-				collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
+			}, collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
 	}
 	if ref, ok := t.messages.find(m.InReplyTo); ok && len(t.endpointsOf(ref.author().id)) > 0 {
@@ -274,8 +273,7 @@ func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision
 			TargetIdentity: ref.author().id,
 			Reason:         collab.ReasonThread,
 			Policy:         collab.PolicyBestEffort,
-		},
-			collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
+		}, collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
 	}
 	return list
 }

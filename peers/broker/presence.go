@@ -188,8 +188,8 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 		if next > 0 {
 			due.Reset(next)
 		}
-		for b.writer.change(ctx, func(t *tx) { (identityHandler{t}).applyPresence(news) }) != nil && retry.Sleep(ctx,
-			time.Second) {
+		apply := func(t *tx) { (identityHandler{t}).applyPresence(news) }
+		for b.writer.change(ctx, apply) != nil && retry.Sleep(ctx, time.Second) {
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 var promptText string
 
 var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{
-	"line": oneLine, "describe": func(w *record) string { return w.Describe(collab.NameOf) },
+	"line":     oneLine,
+	"describe": func(w *record) string { return w.Describe(collab.NameOf) },
 }).Parse(promptText))
 
 // A contract has the data for the template.

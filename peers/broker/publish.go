@@ -61,8 +61,7 @@ func (p *publisher) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
 			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`,
-				last,
-				publishBatch)
+				last, publishBatch)
 		})
 		if err != nil && ctx.Err() == nil {
 			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")

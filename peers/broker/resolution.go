@@ -115,11 +115,10 @@ func (s *state) resolveAbsent(l label, known []party) resolution {
 func (s *state) chooseNamed(fit []*endpoint, from locality) resolution {
 	sortByLastSeen(fit)
 	first := fit[0]
-	if others := filter(fit,
-		func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity }); len(others) > 0 {
-		return resolution{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: ambiguityReason([]party{
-			{id: first.AgentIdentity}, {id: others[0].AgentIdentity},
-		})}
+	others := filter(fit, func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity })
+	if len(others) > 0 {
+		meant := []party{{id: first.AgentIdentity}, {id: others[0].AgentIdentity}}
+		return resolution{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: ambiguityReason(meant)}
 	}
 	st := s.choose(fit, "", from)
 	if st.Failure == "" {
@@ -174,13 +173,12 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) re
 		pool, why = kept, cmp.Or(rule.why, why)
 	}
 	others := filter(pool, func(e *endpoint) bool {
-		return e.Identity != pool[0].Identity &&
-			e.WorkspaceID != pool[0].WorkspaceID
+		return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID
 	})
 	if len(others) > 0 {
 		st.Failure = collab.CodeAmbiguous
-		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.uniqueLabel(pool[0]),
-			s.uniqueLabel(others[0]))
+		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s",
+			s.uniqueLabel(pool[0]), s.uniqueLabel(others[0]))
 		return st
 	}
 	st.Endpoint = pool[0]

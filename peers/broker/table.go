@@ -109,9 +109,8 @@ func (s *table[T]) list(ref, after string, limit int) (list []T) {
 	s.flush()
 	for _, raw := range store.All(s.tables.tx, store.Scalar[[]byte],
 		`SELECT body FROM entities WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
-		AND n > coalesce((SELECT n FROM entities WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref,
-		after,
-		limit) {
+		AND n > coalesce((SELECT n FROM entities WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`,
+		s.kind, ref, after, limit) {
 		var v T
 		s.tables.tx.Fail(json.Unmarshal(raw, &v))
 		list = append(list, v)
