@@ -2,8 +2,11 @@ package activitylog
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,7 +134,7 @@ func TestCompactor_RemovesNothingForAJump(t *testing.T) {
 	var log strings.Builder
 	logger := zerolog.New(&log)
 	var recorded []Row
-	k := &compactor{path: path, retention: Retention{Age: 90 * day}, log: &logger, record: func(r Row) { recorded = append(recorded, r) }}
+	k := &compactor{path: path, retention: Retention{Age: 90 * day}, log: &logger, record: func(_ context.Context, r Row) error { recorded = append(recorded, r); return nil }}
 	k.clock = newRetentionClock(path, k.retention)
 	at := func(clock, ran time.Duration, want int) {
 		t.Helper()
@@ -168,7 +171,7 @@ func TestCompactor_RemovesNothingForAJump(t *testing.T) {
 func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
 	path, _ := threes(t, 7)
 	var recorded []Row
-	k := &compactor{path: path, record: func(r Row) { recorded = append(recorded, r) }}
+	k := &compactor{path: path, record: func(_ context.Context, r Row) error { recorded = append(recorded, r); return nil }}
 	for range 2 {
 		if err := k.compact(t.Context()); err != nil || len(recorded) != 0 {
 			t.Fatalf("%v, recorded are %v", err, recorded)
@@ -210,15 +213,72 @@ func TestWriter_RecordsWhatIsRemoved(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
-		w.compactor.recordRemoval(Removal{Segments: 1, Rows: 2, Bytes: 3}, "why")
+		if err := w.compactor.recordRemoval(ctx, Removal{Segments: 1, Rows: 2, Bytes: 3}, "why"); err != nil {
+			t.Error(err)
+		}
 		timetest.Advance(time.Second)
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		w.compactor.recordRemoval(Removal{Segments: 1}, "too late")
+		if err := w.compactor.recordRemoval(t.Context(), Removal{Segments: 1}, "too late"); err == nil {
+			t.Error("a closed log takes a row")
+		}
 		if len(s.rows) != 1 || string(s.rows[0].Payload) != `{"segments":1,"deleted":2,"bytes":3,"reason":"why"}` || w.Stats().Lost != 0 {
 			t.Errorf("the rows are %v, and %d were lost", s.rows, w.Stats().Lost)
 		}
 	})
+}
+
+// TestCompactor_RecordsRemovalsOnce also those while no bus ran, and also after a kill before the row.
+func TestCompactor_RecordsRemovalsOnce(t *testing.T) {
+	path := subjectLog(t)
+	var recorded []string
+	fault := error(nil)
+	start := func(want ...string) *compactor {
+		t.Helper()
+		k := &compactor{path: path, record: func(_ context.Context, r Row) error {
+			recorded = append(recorded, string(r.Payload))
+			return fault
+		}}
+		err := k.compact(t.Context())
+		if !errors.Is(err, fault) || !slices.Equal(recorded, want) {
+			t.Fatalf("%v: the rows are %v; want %v", err, recorded, want)
+		}
+		recorded = nil
+		return k
+	}
+	prune := func(files int) Removal {
+		t.Helper()
+		list, err := sealedFiles(path)
+		if err != nil || len(list) < files {
+			t.Fatalf("%d files, %v", len(list), err)
+		}
+		var r Removal
+		for _, f := range list[:files] {
+			if err := r.remove(path, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r
+	}
+	row := func(r Removal) string {
+		return fmt.Sprintf(`{"segments":%d,"deleted":%d,"bytes":0,"reason":"removed by another program"}`, r.Segments, r.Rows)
+	}
+	start()
+	first := prune(1)
+	start(row(first))
+	k := start()
+	second := prune(1)
+	if err := k.compact(t.Context()); err != nil || !slices.Equal(recorded, []string{row(second)}) {
+		t.Errorf("%v: while it runs: %v; want %s", err, recorded, row(second))
+	}
+	recorded = nil
+	start()
+	third, failed := prune(1), errors.New("killed")
+	fault = failed
+	start(row(third))
+	fault = nil
+	start(row(third))
+	start()
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"hubbub/protocol/datafolder"
@@ -31,8 +33,9 @@ type compactor struct {
 	wake        notify.Signal   // a file was rotated
 	loggedError string          // the last error that was logged
 
-	record func(Row) // appends a row to the log; nil in tests
-	sealed []int     // numbers of the sealed files after the last pass
+	record func(context.Context, Row) error // appends a row to the log, durably; nil in tests
+	sealed []int                            // numbers of the sealed files after the last pass
+	begun  bool                             // there was a pass
 
 	clock       *retentionClock
 	clockFailed bool // its state could not be stored
@@ -109,19 +112,46 @@ func (k *compactor) compact(ctx context.Context) error {
 		}
 		errs = append(errs, k.seal(ctx, segmentPath(k.path, n)))
 	}
-	k.recordMissing(numbers)
+	if !k.begun {
+		k.sealed, k.begun = k.unrecorded(), true
+	}
+	errs = append(errs, k.recordMissing(ctx, numbers))
 	k.checkClock()
 	if !k.retention.Forever() {
 		removed, err := k.retention.enforce(ctx, k.path, k.clock.now())
-		k.recordRemoval(removed, "not kept longer: activity-keep is "+k.retention.String())
-		errs = append(errs, err)
+		errs = append(errs, err,
+			k.recordRemoval(ctx, removed, "not kept longer: activity-keep is "+k.retention.String()))
 	}
 	k.sealed, err = segmentNumbers(k.path)
 	return errors.Join(append(errs, err)...)
 }
 
-// recordMissing records the sealed files that other programs removed since the last pass.
-func (k *compactor) recordMissing(numbers []int) {
+// prunedPath returns the file beside a log that has the number of the last file whose removal is a
+// row of the log.
+func prunedPath(path string) string { return strings.TrimSuffix(path, ".db") + ".pruned" }
+
+// unrecorded returns the numbers of the files that were removed, and of whose removal the log has no
+// row: it happened while no bus ran, or a kill came before the row. Their hashes are kept.
+func (k *compactor) unrecorded() (numbers []int) {
+	text, _ := os.ReadFile(prunedPath(k.path)) // nothing was removed before there is one
+	last, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	for _, name := range keptTrees(k.path) {
+		if n := k.numberOf(name); n > last {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// numberOf returns the number of the removed file whose hashes a file keeps.
+func (k *compactor) numberOf(tree string) int {
+	digits := strings.TrimPrefix(strings.TrimSuffix(tree, treeSuffix), strings.TrimSuffix(k.path, ".db")+"-")
+	n, _ := strconv.Atoi(digits) // another file of that kind has no number
+	return n
+}
+
+// recordMissing records the sealed files that were removed since the last pass, and not by this bus.
+func (k *compactor) recordMissing(ctx context.Context, numbers []int) error {
 	var missing Removal
 	for _, n := range k.sealed {
 		if slices.Contains(numbers, n) {
@@ -132,13 +162,13 @@ func (k *compactor) recordMissing(numbers []int) {
 			missing.Rows += kept.Last - kept.First + 1
 		}
 	}
-	k.recordRemoval(missing, "removed by another program")
+	return k.recordRemoval(ctx, missing, "removed by another program")
 }
 
 // recordRemoval logs a removal and appends a log_pruned row.
-func (k *compactor) recordRemoval(r Removal, reason string) {
+func (k *compactor) recordRemoval(ctx context.Context, r Removal, reason string) error {
 	if r.Segments == 0 {
-		return
+		return nil
 	}
 	defaults.Log(&k.log)
 	k.log.Info().Str("path", k.path).Int("segments", r.Segments).Int64("rows", r.Rows).Int64("bytes",
@@ -151,9 +181,17 @@ func (k *compactor) recordRemoval(r Removal, reason string) {
 	if err != nil {
 		panic("a removal cannot be marshalled: " + err.Error())
 	}
-	if k.record != nil {
-		k.record(Row{At: time.Now().UnixMicro(), Event: LogPruned, Payload: payload})
+	if k.record == nil {
+		return nil
 	}
+	if err := k.record(ctx, Row{At: time.Now().UnixMicro(), Event: LogPruned, Payload: payload}); err != nil {
+		return err // the next start records it
+	}
+	names := keptTrees(k.path)
+	if len(names) == 0 {
+		return nil
+	}
+	return datafolder.WriteFile(prunedPath(k.path), fmt.Appendln(nil, k.numberOf(names[len(names)-1])))
 }
 
 // logOnce logs an error unless it is the same as the last one.

@@ -203,12 +203,14 @@ func (w *Writer) next() (*chunk, time.Duration) {
 	return q.take(), reopenEvery
 }
 
-// record appends a row of the compactor, unless the log is closed.
-func (w *Writer) record(row Row) {
+// record appends a row of the compactor, unless the log is closed, and waits until it is durable.
+func (w *Writer) record(ctx context.Context, row Row) error {
 	w.mu.Lock()
 	closed := w.q.closed
 	w.mu.Unlock()
-	if !closed {
-		w.Append(row)
+	if closed {
+		return errClosed
 	}
+	w.Append(row)
+	return w.Sync(ctx)
 }
