@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-read-only test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test test-busy check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-read-only test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -10,6 +10,9 @@ build: ## build every program into bin/
 
 test: ## build everything and run all tests
 	@scripts/test
+
+test-busy: ## run all tests ten times beside eight busy loops (RUNS=10)
+	@scripts/test-busy
 
 check: ## run linters, laws, all tests with -race, and the long commands for a moment
 	@scripts/check
