@@ -49,7 +49,9 @@ func (e *endpoint) hasAlias(name string) bool {
 }
 
 func (e *endpoint) hasRole(role string) bool {
-	return slices.ContainsFunc(e.Roles, func(r string) bool { return normalize(strings.TrimPrefix(r, "role:")) == role })
+	return slices.ContainsFunc(e.Roles, func(r string) bool {
+		return normalize(strings.TrimPrefix(r, "role:")) == role
+	})
 }
 
 // announce stores an endpoint, and wakes its agent for what waited.
