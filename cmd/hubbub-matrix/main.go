@@ -18,6 +18,7 @@ type settings struct {
 	mx         mx.Options
 	Homeserver string   `flag:"homeserver" usage:"address of the bot's homeserver, such as https://matrix.example.org"`
 	Glyphs     []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable)"`
+	Zones      []string `flag:"chat-time-zone" usage:"time zone of the people of a room, as ROOM=ZONE (repeatable), such as !abc:example.org=Europe/Berlin"`
 	standby    program.Standby
 }
 
@@ -76,6 +77,9 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 			return program.Usage("--%s %q is not an address such as https://matrix.example.org", address.flag,
 				address.raw)
 		}
+	}
+	if o.Zones, err = bridge.ParseZones(s.Zones); err != nil {
+		return program.Usage("--chat-time-zone: %s", err)
 	}
 	if o.Glyphs, err = bridge.ParseGlyphs(s.Glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)

@@ -24,6 +24,7 @@ type settings struct {
 	WebhookSecret string `flag:"webhook-secret-file" usage:"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)"`
 	token         string
 	Glyphs        []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some"`
+	Zones         []string `flag:"chat-time-zone" usage:"time zone of the people of a chat, as CHAT=ZONE (repeatable), such as -100123=Europe/Berlin"`
 	Menu          []string `flag:"menu" usage:"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description"`
 	standby       program.Standby
 }
@@ -112,6 +113,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return err
 	case o.PollTimeout < time.Second || o.PollTimeout > 50*time.Second:
 		return program.Usage("--poll-timeout must be between 1s and 50s; Telegram waits no longer")
+	}
+	if o.Zones, err = bridge.ParseZones(s.Zones); err != nil {
+		return program.Usage("--chat-time-zone: %s", err)
 	}
 	if o.Glyphs, err = bridge.ParseGlyphs(s.Glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)

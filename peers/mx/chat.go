@@ -141,7 +141,8 @@ func (a *account) nameOf(tx *store.Tx, room, user string) string {
 
 // describe returns a chat for the bus, and the conversation of a thread in it.
 func (a *account) describe(tx *store.Tx, c *chat, thread string) *protocol.Chat {
-	d := &protocol.Chat{ID: c.key, Kind: string(attention.ConversationChannel), Title: c.title, ThreadID: thread}
+	d := &protocol.Chat{ID: c.key, Kind: string(attention.ConversationChannel), Title: c.title, ThreadID: thread,
+		TimeZone: a.opts.Zones[c.room]}
 	switch {
 	case thread != "":
 		d.Kind = string(attention.ConversationThread)

@@ -26,6 +26,7 @@ type Options struct {
 	AllowAll   bool     `flag:"allow-all" usage:"admit everybody who invites the bot"`
 
 	Glyphs bridge.Glyphs // emoji of signals, in place of the defaults
+	Zones  bridge.Zones  // time zones of rooms, by their ids
 
 	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`

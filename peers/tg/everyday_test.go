@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -236,6 +237,26 @@ func TestCommand_SaysThatFileIsNotKept(t *testing.T) {
 				[]string{"photo", "document", "voice", "video note", "photo"}[i] + " was not passed on with it."
 			if got := strings.Join(h.api.Texts(dm.ID), "\n"); !strings.Contains(got, want) {
 				t.Errorf("%q: said %q", m.Caption, got)
+			}
+		}
+	})
+}
+
+// TestMessage_SaysTheZoneOfItsChat checks the zones of a direct chat, a group, and a chat without one.
+func TestMessage_SaysTheZoneOfItsChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann, bob := h.api.User("Ann"), h.api.User("Bob")
+		h.opts.Zones = bridge.Zones{itoa(ann.ID): "Asia/Tokyo", "-1005": "America/Bogota"}
+		h.startSpawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		for _, c := range []struct {
+			chat models.Chat
+			want string
+		}{{h.api.DM(ann), "Asia/Tokyo"}, {h.api.Supergroup(-1005, "House"), "America/Bogota"}, {h.api.DM(bob), ""}} {
+			h.api.Say(c.chat, ann, "hello")
+			if got := next(t, lead).Chat.TimeZone; got != c.want {
+				t.Errorf("the zone of %d is %q; want %q", c.chat.ID, got, c.want)
 			}
 		}
 	})

@@ -169,6 +169,7 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, u *parsedUpdate) {
 	u.data.ReplyFiles = in.files.Attachments(tx, u.files.answered)
 	u.data.Content.Author = &u.author
 	u.data.Content.Chat.ID = id(c.key)
+	u.data.Content.Chat.TimeZone = in.opts.Zones[id(u.chat.ID)]
 	var ready time.Time
 	source := in.sourceID(u.chat.ID, u.message) + u.suffix
 	if u.album != "" {

@@ -39,6 +39,7 @@ type Options struct {
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
 
 	Glyphs bridge.Glyphs       // the emoji of signals, in place of the defaults
+	Zones  bridge.Zones        // the time zones of chats, by their ids
 	Menu   []models.BotCommand // commands for the agent, and other descriptions of the bridge's own
 
 	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
