@@ -43,7 +43,9 @@ func fill(v reflect.Value) {
 	}
 }
 
-func negative(v reflect.Value) bool { return v.CanInt() && v.Int() < 0 || v.CanFloat() && v.Float() < 0 }
+func negative(v reflect.Value) bool {
+	return v.CanInt() && v.Int() < 0 || v.CanFloat() && v.Float() < 0
+}
 
 // Text returns the default in the tag of a field, and whether it has one.
 func Text(tag reflect.StructTag) (text string, ok bool) {
