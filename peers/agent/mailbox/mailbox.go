@@ -137,6 +137,14 @@ func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
+// HasAnswered reports whether a turn has sent a message and answered its event. It reports false
+// after an error.
+func (m *Mailbox) HasAnswered(ctx context.Context, turnID string) bool {
+	return store.Value[bool](store.On(ctx, m.db), `SELECT outbound AND EXISTS (SELECT 1 FROM events
+		WHERE events.event_id = turns.event_id AND (events.state = 'answered' OR NOT events.`+OpenCondition+`))
+		FROM turns WHERE turn_id = ?`, turnID)
+}
+
 // InTxUnsynced is InTx for what can be done again after a power cut; see store.InTxUnsynced.
 func (m *Mailbox) InTxUnsynced(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTxUnsynced(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })

@@ -35,7 +35,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 	failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
 	inTx := r.mailbox.InTx
-	if failure == nil && r.hasAnswered(ctx, id) {
+	if failure == nil && r.mailbox.HasAnswered(ctx, id) {
 		inTx = r.mailbox.InTxUnsynced
 	}
 	return inTx(ctx, func(tx *mailbox.Tx) {
@@ -59,17 +59,6 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 			r.settleFinished(tx, t, box, outcome)
 		}
 	})
-}
-
-// hasAnswered reports whether a turn has sent a message and settled its event.
-func (r *Runner) hasAnswered(ctx context.Context, id string) bool {
-	v := r.mailbox.View(ctx)
-	t := v.Turn(id)
-	if t == nil || !t.Outbound {
-		return false
-	}
-	e := v.Entry(t.EventID)
-	return e != nil && e.Settled()
 }
 
 // settleAccepted keeps a turn open that a program works on asynchronously, unless its event is
