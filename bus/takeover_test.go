@@ -128,6 +128,7 @@ func TestTakeover_GraceEnds(t *testing.T) {
 		asks(t, sender, "1", "sendMessage", message(1))
 		asks(t, sender, "2", "sendMessage", message(2))
 		toOlder()
+		synctest.Wait() // the second message is queued
 		begun := time.Now()
 		joins(t, srv, "agent:x", ``)
 		if len(srv.Peers()) != 2 || len(srv.Members()) != 2 {
