@@ -20,22 +20,17 @@ import (
 
 // Options are the optional settings of a Cluster. Nil is valid.
 type Options struct {
-	Prefix      string        // of every subject; default "hubbub"
-	Heartbeat   time.Duration // interval; default 500 ms
-	SilentAfter time.Duration // a bus without a heartbeat for this long is silent; default 2.5 s
-	ForgetAfter time.Duration // a bus that is silent for this long no longer counts as missing; default 1 h
-	Queue       int           // messages that may wait for NATS, up to 256 MiB; one more fails; default 65,536
+	Prefix      string        `default:"hubbub"` // of every subject
+	Heartbeat   time.Duration `positive:"500ms"` // interval
+	SilentAfter time.Duration `positive:"2.5s"`  // a bus without a heartbeat for this long is silent
+	ForgetAfter time.Duration `positive:"1h"`    // a bus that is silent for this long no longer counts as missing
+	Queue       int           `positive:"65536"` // messages that may wait for NATS, up to 256 MiB; one more fails
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
 }
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.Prefix, "hubbub")
-	defaults.Positive(&out.Heartbeat, 500*time.Millisecond)
-	defaults.Positive(&out.SilentAfter, 2500*time.Millisecond)
-	defaults.Positive(&out.ForgetAfter, time.Hour)
-	defaults.Positive(&out.Queue, 65536)
 	defaults.Log(&out.Log)
 	return out
 }

@@ -22,7 +22,6 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/defaults"
 	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
@@ -117,7 +116,7 @@ func staticCapabilities(h harness.Harness) harness.Capabilities {
 }
 
 func (a *Agent) newPeer() *peer.Peer {
-	opts := defaults.Of(a.opts.Peer)
+	opts := *cmp.Or(a.opts.Peer, &peer.Options{})
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
 		if theirs != nil {

@@ -29,19 +29,20 @@ const DefaultID protocol.PeerID = "chorus:gateway"
 
 // Options are the optional settings of a Gateway. Nil is valid.
 type Options struct {
-	ID            protocol.PeerID // default DefaultID
-	PublicURL     string          `flag:"public-url" usage:"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)"`
-	ProxyURL      string          `flag:"proxy-url" usage:"where agents on the bus reach --listen, for the tools of services (default the address itself)"`
-	Allow         []netip.Prefix  // permitted addresses that are not public
-	CallbackTTL   time.Duration   `flag:"callback-ttl" positive:"1h" usage:"lifetime of the callback and the tools' token of one delivery; 410 afterwards"`
-	ComposeWindow time.Duration   `flag:"compose-window" default:"2s" usage:"wait for more from the same author before a delivery; 0 for none"`
-	ComposeCap    time.Duration   `flag:"compose-cap" positive:"30s" usage:"longest such wait"`
-	MaxFrame      int             `flag:"max-frame" positive:"1<<20" usage:"largest frame of the bus, in bytes: what would not fit is refused with 413"`
-	MinBackoff    time.Duration   `positive:"1s"`  // before the first retry of a POST
-	PostTimeout   time.Duration   `positive:"30s"` // of one POST, including the answer
-	StopTimeout   time.Duration   `positive:"6s"`  // for running POSTs when Run ends
-	Version       string          // of the program, for MCP clients
-	Peer          *peer.Options   // how to connect to the bus
+	ID          protocol.PeerID // default DefaultID
+	PublicURL   string          `flag:"public-url" usage:"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)"`
+	ProxyURL    string          `flag:"proxy-url" usage:"where agents on the bus reach --listen, for the tools of services (default the address itself)"`
+	Allow       []netip.Prefix  // permitted addresses that are not public
+	CallbackTTL time.Duration   `flag:"callback-ttl" positive:"1h" usage:"lifetime of the callback and the tools' token of one delivery; 410 afterwards"`
+	// negative: no wait
+	ComposeWindow time.Duration `flag:"compose-window" default:"2s" usage:"wait for more from the same author before a delivery; 0 for none"`
+	ComposeCap    time.Duration `flag:"compose-cap" positive:"30s" usage:"longest such wait"`
+	MaxFrame      int           `flag:"max-frame" positive:"1<<20" usage:"largest frame of the bus, in bytes: what would not fit is refused with 413"`
+	MinBackoff    time.Duration `positive:"1s"`  // before the first retry of a POST
+	PostTimeout   time.Duration `positive:"30s"` // of one POST, including the answer
+	StopTimeout   time.Duration `positive:"6s"`  // for running POSTs when Run ends
+	Version       string        // of the program, for MCP clients
+	Peer          *peer.Options // how to connect to the bus
 	// OpenAgent opens an external agent. If it is nil, the gateway serves only inboxes.
 	OpenAgent func(s *AgentSpec) (Agent, error)
 	OnReady   func() // called once, when connected, subscribed and listening

@@ -19,16 +19,14 @@ import (
 
 // Options are the optional settings of a Lease. Nil is valid.
 type Options struct {
-	Prefix string        // of the bucket's name; default "hubbub"
-	TTL    time.Duration // until an unrenewed lease expires; default 6 s, at least 1 s
+	Prefix string        `default:"hubbub"` // of the bucket's name
+	TTL    time.Duration `positive:"6s"`    // until an unrenewed lease expires, at least 1 s
 	NATS   []nats.Option
 	Log    *zerolog.Logger
 }
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.Prefix, "hubbub")
-	defaults.Positive(&out.TTL, 6*time.Second)
 	out.TTL = max(out.TTL, time.Second)
 	defaults.Log(&out.Log)
 	return out

@@ -27,9 +27,9 @@ type Options struct {
 	TLS         *tls.Config            // for wss; default: the system's roots (and SSL_CERT_FILE)
 	Info        protocol.Info          // name and version of the program
 	Log         *zerolog.Logger        // default: no log
-	Concurrency int                    // number of senders whose deliveries are handled at once; default 64
-	Queue       int                    // deliveries that may wait; default 1024
-	StopTimeout time.Duration          // for running handlers when Run ends; default 5s
+	Concurrency int                    `positive:"64"`   // number of senders whose deliveries are handled at once
+	Queue       int                    `positive:"1024"` // deliveries that may wait
+	StopTimeout time.Duration          `positive:"5s"`   // for running handlers when Run ends
 	// called in its own goroutine when connected and subscribed; ctx ends with the connection
 	OnConnect    func(ctx context.Context)
 	OnDisconnect func(err error) // called after a connection has ended, before the next attempt
@@ -96,9 +96,6 @@ func (o *Options) withDefaults() Options {
 	if len(out.Buses) == 0 {
 		out.Buses = []string{"ws://127.0.0.1:7892"}
 	}
-	defaults.Positive(&out.Concurrency, 64)
-	defaults.Positive(&out.Queue, 1024)
-	defaults.Positive(&out.StopTimeout, 5*time.Second)
 	if out.TokenFunc == nil {
 		token := out.Token
 		out.TokenFunc = func() (string, error) { return token, nil }

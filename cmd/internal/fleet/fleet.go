@@ -23,12 +23,12 @@ type Child struct {
 type Options struct {
 	Line       func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
 	Event      func(name, text string)        // takes events of a child, as sentences
-	MinBackoff time.Duration                  // pause before the first restart; default 500 ms
-	MaxBackoff time.Duration                  // longest pause; default 30 s
+	MinBackoff time.Duration                  `positive:"500ms"` // pause before the first restart
+	MaxBackoff time.Duration                  `positive:"30s"`   // longest pause
 	// consecutive ends before a child pauses or, in the first stage, stays down; default 6
-	MaxFailures int
-	RestPause   time.Duration // between two starts of a child that pauses; default 5 min
-	StopTimeout time.Duration // for a stage to stop; half of it for the first stage; default 5 s
+	MaxFailures int           `positive:"6"`
+	RestPause   time.Duration `positive:"5m"` // between two starts of a child that pauses
+	StopTimeout time.Duration `positive:"5s"` // for a stage to stop; half of it for the first stage
 
 	OnStopExtended func(until time.Time) // called when a child's stop takes longer
 }
@@ -38,11 +38,6 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.Line, func(string, []byte) {})
 	defaults.Set(&d.Event, func(string, string) {})
 	defaults.Set(&d.OnStopExtended, func(time.Time) {})
-	defaults.Positive(&d.MinBackoff, 500*time.Millisecond)
-	defaults.Positive(&d.MaxBackoff, 30*time.Second)
-	defaults.Positive(&d.MaxFailures, 6)
-	defaults.Positive(&d.RestPause, 5*time.Minute)
-	defaults.Positive(&d.StopTimeout, 5*time.Second)
 	return d
 }
 

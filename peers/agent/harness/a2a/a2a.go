@@ -29,8 +29,8 @@ import (
 type Options struct {
 	Token         func() (string, error) // returns the bearer token; "" means none; default none
 	Transport     http.RoundTripper      // default: only public addresses
-	InitTimeout   time.Duration          // for reading the card; default 30 s
-	CancelTimeout time.Duration          // for a canceled task to end; default 5 s
+	InitTimeout   time.Duration          `positive:"30s"` // for reading the card
+	CancelTimeout time.Duration          `positive:"5s"`  // for a canceled task to end
 	Backoff       retry.Backoff          // between attempts to read the card; default 1 s to 60 s
 	PollBackoff   retry.Backoff          // between polls of a task; default 1 s to 10 s
 	Log           *zerolog.Logger
@@ -42,8 +42,6 @@ func (o *Options) withDefaults() Options {
 	if out.Transport == nil {
 		out.Transport = netguard.NewTransport(netguard.New(nil))
 	}
-	defaults.Positive(&out.InitTimeout, 30*time.Second)
-	defaults.Positive(&out.CancelTimeout, 5*time.Second)
 	defaults.Set(&out.PollBackoff, retry.Backoff{Min: time.Second, Max: 10 * time.Second})
 	defaults.Log(&out.Log)
 	return out

@@ -19,22 +19,18 @@ import (
 type Options struct {
 	Dir        string            // working directory of turns that name none; default the owner's
 	Env        map[string]string // added to the program's environment
-	Permission Permission        // default PermitReading
+	Permission Permission        `default:"reading"`
 	// for answering initialize and opening a session; default 60 s, extended for slow programs
-	InitTimeout   time.Duration
-	CancelTimeout time.Duration // for a canceled turn to end; default 10 s
+	InitTimeout   time.Duration `positive:"1m"`
+	CancelTimeout time.Duration `positive:"10s"` // for a canceled turn to end
 	Grace         time.Duration // for the program to end; default 2 s
-	MaxSessions   int           // conversations that the program keeps; default 64
+	MaxSessions   int           `positive:"64"` // conversations that the program keeps
 	Backoff       retry.Backoff // between restarts of the program; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.Permission, PermitReading)
-	defaults.Positive(&out.InitTimeout, time.Minute)
-	defaults.Positive(&out.CancelTimeout, 10*time.Second)
-	defaults.Positive(&out.MaxSessions, 64)
 	defaults.Log(&out.Log)
 	return out
 }

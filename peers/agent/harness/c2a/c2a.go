@@ -31,9 +31,9 @@ type Options struct {
 	Info          Info   // name and version of this program
 	Dir           string // working directory of the program
 	Env           map[string]string
-	AnswerTimeout time.Duration // after which a delivery is sent again; default 10 s
-	InitTimeout   time.Duration // for answering initialize; default 60 s
-	Window        int           // maximum number of unanswered deliveries; default 64
+	AnswerTimeout time.Duration `positive:"10s"` // after which a delivery is sent again
+	InitTimeout   time.Duration `positive:"1m"`  // for answering initialize
+	Window        int           `positive:"64"`  // maximum number of unanswered deliveries
 	Grace         time.Duration // for the program to end; default 2 s
 	Backoff       retry.Backoff // between restarts of the program; default 1 s to 60 s
 	Log           *zerolog.Logger
@@ -49,9 +49,6 @@ func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
 	defaults.Set(&out.Version, Version0602)
 	defaults.Set(&out.Info, Info{Name: "hubbub-agent", Version: "1"})
-	defaults.Positive(&out.AnswerTimeout, 10*time.Second)
-	defaults.Positive(&out.InitTimeout, time.Minute)
-	defaults.Positive(&out.Window, 64)
 	defaults.Log(&out.Log)
 	return out
 }

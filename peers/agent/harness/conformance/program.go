@@ -22,8 +22,8 @@ import (
 type Options struct {
 	Only     string              // run only cases whose name or title contains this
 	Versions []attention.Version // default all drafts
-	Timeout  time.Duration       // for accepting a delivery and for a discharge; default 60 s
-	Quiet    time.Duration       // of inactivity before silence counts; default 2 s
+	Timeout  time.Duration       `positive:"1m"` // for accepting a delivery and for a discharge
+	Quiet    time.Duration       `positive:"2s"` // of inactivity before silence counts
 	Env      map[string]string   // added to the program's environment
 	Log      *zerolog.Logger     // takes the program's stderr
 }
@@ -33,8 +33,6 @@ func (opts *Options) withDefaults() Options {
 	if len(o.Versions) == 0 {
 		o.Versions = Versions
 	}
-	defaults.Positive(&o.Timeout, time.Minute)
-	defaults.Positive(&o.Quiet, 2*time.Second)
 	return o
 }
 

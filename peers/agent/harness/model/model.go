@@ -214,16 +214,16 @@ type Options struct {
 	Model       string                 // default the provider's default model
 	Key         func() (string, error) // called for each request; "" sends no key; default none
 	Servers     Servers                // connects to MCP servers; default none, so turns have only the agent's tools
-	IdleTimeout time.Duration          // maximum silence of a stream; default 90 s
+	IdleTimeout time.Duration          `positive:"90s"` // maximum silence of a stream
 	Client      *http.Client           // default: a client that follows no redirects; its Timeout must be 0
 
-	MaxIterations int           // requests in one turn; default 16
-	TokenBudget   int64         // input and output tokens of one turn; default 400,000
-	Timeout       time.Duration // of one turn; default 5 m
-	MaxTokens     int           // output tokens of one answer; default 4096
-	Retries       int           // of one request; default 5
-	HistoryTurns  int           // remembered of one conversation; default 20
-	HistoryBytes  int           // of these turns as JSON; default 64 KiB
+	MaxIterations int           `positive:"16"`     // requests in one turn
+	TokenBudget   int64         `positive:"400000"` // input and output tokens of one turn
+	Timeout       time.Duration `positive:"5m"`     // of one turn
+	MaxTokens     int           `positive:"4096"`   // output tokens of one answer
+	Retries       int           `positive:"5"`      // of one request
+	HistoryTurns  int           `positive:"20"`     // remembered of one conversation
+	HistoryBytes  int           `positive:"64<<10"` // of these turns as JSON
 	History       *History      // default: nothing is remembered
 	Log           *zerolog.Logger
 }
@@ -243,15 +243,7 @@ func (o *Options) withDefaults(p provider) Options {
 	defaults.Set(&out.BaseURL, p.endpoint.BaseURL)
 	defaults.Set(&out.Model, p.endpoint.Model)
 	defaults.Set(&out.Key, func() (string, error) { return "", nil })
-	defaults.Positive(&out.IdleTimeout, 90*time.Second)
 	defaults.Set(&out.Client, newClient())
-	defaults.Positive(&out.MaxIterations, 16)
-	defaults.Positive(&out.TokenBudget, 400_000)
-	defaults.Positive(&out.Timeout, 5*time.Minute)
-	defaults.Positive(&out.MaxTokens, 4096)
-	defaults.Positive(&out.Retries, 5)
-	defaults.Positive(&out.HistoryTurns, 20)
-	defaults.Positive(&out.HistoryBytes, 64<<10)
 	defaults.Log(&out.Log)
 	return out
 }
