@@ -287,7 +287,12 @@ func TestPruneTakesWholeFiles(t *testing.T) {
 	running(t, again)
 	again.Append(numbered(1))
 	mustSync(t, again)
-	rows := query(t, path, fmt.Sprintf("SELECT message_id FROM activity_log WHERE id > %d AND event <> 'log_pruned'", len(all)))
+	var rows []string // in the live file, or in one that was just rotated
+	for _, e := range everything() {
+		if e.ID > int64(len(all)) && !e.Is(LogPruned) {
+			rows = append(rows, e.MessageID)
+		}
+	}
 	if len(rows) != 1 || rows[0] != numbered(1).MessageID {
 		t.Errorf("the rows after %d are %q", len(all), rows)
 	}
