@@ -48,6 +48,22 @@ func TestChorus(t *testing.T) {
 	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { checkAnswersTelegram(t, s.in(t), hubbub) })
 	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { checkAnswersChannel(t, s.in(t), hubbub) })
 	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { checkRelaysEnd(t, hubbub) })
+	t.Run("our agents pass the kit for Chorus agents", func(t *testing.T) { checkChorusKit(t, hubbub) })
+}
+
+// checkChorusKit lets the kit play a service for two of our agents.
+func checkChorusKit(t *testing.T, hubbub func(...string) string) {
+	args := []string{"conformance", "chorus", "--quiet", "500ms"}
+	for _, name := range []string{"alpha", "beta"} {
+		file := filepath.Join(t.TempDir(), name+".txt")
+		if err := os.WriteFile(file, []byte(hubbub("chorus", "inbox", "create", name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--connection-string-file", file)
+	}
+	if out := hubbub(args...); !strings.Contains(out, "10 passed, 0 failed, 0 skipped") {
+		t.Errorf("the kit says\n%s", out)
+	}
 }
 
 // An externalAgent is the HTTP server of an external agent or service.

@@ -29,9 +29,9 @@ import (
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Check a bus, a broker or a harness against the specification",
+		Short: "Check a bus, a broker, a harness or Chorus agents against the specification",
 	}
-	cmd.AddCommand(newConformanceBus(), newConformanceBroker(), newConformanceC2A())
+	cmd.AddCommand(newConformanceBus(), newConformanceBroker(), newConformanceC2A(), newConformanceChorus())
 	return cmd
 }
 

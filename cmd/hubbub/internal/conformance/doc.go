@@ -1,3 +1,3 @@
-// Package conformance has the command conformance, which checks a bus, a broker or a harness against the
-// specification.
+// Package conformance has the command conformance, which checks a bus, a broker, a harness or
+// Chorus agents against the specification.
 package conformance
