@@ -18,37 +18,36 @@ func react(signal string) action {
 
 func say(text string) action { return func(*execution, string) string { return text } }
 
-// matchRule returns the name and the action of the first rule that matches an event, and the
-// action's argument.
-func matchRule(t *harness.Turn) (rule string, do action, arg string) {
+// matchRule returns the action of the first rule that matches an event, and the action's argument.
+func matchRule(t *harness.Turn) (do action, arg string) {
 	e := &t.Event
 	content := textOf(e)
 	switch {
 	case e.Reason == "undelivered":
-		return "rules cannot rephrase", say(""), ""
+		return say(""), "" // rules cannot rephrase
 	case e.Digest || e.Policy == "must_not_respond":
-		return "no reply is allowed", say(""), ""
+		return say(""), ""
 	case e.Policy == "ack_only":
-		return "a receipt suffices", react("seen"), ""
+		return react("seen"), ""
 	case e.Reason == "reaction_proceeds":
-		return "a thumbs-up", say("Then I go on."), ""
+		return say("Then I go on."), ""
 	case e.Knock != nil:
-		return "a knock", (*execution).handleKnock, ""
+		return (*execution).handleKnock, ""
 	case e.Policy == "may_respond" && !isRequest(content):
-		return "no request", say(""), ""
+		return say(""), ""
 	case strings.Contains(e.Reason, "approval"):
-		return "an approval", react("agree"), ""
+		return react("agree"), ""
 	}
 	if next := nextDiscussionLine(e, content); next != "" {
-		return "a discussion continues", say(next), ""
+		return say(next), ""
 	}
 	for _, r := range textRules {
 		switch m := r.match().FindStringSubmatch(normalize(content)); {
 		case m == nil:
 		case r.name == laterRule && t.Deferrals > 0:
-			return "a deferred event came back", say("It is later now: “" + quote(content, 300) + "”"), ""
+			return say("It is later now: “" + quote(content, 300) + "”"), ""
 		default:
-			return r.name, r.do, m[len(m)-1]
+			return r.do, m[len(m)-1]
 		}
 	}
 	fragments := ""
@@ -57,13 +56,13 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	}
 	switch {
 	case strings.Contains(content, "?"):
-		return "a question", say(
+		return say(
 			"You asked" + fragments + ": “" + quote(content, 300) + "” A rule cannot know the answer, but I heard you.",
 		), ""
 	case content == "":
-		return "no text", react("seen"), ""
+		return react("seen"), ""
 	default:
-		return "anything else", say("I read" + fragments + ": “" + quote(content, 300) + "”"), ""
+		return say("I read" + fragments + ": “" + quote(content, 300) + "”"), ""
 	}
 }
 

@@ -54,8 +54,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 		return outcome, err
 	}
 	p := &execution{h: h, ctx: ctx, turn: t, tools: tools}
-	rule, do, arg := matchRule(t)
-	p.progress(0, 0, "rule: "+rule)
+	do, arg := matchRule(t)
 	if text := do(p, arg); text != "" {
 		outcome.FinalText = p.send(text + "\n" + Marker)
 	} else {
