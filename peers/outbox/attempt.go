@@ -12,11 +12,28 @@ import (
 // errCrash is the error of crash points in tests.
 var errCrash = errors.New("crashed by a test")
 
-// attempt makes one attempt to send an item that is marked as sending, stores the decision, and
-// frees the destination.
-func (r *runState) attempt(item Item) {
+// serve makes one attempt to send an item that is marked as sending, and stores the decision. It
+// continues with the items that follow in the destination, and then frees the destination.
+func (r *runState) serve(item *Item) {
+	destination := item.Destination
+	for item != nil {
+		var err error
+		if item, err = r.attempt(item); errors.Is(err, errCrash) {
+			select {
+			case r.crashed <- err:
+			default:
+			}
+			return
+		}
+	}
+	r.done <- destination // has room for every running attempt
+}
+
+// attempt makes one attempt. next is the item that was marked as sending with the decision, or
+// nil.
+func (r *runState) attempt(item *Item) (next *Item, err error) {
 	r.attemptStarted(item.Destination)
-	err := r.attemptOnce(item)
+	next, err = r.attemptOnce(*item)
 	if hurried := r.attemptEnded(item.Destination); hurried && err == nil {
 		err = r.RetryNow(context.WithoutCancel(r.attempts), item.Destination)
 		if err != nil {
@@ -24,28 +41,21 @@ func (r *runState) attempt(item Item) {
 				item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
 		}
 	}
-	if errors.Is(err, errCrash) {
-		select {
-		case r.crashed <- err:
-		default:
-		}
-		return
-	}
-	r.done <- item.Destination // has room for every running attempt
+	return next, err
 }
 
-func (r *runState) attemptOnce(item Item) error {
+func (r *runState) attemptOnce(item Item) (next *Item, err error) {
 	v := expired(item)
 	if r.opts.Now().Before(item.ExpiresAt) {
 		if err := r.crashAt("before send"); err != nil {
-			return err
+			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(r.attempts, r.opts.AttemptTimeout)
 		err := r.send(ctx, item)
 		interrupted := ctx.Err() != nil
 		cancel()
 		if err := r.crashAt("after send"); err != nil {
-			return err
+			return nil, err
 		}
 		v = r.opts.decide(item, err, interrupted && r.mayHaveSent(item), r.opts.Now(), r.opts.Jitter())
 		if v.explicit { // the attempt named its own delay
@@ -58,11 +68,11 @@ func (r *runState) attemptOnce(item Item) error {
 // settleUntilStored stores a decision. If the database or OnSettled fails, it tries again without
 // a new attempt, until Run must return. The item then stays marked as sending and counts as
 // interrupted.
-func (r *runState) settleUntilStored(item Item, v decision) error {
+func (r *runState) settleUntilStored(item Item, v decision) (next *Item, err error) {
 	for try := 1; ; try++ {
-		err := r.settle(context.WithoutCancel(r.attempts), item, v)
+		next, err = r.settleAndMark(item, v)
 		if err == nil || errors.Is(err, errCrash) {
-			return err
+			return next, err
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
 			Msg("outcome of a send not stored; trying again")
@@ -71,15 +81,29 @@ func (r *runState) settleUntilStored(item Item, v decision) error {
 		case <-timer.C:
 		case <-r.attempts.Done():
 			timer.Stop()
-			return err
+			return nil, err
 		}
 	}
 }
 
-// settle stores a decision in one transaction. If the item is settled, OnSettled runs in the same
-// transaction. A power cut may undo that an item is sent, or is to be attempted again, where an
+// settleAndMark stores a decision. If the item is settled and the outbox has room for its
+// destination, it also marks the next item there as sending, in the same transaction.
+func (r *runState) settleAndMark(item Item, v decision) (next *Item, err error) {
+	err = r.settle(context.WithoutCancel(r.attempts), item, v, func(tx *store.Tx) {
+		if next = nil; v.state != StatePending && !r.full.Load() && r.ctx.Err() == nil {
+			next = r.markNext(tx, item.Destination)
+		}
+	})
+	if err == nil && next != nil {
+		err = r.crashAt("after mark")
+	}
+	return next, err
+}
+
+// settle stores a decision in one transaction, with what then writes. If the item is settled,
+// OnSettled runs in the same transaction. A power cut may undo that an item is sent, or is to be attempted again, where an
 // interrupted attempt is repeated anyway; the receiver then detects the duplicate.
-func (o *Outbox) settle(ctx context.Context, item Item, v decision) error {
+func (o *Outbox) settle(ctx context.Context, item Item, v decision, then func(tx *store.Tx)) error {
 	inTx := store.InTx
 	if o.opts.OnInterrupted == Resend && (v.state == StateSent || v.state == StatePending) {
 		inTx = store.InTxUnsynced
@@ -87,10 +111,11 @@ func (o *Outbox) settle(ctx context.Context, item Item, v decision) error {
 	err := inTx(ctx, o.db, func(tx *store.Tx) {
 		if v.state != StatePending {
 			o.settleTx(tx, &item, v)
-			return
+		} else {
+			tx.Exec(`UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
+				WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.fixed, reason(v.cause), item.ID)
 		}
-		tx.Exec(`UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
-			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.fixed, reason(v.cause), item.ID)
+		then(tx)
 	})
 	if err == nil {
 		err = o.crashAt("after settle")
@@ -136,7 +161,7 @@ func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 			continue
 		}
 		cause := errors.New("the program ended during the attempt; it may have been sent")
-		err = o.settle(ctx, item, decision{state: StateUnknown, cause: cause})
+		err = o.settle(ctx, item, decision{state: StateUnknown, cause: cause}, func(*store.Tx) {})
 	}
 	return err
 }

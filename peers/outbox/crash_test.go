@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
+	"hubbub/protocol/timetest"
 
 	"pgregory.net/rapid"
 )
@@ -311,4 +312,31 @@ func TestNothingIsLostOrReordered(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// TestRun_MarksWithSettlement: the transaction that settles an item marks the one behind it, unless
+// other destinations may be waiting for room.
+func TestRun_MarksWithSettlement(t *testing.T) {
+	for parallel, want := range map[int]int{0: 2, 3: 2, 2: 10, 1: 10} {
+		synctest.Test(t, func(t *testing.T) {
+			var marks, sent atomic.Int64
+			box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+				sent.Add(1)
+				return nil
+			}, &outbox.Options{Parallel: parallel})
+			box.CrashWith(func(point string) error {
+				if point == "before mark" {
+					marks.Add(1)
+				}
+				return nil
+			})
+			enqueue(t, box, "tg:1", "a", "b", "c", "d", "e")
+			enqueue(t, box, "tg:2", "a", "b", "c", "d", "e")
+			run(t, box)
+			timetest.Advance(time.Second)
+			if n := int(marks.Load()); sent.Load() != 10 || n < want/2 || n > want {
+				t.Errorf("with room for %d: %d sent with %d marks of their own; want at most %d", parallel, sent.Load(), n, want)
+			}
+		})
+	}
 }

@@ -56,7 +56,7 @@ func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked 
 		(queue, destination, key, body, state, enqueued_at, not_before, paced, expires_at)
 		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?)`,
 		o.opts.Name, destination, key, body, now.UnixMicro(), due.UnixMicro(), parked, expires.UnixMicro())
-	tx.OnCommit(o.Wake)
+	tx.OnCommit(func() { o.wakeFor(destination) })
 	return tx.Err() == nil, tx.Err()
 }
 

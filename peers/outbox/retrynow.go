@@ -21,6 +21,17 @@ func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	})
 }
 
+// wakeFor makes a running outbox look for due items, unless the destination has a running attempt,
+// at whose end it looks anyway.
+func (o *Outbox) wakeFor(destination string) {
+	o.mu.Lock()
+	_, running := o.retryNow[destination]
+	o.mu.Unlock()
+	if !running {
+		o.Wake()
+	}
+}
+
 // attemptStarted records that an attempt for a destination starts.
 func (o *Outbox) attemptStarted(destination string) {
 	o.mu.Lock()

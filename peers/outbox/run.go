@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,9 +13,11 @@ var errStopped = errors.New("the outbox is stopping")
 // A runState is the state of one Run.
 type runState struct {
 	*Outbox
-	attempts context.Context // context of SendFunc; ends StopTimeout after that of Run
-	busy     map[string]bool // destinations with a running attempt
-	done     chan string     // destinations whose attempt ended
+	ctx      context.Context // of Run
+	attempts context.Context // context of SendFunc; ends StopTimeout after ctx
+	busy     map[string]bool // destinations that are served
+	full     atomic.Bool     // Parallel destinations are served; others may wait
+	done     chan string     // destinations that are no longer served
 	wg       sync.WaitGroup
 	crashed  chan error // receives from crash points of tests
 }
@@ -29,7 +32,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	attempts, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	r := &runState{
-		Outbox: o, attempts: attempts, busy: map[string]bool{},
+		Outbox: o, ctx: ctx, attempts: attempts, busy: map[string]bool{},
 		done: make(chan string, o.opts.Parallel), crashed: make(chan error, 1),
 	}
 	err := r.dispatchLoop(ctx)
@@ -123,9 +126,10 @@ func (r *runState) startDue(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	r.full.Store(len(items) == room)
 	for _, item := range items {
 		r.busy[item.Destination] = true
-		r.wg.Go(func() { r.attempt(item) })
+		r.wg.Go(func() { r.serve(&item) })
 	}
 	return max(wait, time.Millisecond), nil
 }

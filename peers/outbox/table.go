@@ -57,6 +57,20 @@ func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
 	return found, nil
 }
 
+// markNext marks the first open item of a destination as being attempted, and returns it if it is
+// due. The destination has no other item that is being attempted.
+func (o *Outbox) markNext(tx *store.Tx, destination string) *Item {
+	now := o.opts.Now()
+	item, found := store.One(tx, itemColumns, `UPDATE outbox SET state = 'sending', attempt = attempt + (expires_at > ?3)
+		WHERE id = (SELECT min(id) FROM outbox WHERE queue = ?1 AND destination = ?2 AND state IN ('pending','sending'))
+		AND state = 'pending' AND min(iif(paced = 0 AND not_before > ?4, 0, not_before), expires_at) <= ?3
+		RETURNING `+columns, o.opts.Name, destination, now.UnixMicro(), now.Add(o.opts.MaxBackoff).UnixMicro())
+	if !found {
+		return nil
+	}
+	return &item
+}
+
 // markSending marks items as being attempted, in one transaction, and returns
 // them. An item that is no longer pending is left out. The mark need not survive a power
 // cut if an interrupted attempt is repeated anyway, or if MayHaveSent knows.
