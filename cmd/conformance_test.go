@@ -2,9 +2,14 @@ package cmd_test
 
 import (
 	"context"
+	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -55,5 +60,49 @@ func TestConformance_SeesPeersOfCluster(t *testing.T) {
 	stop()
 	if err := <-stopped; err != nil {
 		t.Errorf("the spawner: %v", err) // it was taken over
+	}
+}
+
+// TestConformance_OurHostPasses runs the kit for hosts as the program of two agents: one takes all
+// capabilities, the other lacks some.
+func TestConformance_OurHostPasses(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newBrokerFixture(t, true)
+	const logged = "a line for the log"
+	for name, c := range map[string]struct{ lacks, ends, last, counts string }{
+		"all": {"", "completed", "idempotent", "9 passed, 0 failed, 2 skipped"}, // no reaction came, and no mention of a role
+		"some": {" --lacks delivery.redelivery --lacks chatTools.reactionSignals --lacks chatTools.defer --lacks utilities.logging", "failed",
+			"known", "9 passed, 0 failed, 2 skipped"}, // its only event was not accepted
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &brokerFixture{t: t, url: s.url, data: s.data}
+			report := filepath.Join(t.TempDir(), "report.txt")
+			agent := start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id="+name, "--harness=c2a", "--compose-window=50ms",
+				"--harness-command="+built(t, "hubbub")+" conformance c2a-host --contract --report "+report+c.lacks)
+			s.until(name+` +online`, "who")
+			out, _ := s.run("invoke", name, "is the deploy blocked?", "--as", "will", "--json")
+			var flight struct{ ID string }
+			if err := json.Unmarshal([]byte(out), &flight); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			s.until("since .*: flight .* is "+c.ends, "why", flight.ID)
+			said := regexp.MustCompile("ok +" + c.last)
+			for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+				if now, err := os.ReadFile(report); err == nil && said.Match(now) {
+					break
+				}
+			}
+			agent.stop()
+			got, err := os.ReadFile(report)
+			if err != nil || !strings.Contains(string(got), c.counts) {
+				t.Errorf("%v\n%s", err, got)
+			}
+			if has := strings.Contains(agent.whole(), logged); has != (c.lacks == "") {
+				t.Errorf("the agent's log has the line of the program: %t", has)
+			}
+		})
 	}
 }

@@ -182,6 +182,7 @@ var handlings = map[string]handling{
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance chorus":                        {named: true},
+	"hubbub conformance c2a-host":                      {named: true},
 	"hubbub conformance c2a --harness-command COMMAND": {
 		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).useScriptedHarness, with: []string{"--quiet", "30ms"},
 	},

@@ -31,7 +31,9 @@ func NewCommand() *cobra.Command {
 		Use:   "conformance",
 		Short: "Check a bus, a broker, a harness or Chorus agents against the specification",
 	}
-	cmd.AddCommand(newConformanceBus(), newConformanceBroker(), newConformanceC2A(), newConformanceChorus())
+	cmd.AddCommand(
+		newConformanceBus(), newConformanceBroker(), newConformanceC2A(), newConformanceHost(), newConformanceChorus(),
+	)
 	return cmd
 }
 

@@ -5,6 +5,8 @@
 // C2A over stdio, in every draft. It acts as the host with a chat and its tools, delivers each
 // vector whose event reaches a model, and checks what the program does.
 //
+// Observe is the other side: a program that any host can run, and that checks what the host sends.
+//
 // A program conforms if it
 //
 //   - accepts every delivery,
