@@ -22,6 +22,9 @@ type ClockState struct {
 	Wall time.Time `json:"wall"`
 	// Steady is how long the bus has run since the last jump.
 	Steady time.Duration `json:"steady"`
+	// Unproven is the sum of the smaller steps that were believed, less what the bus
+	// has proved by running since.
+	Unproven time.Duration `json:"unproven,omitempty"`
 	// Jump is the last jump; nil if there was none.
 	Jump *ClockJump `json:"jump,omitempty"`
 }
@@ -38,9 +41,10 @@ type ClockJump struct {
 const provenAfter = 24 * time.Hour
 
 // A retentionClock decides which time retention goes by, so that a wrong clock does not
-// remove the log. It believes steps of a day, or of a tenth of the time for which rows
-// are kept if that is more: the machine may have slept or been off. It believes a larger
-// step once the bus has run for a day without another one.
+// remove the log. It believes steps of a day in all, or of a tenth of the time for which
+// rows are kept if that is more: the machine may have slept or been off. A day of running
+// proves that many steps, and part of a day part of them. The clock is believed beyond
+// that once the bus has run for a day without another such step.
 type retentionClock struct {
 	path      string // of the log
 	tolerance time.Duration
@@ -53,7 +57,7 @@ type retentionClock struct {
 }
 
 // storeEvery is how often the state of the clock is stored while nothing changes.
-const storeEvery = time.Hour
+const storeEvery = 10 * time.Minute
 
 func newRetentionClock(path string, keep Retention) *retentionClock {
 	began := time.Now()
@@ -93,15 +97,18 @@ func (c *retentionClock) advance(wall time.Time, elapsed time.Duration) *ClockJu
 	step := wall.Sub(expected)
 	s.Wall = wall
 	s.Steady += elapsed
+	proved := time.Duration(float64(c.tolerance) * elapsed.Hours() / provenAfter.Hours())
+	s.Unproven = max(0, s.Unproven-proved)
+	believable := func(step time.Duration) bool { return -c.tolerance <= step && step <= c.tolerance-s.Unproven }
 	ahead := s.Ahead + step
 	switch {
-	case ahead.Abs() <= c.tolerance:
-		s.Ahead = 0
+	case believable(ahead):
+		s.Ahead, s.Unproven = 0, max(0, s.Unproven+ahead)
 		if s.Jump != nil && s.Jump.Ended == nil && s.Jump.Believed == nil {
 			s.Jump.Ended = &wall
 			return s.Jump
 		}
-	case step.Abs() > c.tolerance:
+	case !believable(step):
 		s.Steady, s.Ahead = 0, ahead
 		s.Jump = &ClockJump{From: wall.Add(-ahead), To: wall}
 		return s.Jump
@@ -110,7 +117,7 @@ func (c *retentionClock) advance(wall time.Time, elapsed time.Duration) *ClockJu
 		s.Jump.Believed = &wall
 		return s.Jump
 	default:
-		s.Ahead = ahead
+		s.Ahead, s.Unproven = ahead, max(0, s.Unproven+step)
 	}
 	return nil
 }

@@ -19,13 +19,15 @@ import (
 
 const day = 24 * time.Hour
 
+// A move of a clock: the bus runs, and then the clock is set, or the machine sleeps.
+type move struct{ run, step time.Duration }
+
+// moves repeats a move.
+func moves(n int, run, step time.Duration) []move { return slices.Repeat([]move{{run, step}}, n) }
+
 // TestRetentionClock_BelievesNoJump plays what a clock may do, and compares the time that
 // retention goes by to the true one.
 func TestRetentionClock_BelievesNoJump(t *testing.T) {
-	type move struct {
-		run  time.Duration // the bus runs
-		step time.Duration // then the clock is set, or the machine sleeps
-	}
 	for name, c := range map[string]struct {
 		moves []move
 		ahead time.Duration // of the believed time, compared to how long the bus ran
@@ -43,6 +45,12 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 		"behind":                      {[]move{{day, -400 * day}, {time.Hour, 0}}, -400 * day, "jump "},
 		"behind for a minute":         {[]move{{day, -400 * day}, {time.Minute, 400 * day}, {time.Hour, 0}}, 0, "jump ended "},
 		"a little ahead while behind": {[]move{{day, -400 * day}, {time.Hour, day}, {time.Hour, 0}}, -399 * day, "jump "},
+		"steps in a minute":           {moves(4, 3*time.Second, 8*day), 8 * day, "jump jump jump "},
+		"steps of just under a day":   {moves(12, time.Second, day-time.Minute), 9*day - 9*time.Minute, "jump jump jump "},
+		"steps, and back":             {append(moves(3, time.Hour, 8*day), move{time.Hour, -24 * day}, move{time.Hour, 0}), 0, "jump jump ended "},
+		"steps back and forth":        {append(moves(9, time.Hour, 8*day), moves(9, time.Hour, -8*day)...), 0, "jump jump jump jump jump jump jump jump ended "},
+		"steps, then a day":           {append(moves(3, time.Second, 8*day), move{day + time.Minute, 0}), 24 * day, "jump jump believed "},
+		"a machine used by day":       {moves(60, 10*time.Hour, 14*time.Hour), 60 * 14 * time.Hour, ""},
 	} {
 		clock := newRetentionClock(filepath.Join(t.TempDir(), "activity.db"), Retention{Age: 90 * day})
 		wall, ran, news := epoch, time.Duration(0), ""
