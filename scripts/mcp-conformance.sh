@@ -9,7 +9,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12 \
 	@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
 	@modelcontextprotocol/server-memory@2026.8.31 >"$dir/npm.log" 2>&1 || {

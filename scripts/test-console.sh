@@ -28,7 +28,8 @@ finish() {
 	[ -z "$demo" ] || wait "$demo" 2>/dev/null || true
 	rm -rf "$dir"
 }
-trap finish EXIT INT TERM
+trap finish EXIT
+trap 'exit 130' INT TERM
 timeout 120 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 axe-core@4 >"$dir/npm.log" 2>&1 || {
 	cat "$dir/npm.log" >&2
 	skip "npm could not install playwright-core and axe-core; it needs the npm registry"

@@ -46,6 +46,32 @@ func TestDocuments_NameExistingFiles(t *testing.T) {
 	}
 }
 
+// TestScripts_EndWhenInterrupted fails when a script cleans up on a signal and continues, or
+// leaves its files behind.
+func TestScripts_EndWhenInterrupted(t *testing.T) {
+	exits := regexp.MustCompile(`(?m)^\t*trap 'exit [1-9]\d*' INT TERM$`)
+	cleans := regexp.MustCompile(`(?m)^[^#\n]*\btrap .*\bEXIT\b.*$`)
+	found := 0
+	for _, pattern := range []string{"scripts/*", ".ci/*"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, _ := os.ReadFile(name) //nolint:errcheck // folders have none
+			for _, line := range cleans.FindAllString(string(text), -1) {
+				found++
+				if !strings.HasSuffix(line, " EXIT") && !strings.Contains(line, " EXIT #") || !exits.Match(text) {
+					t.Errorf("%s does not end when it is interrupted: %s; trap EXIT alone, and add trap 'exit 130' INT TERM", name, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d scripts clean up", found)
+	}
+}
+
 // TestTables_HaveTheirColumns fails when a row of a table in a document has more or fewer columns than
 // its head, as after a replacement that hit the wrong table.
 func TestTables_HaveTheirColumns(t *testing.T) {
