@@ -47,5 +47,5 @@
 // The package does not promise exactly-once effects (no queue can) or an order across
 // destinations. Two processes must not Run the same queue. Another process may call
 // [Outbox.List], [Outbox.Retry] and [Outbox.Drop] on the same database; a running outbox
-// notices within Options.Poll.
+// notices within Options.Poll. It does not poll while it has nothing that they could change.
 package outbox

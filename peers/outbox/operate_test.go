@@ -285,3 +285,52 @@ func TestDroppingTellsTheOwner(t *testing.T) {
 		t.Errorf("told were %q; want %q", told, want)
 	}
 }
+
+// TestRun_RestsWithoutReleasableItems: an outbox polls only while it has an item that another
+// process can release, and notices within Options.Poll that one did.
+func TestRun_RestsWithoutReleasableItems(t *testing.T) {
+	for outcome, polls := range map[outbox.State]bool{
+		"": false, outbox.StateSent: false,
+		outbox.StateDead: true, outbox.StateUnknown: true, outbox.StateDropped: true, outbox.StatePending: true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			why := errors.New("why")
+			result := map[outbox.State]error{
+				outbox.StateDead: outbox.Permanent(why), outbox.StateUnknown: outbox.Unknown(why),
+				outbox.StateDropped: outbox.Drop(why), outbox.StatePending: outbox.Retry(20*time.Hour, why),
+			}
+			db := freshDB(t)
+			var looks, sent atomic.Int64
+			box := outbox.New(db, func(context.Context, outbox.Item) error {
+				sent.Add(1)
+				return result[outcome]
+			}, &outbox.Options{Poll: 15 * time.Second, Now: func() time.Time {
+				looks.Add(1)
+				return time.Now()
+			}})
+			run(t, box)
+			if outcome != "" {
+				enqueue(t, box, "tg:1", "a")
+			}
+			timetest.Advance(time.Minute)
+			looks.Store(0)
+			timetest.Advance(50 * time.Minute)
+			if n := looks.Load(); polls != (n > 0) {
+				t.Errorf("%q: looked at the clock %d times while idle", outcome, n)
+			}
+			if !polls {
+				enqueue(t, box, "tg:1", "b")
+			} else if err := outbox.New(db, nil, nil).Retry(t.Context(), only(t, box).ID); err != nil {
+				t.Fatal(err)
+			}
+			timetest.Advance(15 * time.Second)
+			want := int64(2)
+			if outcome == "" {
+				want = 1
+			}
+			if n := sent.Load(); n != want {
+				t.Errorf("%q: attempted %d times; want %d", outcome, n, want)
+			}
+		})
+	}
+}

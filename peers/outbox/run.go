@@ -48,7 +48,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 // dispatchLoop starts attempts until ctx ends. Only this goroutine selects items, so a
 // destination never has two attempts at once.
 func (r *runState) dispatchLoop(ctx context.Context) error {
-	recovered := false
+	recovered, rested := false, false
 	prune := r.opts.Now()
 	for ctx.Err() == nil {
 		wait, err := r.opts.Poll, error(nil)
@@ -63,6 +63,9 @@ func (r *runState) dispatchLoop(ctx context.Context) error {
 			prune = r.opts.Now().Add(time.Hour)
 			_, err = r.Prune(ctx)
 		}
+		if err == nil && rested && wait == r.opts.Poll {
+			wait, err = r.untilChange(ctx, prune.Sub(r.opts.Now()))
+		}
 		if errors.Is(err, errCrash) {
 			return err
 		}
@@ -70,23 +73,35 @@ func (r *runState) dispatchLoop(ctx context.Context) error {
 			r.opts.Log.Error().Err(err).Msg("outbox database not usable; trying again")
 			wait = time.Second
 		}
-		if err := r.await(ctx, wait); err != nil {
+		if rested, err = r.await(ctx, wait); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await waits until something may be due.
-func (r *runState) await(ctx context.Context, wait time.Duration) error {
+// untilChange returns how long to wait while nothing is due. Another process can release only
+// what this one has not sent, so without such items there is no need to poll.
+func (r *runState) untilChange(ctx context.Context, longest time.Duration) (time.Duration, error) {
+	left, err := r.List(ctx, &Filter{Limit: 1,
+		States: []State{StatePending, StateSending, StateDead, StateUnknown, StateDropped}})
+	if err != nil || len(left) > 0 {
+		return r.opts.Poll, err
+	}
+	return max(longest, r.opts.Poll), nil
+}
+
+// await waits until something may be due. rested reports whether nothing happened meanwhile.
+func (r *runState) await(ctx context.Context, wait time.Duration) (rested bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+		rested = true
 	case <-r.wake.C():
 	case err := <-r.crashed:
-		return err
+		return false, err
 	case destination := <-r.done:
 		delete(r.busy, destination)
 	}
@@ -95,7 +110,7 @@ func (r *runState) await(ctx context.Context, wait time.Duration) error {
 		case destination := <-r.done:
 			delete(r.busy, destination)
 		default:
-			return nil
+			return rested, nil
 		}
 	}
 }
