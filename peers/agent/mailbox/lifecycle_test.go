@@ -127,3 +127,50 @@ func TestARecordOfATurnNamesItsMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestHandleExplanation_EndsWhatWasUnclear: of the same author in the same thread, and nothing else
+// that waits there.
+func TestHandleExplanation_EndsWhatWasUnclear(t *testing.T) {
+	events := map[string]struct {
+		author, thread string
+		asked, live    bool
+		want           mailbox.State
+	}{
+		"unclear":                  {"7", "", true, false, mailbox.Superseded},
+		"waits for something else": {"7", "", false, false, mailbox.Turned},
+		"of another author":        {"8", "", true, false, mailbox.Turned},
+		"in another thread":        {"7", "T1", true, false, mailbox.Turned},
+		"in a turn again":          {"7", "", true, true, mailbox.Turned},
+	}
+	box := newMailbox(t)
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		for id, c := range events {
+			said := chat(id, "do it")
+			said.Content.Author.ID, said.Content.Chat.ThreadID = c.author, c.thread
+			intake.Store(tx, said)
+			e := tx.Entry(id)
+			tx.Move(e, mailbox.Hold, "")
+			tx.Compose([]*mailbox.Entry{e})
+			e = tx.Entry(id)
+			if c.asked {
+				lifecycle.AskClarification(tx, e)
+			}
+			if !c.live {
+				tx.CancelTurn(tx.Turn(e.TurnID), "it has ended")
+			}
+		}
+		explanation := chat("more", "I mean the build")
+		explanation.Content.Author.ID = "7"
+		intake.Store(tx, explanation)
+		e := tx.Entry("more")
+		e.Decision.Policy = attention.PolicyMustRespond
+		lifecycle.HandleExplanation(tx, e)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, c := range events {
+		if e := box.View(t.Context()).Entry(id); e.State != c.want {
+			t.Errorf("the event %q is %s; want %s", id, e.State, c.want)
+		}
+	}
+}

@@ -115,8 +115,9 @@ func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.Content.Event != protocol.EventMessage {
 		return
 	}
-	for _, old := range tx.Events(`WHERE chat = ? AND thread = ? AND author = ? AND seq < ? AND state = 'turned'
-		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+noticeUnclear+`:' || event_id) AND NOT EXISTS
+	// by state, of which there are few, and not by author
+	for _, old := range tx.Events(`WHERE +chat = ? AND thread = ? AND +author = ? AND seq < ? AND state = 'turned'
+		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+noticeUnclear+`:' || events.event_id) AND NOT EXISTS
 		(SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND `+mailbox.LiveCondition+`)`, e.Chat,
 		e.Content.Chat.ThreadID, e.Content.Author.ID, e.Seq) {
 		old.DeadlineAt = time.Time{}
