@@ -42,8 +42,9 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
 		shown.Event.Now = time.Now().In(r.opts.ZoneOf(carrier.Content.Chat))
-		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
-		j.earlier = r.earlierEvents(tx, carrier, parts)
+		before := r.window(tx, carrier, parts)
+		j.prompt, j.parts = r.promptOf(tx, carrier, parts, before), parts
+		j.earlier = earlierEvents(before)
 		j.prompt.Now = shown.Event.Now
 		if t.Body != "" {
 			shown.Correction = t.Body
@@ -187,8 +188,9 @@ func platformOf(chat protocol.Topic) string {
 	return cmp.Or(map[string]string{"tg": "telegram", "mx": "matrix", "": "bus"}[family], family)
 }
 
-// promptOf returns the prompt of an event.
-func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
+// promptOf returns the prompt of an event after the messages of its window.
+func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry,
+	window []mailbox.Line) *attention.Prompt {
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{},
 		SentAt: e.SentAt()}
 	for _, line := range [][2]string{{"service", e.Content.Chat.Service}, {"context", e.Content.Chat.Context}} {
@@ -210,7 +212,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" || r.opts.OnlyEvent {
 		return p
 	}
-	for _, line := range r.window(tx, e, parts) {
+	for _, line := range window {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Context = append(p.Context, attention.Line{
@@ -228,12 +230,9 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	return p
 }
 
-// earlierEvents returns the events of the context that have files, oldest first.
-func (r *Runner) earlierEvents(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (list []*mailbox.Entry) {
-	if e.Decision.Knock != nil || e.Decision.Context == "" {
-		return nil
-	}
-	for _, line := range r.window(tx, e, parts) {
+// earlierEvents returns the events of a window that have files, oldest first.
+func earlierEvents(window []mailbox.Line) (list []*mailbox.Entry) {
+	for _, line := range window {
 		if line.Entry != nil && !line.Entry.Deleted && len(line.Entry.Content.Attachments) > 0 {
 			list = append(list, line.Entry)
 		}
@@ -241,8 +240,11 @@ func (r *Runner) earlierEvents(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbo
 	return list
 }
 
-// window returns the messages before an event that its turn shows.
+// window returns the messages before an event that its turn shows. A knock shows none.
 func (r *Runner) window(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) []mailbox.Line {
+	if e.Decision.Knock != nil || e.Decision.Context == "" {
+		return nil
+	}
 	return tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], contextLimit)
 }
 
