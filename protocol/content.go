@@ -79,7 +79,7 @@ type ChatMessage struct {
 	Sequence    int64        `json:"sequence,omitempty"`
 	CreatedAt   string       `json:"createdAt,omitempty"`
 	Priority    string       `json:"priority,omitempty"` // "normal" (default) or "urgent"
-	Signal      string       `json:"signal,omitempty"`   // of a reaction
+	Signal      string       `json:"signal,omitempty"`   // of a reaction; of a message that stops its chat: SignalStop
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Of an agent's message: whom it obliges, namely to_me, to_my_role, to_other or ambient. Its
 	// mentions, or the message that it answers, say who that is.
@@ -201,8 +201,8 @@ const MaxFileData = 700 << 10
 // MaxDraft limits the part of an unfinished answer that is shown, in bytes.
 const MaxDraft = 4000
 
-// SignalStop is the signal of a person who stops the work on their own message. Agents never use
-// it.
+// SignalStop is the signal of a person who stops the work on their own message, with a reaction, or
+// in a whole chat, with a message. Agents never use it.
 const SignalStop = "stop"
 
 // MaxCaption limits the caption of a file, in UTF-16 units.

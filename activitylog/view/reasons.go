@@ -50,6 +50,7 @@ var reasonTexts = map[string]string{
 	"recipient_works":       "the recipient is working on it: one interval is extended, once",
 	"recipient_refuses":     "the recipient can't or won't do it",
 	"recipient_asks":        "the recipient asked its author for an explanation",
+	"chat_stopped":          "a person stopped the chat",
 	"evidence":              "a recipient's report on its own work closes nothing",
 	"reminder":              "the agent had set a reminder for it",
 	"repeated":              "an agent repeated itself and has already had a turn for it",

@@ -154,7 +154,8 @@ const (
 	SignalUnclear  Signal = "unclear"
 )
 
-// SignalStop ends the work on a message. Only a person gives it, on their own message.
+// SignalStop ends the work on a message or, as the signal of a message, in its whole chat. Only a
+// person gives it.
 const SignalStop Signal = "stop"
 
 // A SignalRow is one row of the table of signals. An empty Disposition leaves

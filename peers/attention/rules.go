@@ -22,6 +22,8 @@ var rules = []rule{
 
 	{"stop_pressed", all(ofKind(KindReaction), withSignal(SignalStop), byPerson, ofNoAgent), reactionDirectedness,
 		PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
+	{"chat_stopped", all(ofKind(KindMessage), withSignal(SignalStop), byPerson), toMe, PolicyMustNotRespond,
+		ModeToolMailbox, ActionCancel},
 	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reactionDirectedness, PolicyMustNotRespond,
 		ModeSilent, ActionNone},
 	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),

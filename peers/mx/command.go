@@ -106,7 +106,7 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedEvent) {
 func (in *ingester) stopChat(tx *store.Tx, c *chat, h *parsedEvent) string {
 	if !c.stopped {
 		if in.router.Status(tx, c.peer()).State == bridge.Assigned {
-			h.data.Content.Text, h.data.Content.Priority = "stop", "urgent"
+			h.data.Content.Text, h.data.Content.Priority, h.data.Content.Signal = "stop", "urgent", protocol.SignalStop
 			in.storeEvent(tx, c, h)
 		}
 		in.setStopped(tx, c, true)

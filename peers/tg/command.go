@@ -165,7 +165,7 @@ func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 		return bridge.StopText("/", true)
 	}
 	if at := in.chatStatus(tx, c); at.State == bridge.Assigned {
-		u.data.Content.Text, u.data.Content.Priority = "stop", "urgent"
+		u.data.Content.Text, u.data.Content.Priority, u.data.Content.Signal = "stop", "urgent", protocol.SignalStop
 		for _, a := range at.Agents { // in a group, a word for nobody stops nobody
 			u.data.Names = bridge.AppendUnique(u.data.Names, a.Agent.Name())
 		}

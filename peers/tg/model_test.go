@@ -18,7 +18,8 @@ import (
 type scriptedModel struct {
 	mu     sync.Mutex
 	script func(role, prompt string) any
-	finish string // of answers; "stop" by default
+	finish string        // of answers; "stop" by default
+	delay  time.Duration // of answers
 	given  []string
 }
 
@@ -44,8 +45,13 @@ func (m *scriptedModel) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	m.mu.Lock()
 	m.given = append(m.given, prompt)
-	said, finish := m.script(last.Role, prompt), m.finish
+	said, finish, delay := m.script(last.Role, prompt), m.finish, m.delay
 	m.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 	if finish == "" {
 		finish = "stop"
 	}
@@ -58,6 +64,13 @@ func (m *scriptedModel) RoundTrip(r *http.Request) (*http.Response, error) {
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
 		Body: io.NopCloser(bytes.NewReader(raw)),
 	}, err
+}
+
+// toolCall returns the message of a model that calls a tool.
+func toolCall(name, arguments string) any {
+	return map[string]any{"role": "assistant", "content": "", "tool_calls": []any{map[string]any{
+		"id": "call_" + name, "type": "function", "function": map[string]any{"name": name, "arguments": arguments},
+	}}}
 }
 
 // play changes the script.

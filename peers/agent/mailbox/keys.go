@@ -39,6 +39,9 @@ const NoticeNobody = "nobody_above"
 // ReasonHalted is the reason of turns that a halt stopped or did not let start.
 const ReasonHalted = "halted"
 
+// ReasonChatStopped is the reason of what ended because a person stopped its chat.
+const ReasonChatStopped = "the chat was stopped"
+
 // Kinds of notices.
 const (
 	NoticeFailed     = "failed"

@@ -90,7 +90,8 @@ func TakeUndelivered(tx *Tx, turnID string) (told []string) {
 	return told
 }
 
-// reportUndelivered stores an event for each undelivered message.
+// reportUndelivered stores an event for each undelivered message, except in a chat that a person
+// stopped: its messages end with it, and nobody would see what the agent does about them.
 func reportUndelivered(tx *Tx, where string, args ...any) {
 	for _, l := range takeUnreported(tx, where, args...) {
 		e := &Entry{EventID: undeliveredKey + string(l.MessageID), Chat: l.chat, ReceivedAt: time.Now(),
@@ -106,10 +107,20 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 		} else {
 			continue
 		}
+		if isStopped(tx.Tx, e) {
+			continue
+		}
 		e.Content.SourceID = e.SourceID
 		InsertEvent(tx, e)
 		tx.OnCommit(tx.m.opts.OnChange)
 	}
+}
+
+// isStopped reports whether the newest event of a person in the chat of an event stopped the chat.
+func isStopped(tx *store.Tx, e *Entry) bool {
+	return store.Value[bool](tx, `SELECT kind = 'message' AND coalesce(json_extract(content, '$.signal'), '') = 'stop'
+		FROM events WHERE conversation = ? AND chat = ? AND author_kind = 'human' ORDER BY received_at DESC, seq DESC LIMIT 1`,
+		e.Content.Chat.ID, e.Chat)
 }
 
 // mayReplyAgain reports whether an event may get a second answer because no part of its only

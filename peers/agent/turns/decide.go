@@ -52,7 +52,11 @@ func applyAction(tx *mailbox.Tx, e *mailbox.Entry) {
 		tx.SetParticipation(e, mailbox.Returned)
 		return
 	case attention.ActionCancel:
-		lifecycle.StopThread(tx, e)
+		if e.Content.Signal == protocol.SignalStop {
+			lifecycle.StopChat(tx, e)
+		} else {
+			lifecycle.StopThread(tx, e)
+		}
 	case attention.ActionSettle:
 		lifecycle.SettleDone(tx, e)
 	}

@@ -191,6 +191,18 @@ func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	}
 }
 
+// StopChat stops the turns of a chat that a person stopped, and supersedes its open events.
+func StopChat(tx *mailbox.Tx, stop *mailbox.Entry) {
+	for _, t := range tx.Turns(`WHERE chat = ? AND `+mailbox.LiveCondition, stop.Chat) {
+		tx.CancelTurn(t, mailbox.ReasonChatStopped)
+	}
+	for _, e := range tx.Events(`WHERE chat = ? AND event_id <> ? AND `+mailbox.OpenCondition, stop.Chat, stop.EventID) {
+		if e.State != mailbox.Answered { // a queued answer counts
+			tx.Move(e, mailbox.Supersede, mailbox.ReasonChatStopped)
+		}
+	}
+}
+
 // SettleDone settles the open events of a message that a person marked as done or stopped, or of
 // the message that the agent's marked answer is for. A queued answer counts.
 func SettleDone(tx *mailbox.Tx, reaction *mailbox.Entry) {
