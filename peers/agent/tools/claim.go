@@ -48,12 +48,17 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 	}
 	grant, err := b.acquire(ctx, id, ttl, (*mailbox.Tx).Grant)
 	if err != nil {
-		return harness.ErrorResult("The claim failed: "+err.Error()+". Try again in a moment, or stay out.",
-			result{Granted: new(false), Reason: "unavailable"})
+		return claimError(err, result{Granted: new(false)})
 	}
 	b.provider.Failpoint("acted")
 	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token,
 		ExpiresAt: grant.ExpiresAt})
+}
+
+// claimError returns the result of a tool that could not claim an event.
+func claimError(err error, r result) harness.Result {
+	r.Reason = "unavailable"
+	return harness.ErrorResult("The claim failed: "+err.Error()+". Try again in a moment, or stay out.", r)
 }
 
 // permitClaim checks that the event can be claimed, and reports whether it is refused.
@@ -95,8 +100,8 @@ func (b *Toolset) acquire(
 	return grant, err
 }
 
-// ensureClaim claims an event before an answer, if the event needs a claim. If another agent has
-// the claim, the answer will be refused.
+// ensureClaim claims an event before an answer, or before a signal that claims it, if the event
+// needs a claim. If another agent has the claim, the answer will be refused.
 func (b *Toolset) ensureClaim(ctx context.Context, id string) error {
 	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)

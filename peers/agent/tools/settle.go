@@ -58,6 +58,11 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 	if err != nil {
 		return harness.ErrorResult("Invalid params: "+err.Error()+".", nil)
 	}
+	if row.Disposition == attention.DispositionClaimed { // others must stay out
+		if err := b.ensureClaim(ctx, args.id()); err != nil {
+			return claimError(err, result{Signal: row.Signal})
+		}
+	}
 	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *attempt) result {
 		b.signal(t, row, text.Prefix(args.ETA, maxETA))
 		d := row.Disposition
@@ -72,7 +77,12 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 // signal queues a signal and settles the event accordingly, or refuses to.
 func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
-	if t.refuse(attention.PermitReaction(obligations.ReplyContext(&t.View, e, ""))) ||
+	standing, permit := obligations.ReplyContext(&t.View, e, ""), attention.PermitReaction
+	claims := row.Disposition == attention.DispositionClaimed && standing.ClaimNeeded
+	if claims && !standing.ClaimHeld && standing.ClaimOwner != "" {
+		permit = attention.PermitMessage
+	}
+	if t.refuse(permit(standing)) ||
 		row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
@@ -80,6 +90,9 @@ func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // repeating a signal has no effect
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)
+		if claims && e.Open() && e.State != mailbox.Answered {
+			t.Grant(e)
+		}
 		lifecycle.FinishAccepted(t.Tx, t.turn, e)
 	}
 }
