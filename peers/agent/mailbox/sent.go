@@ -271,7 +271,8 @@ func (v *View) questionText(e *Entry, sourceID string) string {
 // thumb that was taken back and set again, or another person's, says nothing new.
 func (v *View) hasProceeded(e *Entry, sourceID string) bool {
 	return e.Content.Event == protocol.EventReaction && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events
-		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3)
+		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3
+			AND source_id <> '')
 			AND author_kind = 'human' AND kind = 'reaction' AND chat = ?2 AND seq < ?4
 			AND content ->> '$.replyTo.sourceId' = ?3 AND decision ->> '$.reason' LIKE 'reaction_proceeds%')`,
 		e.Content.Chat.ID, e.Chat, sourceID, e.Seq)

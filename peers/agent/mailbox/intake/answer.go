@@ -57,7 +57,8 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 		c.Author.Kind != string(attention.AuthorHuman) {
 		return true
 	}
-	asked := tx.SentWhere(`chat = ? AND source_id = ? AND key LIKE 'choice:%'`, e.Chat, c.ReplyTo.SourceID)
+	asked := tx.SentWhere(`chat = ? AND source_id = ? AND source_id <> '' AND key LIKE 'choice:%'`, e.Chat,
+		c.ReplyTo.SourceID)
 	if asked == nil {
 		return true
 	}
