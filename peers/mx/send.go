@@ -1,6 +1,7 @@
 package mx
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"maunium.net/go/mautrix"
 	"maunium.net/go/mautrix/event"
@@ -106,6 +108,7 @@ func (out *outbound) transmit(ctx context.Context, o *outgoing) (string, error) 
 	if edits != "" {
 		m.RelatesTo = nil
 		m.SetEdit(id.EventID(edits))
+		m.Body, m.Format, m.FormattedBody = text.Clip(m.Body, bridge.MaxQuote), "", "" // for clients without edits
 	}
 	made, err := out.put(ctx, o, "m.room.message", &m)
 	if edits != "" && err == nil {
@@ -121,12 +124,21 @@ func (out *outbound) put(ctx context.Context, o *outgoing, kind string, content 
 		return "", outbox.Permanent(err)
 	}
 	members[txnKey] = o.txn
-	if n := len(mustJSON(members)); n > maxEvent-4<<10 { // the homeserver adds its part
+	plain := new(bytes.Buffer) // as homeservers count: without escapes for HTML
+	encoder := json.NewEncoder(plain)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(members); err != nil {
+		return "", outbox.Permanent(err)
+	}
+	if n := plain.Len(); n > maxEvent-4<<10 { // the homeserver adds its part
 		return "", outbox.Permanent(fmt.Errorf("the event has %d bytes, which is more than Matrix accepts", n))
 	}
 	var sent mautrix.RespSendEvent
 	err := out.call(ctx, http.MethodPut, mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "send", kind, o.txn}, nil,
 		members, &sent)
+	if err == nil && sent.EventID == "" {
+		err = errNoAnswer
+	}
 	return sent.EventID.String(), err
 }
 
@@ -315,6 +327,8 @@ func (out *outbound) classifyError(err error) error {
 		return outbox.Retry(retryAfter(err), err)
 	case status == 0:
 		return outbox.Retry(0, fmt.Errorf("%w: %w", errNoAnswer, err))
+	case code == "" && status != http.StatusRequestEntityTooLarge: // a proxy answered in place of the homeserver
+		return outbox.Retry(0, err)
 	case status >= 500, status/100 == 3:
 		return outbox.Retry(0, err)
 	}

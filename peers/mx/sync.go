@@ -94,6 +94,9 @@ func (b *Bridge) sync(ctx context.Context) error {
 		ResponseSizeLimit: maxSync,
 	})
 	cancel()
+	if err == nil && got.Next == "" { // without it, the next sync would take new messages for old ones
+		err = errNoAnswer
+	}
 	if err != nil {
 		return err
 	}
