@@ -2,6 +2,7 @@ package mx
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -47,6 +48,11 @@ func (w *htmlReader) lines() (list []string) {
 
 func (w *htmlReader) children(n *html.Node, depth int) {
 	number := 0
+	if start, _ := attribute(n, "start"); n.DataAtom == atom.Ol {
+		if first, err := strconv.Atoi(start); err == nil {
+			number = max(first, 1) - 1
+		}
+	}
 	for c := range n.ChildNodes() {
 		if n.DataAtom == atom.Ol && c.DataAtom == atom.Li {
 			number++
@@ -91,6 +97,13 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 		w.WriteString("\n" + mark + strings.ReplaceAll(inside(n, depth), "\n", "\n  ") + "\n")
 	case atom.A:
 		w.link(n, depth)
+	case atom.Img: // such as an emoji of the room
+		alt, _ := attribute(n, "alt")
+		w.WriteString(alt)
+	case atom.Sup:
+		w.WriteString("^" + inside(n, depth))
+	case atom.Summary:
+		w.WriteString(inside(n, depth) + "\n\n")
 	case atom.Script, atom.Style, atom.Head, atom.Title:
 	default:
 		if n.Data == "mx-reply" { // the quoted message, for old clients

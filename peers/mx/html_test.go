@@ -4,18 +4,24 @@ import "testing"
 
 func TestMarkdownOf(t *testing.T) {
 	for source, want := range map[string]string{
-		"plain":                                                 "plain",
-		"<p>a</p><p>b</p>":                                      "a\n\nb",
-		"<b>a</b> <i>b</i> <del>c</del>":                        "**a** _b_ ~~c~~",
-		"<span data-mx-spoiler>x</span>":                        "||x||",
-		"<blockquote>a<br>b</blockquote>c":                      "> a\n> b\n\nc",
-		"<pre><code>a\n b</code></pre>":                         "```\na\n b\n```",
-		"<ol><li>a</li><li>b</li></ol>":                         "1. a\n\n2. b",
-		"<h2>T</h2>x":                                           "## T\n\nx",
-		`<a href="https://e.org">site</a>`:                      "site (https://e.org)",
-		"<mx-reply>old</mx-reply>new":                           "new",
-		"<script>alert(1)</script>x &lt; y":                     "x < y",
-		`<a href="https://matrix.to/#/@will:hs">Will S</a>: hi`: "@will: hi",
+		"plain":                                                  "plain",
+		"<p>a</p><p>b</p>":                                       "a\n\nb",
+		"<b>a</b> <i>b</i> <del>c</del>":                         "**a** _b_ ~~c~~",
+		"<span data-mx-spoiler>x</span>":                         "||x||",
+		"<blockquote>a<br>b</blockquote>c":                       "> a\n> b\n\nc",
+		"<pre><code>a\n b</code></pre>":                          "```\na\n b\n```",
+		"<ol><li>a</li><li>b</li></ol>":                          "1. a\n\n2. b",
+		`<ol start="5"><li>a</li><li>b</li></ol>`:                "5. a\n\n6. b",
+		`<ol start="x"><li>a</li></ol>`:                          "1. a",
+		`<ol start="-3"><li>a</li></ol>`:                         "1. a",
+		`hi <img data-mx-emoticon alt=":wave:" src="mxc://h/x">`: "hi :wave:",
+		"x<sup>2</sup>":                                          "x^2",
+		"<details><summary>More</summary>hidden</details>":       "More\n\nhidden",
+		"<h2>T</h2>x":                                            "## T\n\nx",
+		`<a href="https://e.org">site</a>`:                       "site (https://e.org)",
+		"<mx-reply>old</mx-reply>new":                            "new",
+		"<script>alert(1)</script>x &lt; y":                      "x < y",
+		`<a href="https://matrix.to/#/@will:hs">Will S</a>: hi`:  "@will: hi",
 	} {
 		if got := markdownOf(source); got != want {
 			t.Errorf("%q: %q; want %q", source, got, want)
