@@ -70,7 +70,7 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 var errNoEvent = errors.New("it is no longer stored")
 
 // answered returns what is known about a message that is answered.
-func (a *adapter) answered(tx *store.Tx, c *chat, event string) *protocol.ReplyTo {
+func (a *outbound) answered(tx *store.Tx, c *chat, event string) *protocol.ReplyTo {
 	r := &protocol.ReplyTo{SourceID: sourceID(event)}
 	type sent struct{ agent, text string }
 	if own, found := store.One(tx, func(s *sent) []any { return []any{&s.agent, &s.text} },

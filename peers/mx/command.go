@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
@@ -43,16 +44,17 @@ func (h *parsedEvent) parseCommand(a *account) {
 	if !found {
 		return
 	}
-	word, rest, _ := strings.Cut(strings.Replace(line, "\n", " ", 1), " ")
-	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
+	line = strings.TrimLeft(line, " \t")
+	end := strings.IndexFunc(line+" ", unicode.IsSpace)
+	word, rest := strings.ToLower(line[:end]), strings.TrimSpace(line[end:])
 	own := localpart(string(a.bot))
 	if name := bridge.LeadingName(rest); word == "ask" && rest != "" && (name == "" || strings.EqualFold(name, own)) {
 		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))
-		h.data.Content.Text = "/" + line
+		h.data.Content.Text = "/" + word + " " + rest
 		return
 	}
 	if word == agentCommand {
-		h.data.Content.Text = "/" + line
+		h.data.Content.Text = strings.TrimSpace("/" + word + " " + rest)
 		return
 	}
 	known := slices.ContainsFunc(commands, func(c struct{ name, description string }) bool { return c.name == word })

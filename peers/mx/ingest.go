@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,11 @@ func (in *ingester) handleMessage(tx *store.Tx, room string, raw *rawEvent) (str
 		return "", err
 	}
 	h.room = room
+	own := localpart(string(in.bot))
+	if words := h.data.Content.Text; h.mentionsOnlyByName &&
+		(beginsWithName(words, own) || beginsWithName(words, in.nameOf(tx, room, string(in.bot)))) {
+		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))
+	}
 	return in.handle(tx, h), nil
 }
 
@@ -136,16 +142,15 @@ func (in *ingester) handle(tx *store.Tx, h *parsedEvent) string {
 		return "the command " + prefix + h.command
 	case h.skip != "":
 		return h.skip
-	case h.edits != "":
-		var reason string
-		if h.thread, reason = in.checkEdit(tx, h); reason != "" {
-			return reason
-		}
 	case c.stopped:
-		if c.isDirect() && h.data.Content.Event == protocol.EventMessage {
-			in.notice(tx, c, "", "stopped:"+bridge.Today(), bridge.StoppedText(prefix))
+		if h.data.Content.Event == protocol.EventMessage && (c.isDirect() || in.isForAgents(tx, c, h)) {
+			in.notice(tx, c, h.thread, "stopped:"+bridge.Today(), bridge.StoppedText(prefix))
 		}
 		return "the chat is stopped"
+	case h.edits != "":
+		if reason := in.checkEdit(tx, h); reason != "" {
+			return reason
+		}
 	}
 	in.storeEvent(tx, c, h)
 	if in.namesOutsider(tx, c, h) {
@@ -154,19 +159,31 @@ func (in *ingester) handle(tx *store.Tx, h *parsedEvent) string {
 	return ""
 }
 
-// checkEdit returns why an edit does not count, or the thread of the message that it replaces.
-// Homeservers let everybody send one.
-func (in *ingester) checkEdit(tx *store.Tx, h *parsedEvent) (thread, reason string) {
-	type row struct{ sender, thread string }
-	of, known := store.One(tx, func(r *row) []any { return []any{&r.sender, &r.thread} },
-		`SELECT sender, thread FROM events WHERE event = ? AND source_id = ? ORDER BY id LIMIT 1`, h.edits, h.source)
+// isForAgents reports whether a message in a room is addressed to the bot or to one of its agents.
+func (in *ingester) isForAgents(tx *store.Tx, c *chat, h *parsedEvent) bool {
+	return slices.Contains(h.data.Names, strings.ToLower(localpart(string(in.bot)))) ||
+		h.data.ReplyTo != "" && protocol.RoleOf(protocol.PeerID(in.answered(tx, c, h.data.ReplyTo).Author)) ==
+			protocol.RoleAgent ||
+		slices.ContainsFunc(in.router.Agents(tx, c.peer()), func(a bridge.Assignment) bool {
+			return slices.Contains(h.data.Names, a.Agent.Name())
+		})
+}
+
+// checkEdit returns why an edit does not count, or adds what it keeps of the message that it
+// replaces: its thread and the message that it answers. Homeservers let everybody send one.
+func (in *ingester) checkEdit(tx *store.Tx, h *parsedEvent) (reason string) {
+	type row struct{ sender, thread, replyTo string }
+	of, known := store.One(tx, func(r *row) []any { return []any{&r.sender, &r.thread, &r.replyTo} },
+		`SELECT sender, thread, coalesce(data ->> '$.replyTo', '') FROM events
+		WHERE event = ? AND source_id = ? ORDER BY id LIMIT 1`, h.edits, h.source)
 	switch {
 	case !known:
-		return "", "an edit of a message that no agent received"
+		return "an edit of a message that no agent received"
 	case of.sender != h.sender:
-		return "", "an edit of somebody else's message"
+		return "an edit of somebody else's message"
 	}
-	return of.thread, ""
+	h.thread, h.data.ReplyTo = of.thread, of.replyTo
+	return ""
 }
 
 // storeEvent stores an event and passes it to the router.

@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
@@ -26,6 +30,7 @@ type parsedEvent struct {
 	files []bridge.StoredFile
 
 	command, arguments string // such as "pair", without the prefix
+	mentionsOnlyByName bool   // its client knows no m.mentions
 	skip               string // why no agent receives it; empty if the agents do
 }
 
@@ -58,9 +63,12 @@ func (e *rawEvent) state() string {
 
 // parseMessage parses a message of a person.
 func (a *account) parseMessage(e *rawEvent) (*parsedEvent, error) {
-	var m event.MessageEventContent
-	if err := json.Unmarshal(e.Content, &m); err != nil {
+	m, err := decodeMessage(e.Content)
+	if err != nil {
 		return nil, fmt.Errorf("reading a message: %w", err)
+	}
+	if e.Type == event.EventSticker.Type {
+		m.MsgType = event.CapMsgSticker
 	}
 	h := a.newEvent(e, protocol.EventMessage)
 	if m.RelatesTo != nil && m.RelatesTo.Type == event.RelReplace {
@@ -74,16 +82,37 @@ func (a *account) parseMessage(e *rawEvent) (*parsedEvent, error) {
 	}
 	h.setRelation(m.RelatesTo)
 	m.RemoveReplyFallback()
+	if m.RelatesTo.GetReplyTo() != "" && (strings.HasPrefix(m.Body, "> <@") || strings.HasPrefix(m.Body, "> * <@")) {
+		m.Body = event.TrimReplyFallbackText(m.Body) // the library does this with HTML only
+	}
 	switch m.MsgType {
 	case event.MsgNotice:
 		h.data.Content.Event = protocol.EventStatus // it asks nobody for anything
 	case event.MsgVerificationRequest:
 		h.skip = "a request to verify a device"
-	case event.MsgImage, event.MsgFile, event.MsgAudio, event.MsgVideo, event.MsgLocation:
+	case event.MsgImage, event.MsgFile, event.MsgAudio, event.MsgVideo, event.CapMsgSticker:
 		h.setFile(&m)
 	}
 	h.setText(e, &m, a)
 	return h, nil
+}
+
+// decodeMessage reads the content of a message. A member of another type than Matrix gives it
+// counts as missing, so that it does not cost the text.
+func decodeMessage(raw json.RawMessage) (m event.MessageEventContent, err error) {
+	if err = json.Unmarshal(raw, &m); err == nil {
+		return m, nil
+	}
+	var members map[string]json.RawMessage
+	if err = json.Unmarshal(raw, &members); err != nil {
+		return m, err
+	}
+	maps.DeleteFunc(members, func(name string, value json.RawMessage) bool {
+		alone := mustJSON(map[string]json.RawMessage{name: value})
+		return json.Unmarshal([]byte(alone), new(event.MessageEventContent)) != nil
+	})
+	m = event.MessageEventContent{}
+	return m, json.Unmarshal([]byte(mustJSON(members)), &m)
 }
 
 // newEvent returns an event for the bus with what all kinds have.
@@ -104,16 +133,14 @@ func (h *parsedEvent) setRelation(r *event.RelatesTo) {
 
 // setFile adds the file of a message.
 func (h *parsedEvent) setFile(m *event.MessageEventContent) {
-	if m.MsgType == event.MsgLocation {
-		return
-	}
 	kind := map[event.MessageType]string{
 		event.MsgImage: "photo", event.MsgAudio: "audio", event.MsgVideo: "video",
+		event.CapMsgSticker: "sticker",
 	}[m.MsgType]
 	if kind == "audio" && m.MSC3245Voice != nil {
 		kind = "voice"
 	}
-	f := protocol.Attachment{Kind: cmp.Or(kind, "document"), Name: m.GetFileName()}
+	f := protocol.Attachment{Kind: cmp.Or(kind, "document"), Name: cleanName(path.Base(m.GetFileName()))}
 	if m.Info != nil {
 		f.MimeType, f.Size = m.Info.MimeType, int64(m.Info.Size)
 	}
@@ -125,7 +152,7 @@ func (h *parsedEvent) setFile(m *event.MessageEventContent) {
 // setText sets the text of a message, and whom it mentions.
 func (h *parsedEvent) setText(e *rawEvent, m *event.MessageEventContent, a *account) {
 	words := m.Body
-	if m.MsgType.IsMedia() {
+	if m.MsgType.IsMedia() && m.MsgType != event.CapMsgSticker {
 		words = m.GetCaption()
 	}
 	if m.Format == event.FormatHTML && m.FormattedBody != "" && (!m.MsgType.IsMedia() || words != "") {
@@ -141,18 +168,22 @@ func (h *parsedEvent) setText(e *rawEvent, m *event.MessageEventContent, a *acco
 	if h.data.Content.Text == "" && len(h.files) == 0 && h.skip == "" {
 		h.skip = "a message with nothing in it"
 	}
-	h.data.Names = a.mentions(e.Content, m.Mentions, h.data.Content.Text)
+	h.data.Names = a.mentions(m.Mentions, h.data.Content.Text)
+	h.mentionsOnlyByName = m.Mentions == nil
 	if m.MsgType == event.MsgText && h.edits == "" {
 		h.parseCommand(a)
 	}
 }
 
 // mentions returns the names that a message mentions: those with @ outside of code and quotes,
-// and those in m.mentions. Without m.mentions, a text that begins with the bot's name mentions it.
-func (a *account) mentions(raw json.RawMessage, given *event.Mentions, words string) []string {
+// and those in m.mentions, where a room means all.
+func (a *account) mentions(given *event.Mentions, words string) []string {
 	names := bridge.MentionedNames(words, func(at int) bool { return isSilent(words, at) })
 	own := strings.ToLower(localpart(string(a.bot)))
 	if given != nil {
+		if given.Room {
+			names = bridge.AppendUnique(slices.DeleteFunc(names, func(n string) bool { return n == "room" }), "all")
+		}
 		for _, user := range given.UserIDs {
 			switch {
 			case user == a.bot:
@@ -162,14 +193,23 @@ func (a *account) mentions(raw json.RawMessage, given *event.Mentions, words str
 			}
 		}
 	}
-	var as map[string]json.RawMessage
-	if json.Unmarshal(raw, &as) == nil && as["m.mentions"] == nil {
-		name, rest, found := strings.Cut(words, " ")
-		if bare := strings.TrimRight(name, ":,"); found && bare != name && rest != "" && strings.EqualFold(bare, own) {
-			names = bridge.AppendUnique(names, own)
-		}
-	}
 	return names
+}
+
+// beginsWithName reports whether a text begins with a name as people address each other: a colon or
+// comma follows, and then more.
+func beginsWithName(words, name string) bool {
+	if len(words) < len(name)+3 || name == "" || !strings.EqualFold(words[:len(name)], name) {
+		return false
+	}
+	rest := words[len(name)+1:]
+	return strings.ContainsAny(words[len(name):len(name)+1], ":,") && strings.TrimSpace(rest) != "" &&
+		strings.IndexFunc(rest, unicode.IsSpace) == 0
+}
+
+// cleanName returns a name that somebody chose as one line without invisible characters.
+func cleanName(name string) string {
+	return text.Clip(text.StripInvisible(text.OneLine(name)), bridge.MaxReason)
 }
 
 // isSilent reports whether a byte of a text is in code or a quote.

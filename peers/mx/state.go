@@ -8,7 +8,6 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/text"
 
 	"maunium.net/go/mautrix/event"
 	"maunium.net/go/mautrix/id"
@@ -29,7 +28,7 @@ func (in *ingester) handleState(tx *store.Tx, room string, e *rawEvent) (string,
 		if err = json.Unmarshal(e.Content, &named); err == nil {
 			c := in.ensure(tx, room)
 			if e.Type == "m.room.name" || c.title == "" || c.title[0] == '#' {
-				tx.Exec(`UPDATE chats SET title = ? WHERE chat = ?`, named.Name+named.Alias, c.key)
+				tx.Exec(`UPDATE chats SET title = ? WHERE chat = ?`, cleanName(named.Name+named.Alias), c.key)
 			}
 		}
 	case "m.room.encryption":
@@ -50,7 +49,7 @@ func (in *ingester) handleState(tx *store.Tx, room string, e *rawEvent) (string,
 
 // announceEncryption tells an encrypted room, once, that the bot cannot read it.
 func (in *ingester) announceEncryption(tx *store.Tx, c *chat) {
-	if c.present && in.admitsChat(tx, c) {
+	if c.present && (in.admitsChat(tx, c) || in.pairing.HasOpenCode(tx)) { // a code may come in such a room
 		in.notice(tx, c, "", "encrypted:"+c.room, "This room is encrypted, and I can't read encrypted messages: "+
 			"please invite me to a room without encryption.")
 	}
@@ -67,7 +66,7 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 	present := m.Membership == event.MembershipJoin || m.Membership == event.MembershipInvite
 	if present {
 		tx.Exec(`INSERT OR REPLACE INTO members (room, user, name, joined) VALUES (?, ?, ?, ?)`, room, user,
-			text.Clip(m.Displayname, bridge.MaxReason), m.Membership == event.MembershipJoin)
+			cleanName(m.Displayname), m.Membership == event.MembershipJoin)
 	} else {
 		tx.Exec(`DELETE FROM members WHERE room = ? AND user = ?`, room, user)
 	}
@@ -90,7 +89,7 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 	}
 	h := in.newEvent(e, protocol.EventMembership)
 	h.data.Content.Text = in.nameOf(tx, room, user) + words
-	h.data.Content.Author = &protocol.Author{ID: user, Kind: string(attention.AuthorHuman), DisplayName: m.Displayname}
+	h.data.Content.Author = &protocol.Author{ID: user, Kind: string(attention.AuthorHuman), DisplayName: cleanName(m.Displayname)}
 	in.storeEvent(tx, c, h)
 	return "", nil
 }
@@ -119,6 +118,10 @@ func (in *ingester) handleUpgrade(tx *store.Tx, room, to, by string) {
 	c := in.ensure(tx, room)
 	if c.key == to || !c.present || !in.admitsChat(tx, c) ||
 		store.Value[bool](tx, `SELECT 1 FROM aliases WHERE room = ?`, to) {
+		return
+	}
+	if other, known := in.load(tx, to); known && other.present { // whoever may close one room must not take over another
+		in.log.Warn().Str("room", c.key).Str("to", to).Msg("upgrade to a room with a chat of its own; both remain")
 		return
 	}
 	in.log.Info().Str("room", c.key).Str("to", to).Msg("room was upgraded; its chat keeps its agents")
