@@ -89,7 +89,9 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 	}
 	h := in.newEvent(e, protocol.EventMembership)
 	h.data.Content.Text = in.nameOf(tx, room, user) + words
-	h.data.Content.Author = &protocol.Author{ID: user, Kind: string(attention.AuthorHuman), DisplayName: cleanName(m.Displayname)}
+	h.data.Content.Author = &protocol.Author{
+		ID: user, Kind: string(attention.AuthorHuman), DisplayName: cleanName(m.Displayname),
+	}
 	in.storeEvent(tx, c, h)
 	return "", nil
 }
@@ -120,7 +122,7 @@ func (in *ingester) handleUpgrade(tx *store.Tx, room, to, by string) {
 		store.Value[bool](tx, `SELECT 1 FROM aliases WHERE room = ?`, to) {
 		return
 	}
-	if other, known := in.load(tx, to); known && other.present { // whoever may close one room must not take over another
+	if other, known := in.load(tx, to); known && other.present { // who closes one room must not take over another
 		in.log.Warn().Str("room", c.key).Str("to", to).Msg("upgrade to a room with a chat of its own; both remain")
 		return
 	}
