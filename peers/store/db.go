@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -124,7 +123,6 @@ func (db *DB) inTx(ctx context.Context, synced bool, do func(c *connection) erro
 }
 
 func (db *DB) enter(ctx context.Context, synced bool, do func(c *connection) error) (*group, error) {
-	growStack()
 	db.lock()
 	defer db.mu.Unlock()
 	defer func() {
@@ -278,7 +276,6 @@ func (db *DB) finish(err error) {
 
 // read calls do with the connection for reading, which it opens if there is none.
 func (db *DB) read(do func(c *connection) error) (err error) {
-	growStack()
 	db.readMu.Lock()
 	defer db.readMu.Unlock()
 	if db.closed {
@@ -307,16 +304,4 @@ func (c *connection) begin(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// stackSize is about what the deepest calls of SQLite need, in bytes.
-const stackSize = 24 << 10
-
-// growStack grows the stack of the calling goroutine once, while it is small. Otherwise it would be
-// copied several times, with all frames of SQLite.
-//
-//go:noinline
-func growStack() byte {
-	var frame [stackSize]byte
-	return frame[len(os.Args)%stackSize]
 }
