@@ -59,7 +59,7 @@ func checkChorusKit(t *testing.T, hubbub func(...string) string) {
 		if err := os.WriteFile(file, []byte(hubbub("chorus", "inbox", "create", name)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args = append(args, "--connection-string-file", file)
+		args = append(args, file)
 	}
 	if out := hubbub(args...); !strings.Contains(out, "10 passed, 0 failed, 0 skipped") {
 		t.Errorf("the kit says\n%s", out)

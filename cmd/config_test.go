@@ -56,7 +56,7 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		{"[system]\nprofiles = '/no/file'", ":2: [system] profiles: "},
 		{"[system]\nmax-agents = -1", ":2: [system] max-agents must be at least 1"},
 		{"[broker]\nsweep-interval = '0s'", ":2: [broker] sweep-interval must be"},
-		{"[chorus]\nallow-target = ['everything']", ":2: [chorus] allow-target "},
+		{"[chorus]\nlisten = '127.0.0.1:0'\nallow-target = ['everything']", ":3: [chorus] allow-target "},
 		{"[agent]\nharness = 'acp'\nharness-command = 'no-such-program'", ":3: [agent] harness-command: "},
 		{"[agent]\nharness = 'openai'", "OPENAI_API_KEY"},
 		{"[agent]\nbase-url = 'nowhere'", ":2: [agent] base-url "},
@@ -65,7 +65,7 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		{"[agent]\napprove = 'shell, mcp:*'", `:2: [agent] approve: "shell, mcp:*" is one pattern with a space or a comma in it`},
 	} {
 		switch listen := fmt.Sprintf("\nlisten = %q\n", freeAddress(t)); {
-		case strings.Contains(c.line, "listen"):
+		case strings.HasPrefix(c.line, "[bus]\nlisten"):
 		case strings.HasPrefix(c.line, "[bus]"):
 			c.line += listen
 		default:

@@ -14,12 +14,11 @@ import (
 
 func newConformanceChorus() *cobra.Command {
 	var (
-		files  []string
 		listen string
 		opts   chorusOptions
 	)
 	cmd := &cobra.Command{
-		Use:   "chorus",
+		Use:   "chorus FILE...",
 		Short: "Play a Chorus service for agents, and check when they answer",
 		Long: "Play a Chorus service with channels of its own, and check the agents behind connection strings:\n" +
 			"that they answer persons, stay silent for others, and end an exchange with a program. The agents\n" +
@@ -29,12 +28,9 @@ func newConformanceChorus() *cobra.Command {
 			"allows those on this machine. It prints one line per case and a count.",
 		Example: "  hubbub chorus inbox create alpha > alpha.txt\n" +
 			"  hubbub chorus inbox create beta > beta.txt\n" +
-			"  hubbub conformance chorus --connection-string-file alpha.txt --connection-string-file beta.txt",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(files) == 0 {
-				return program.Usage("--connection-string-file is missing: it names a file with a connection string")
-			}
+			"  hubbub conformance chorus alpha.txt beta.txt",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
 			if opts.timeout <= 0 || opts.quiet <= 0 {
 				return program.Usage("--timeout and --quiet must be above 0")
 			}
@@ -62,7 +58,6 @@ func newConformanceChorus() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVar(&files, "connection-string-file", nil, "file with the connection string of an agent (repeatable)")
 	fs.StringVar(&listen, "listen", "127.0.0.1:0", "address for the callbacks; port 0 is any free port")
 	fs.StringVar(&opts.publicURL, "public-url", "", "base URL by which agents reach --listen; default its address")
 	fs.StringVar(&opts.only, "only", "", "run only the cases whose name or title contains this")

@@ -29,7 +29,7 @@ import (
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Check a bus, a broker, a harness or Chorus agents against the specification",
+		Short: "Check a bus, a broker, a harness or Chorus agents",
 	}
 	cmd.AddCommand(
 		newConformanceBus(), newConformanceBroker(), newConformanceC2A(), newConformanceHost(), newConformanceChorus(),
