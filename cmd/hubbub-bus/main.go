@@ -98,6 +98,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 }
 
 func (s *settings) serve(ctx context.Context, env *program.Env, data string, joined *joined) error {
+	if ctx.Err() != nil {
+		return nil // a log is not opened for a stop: that takes seven syncs
+	}
 	o := &s.bus
 	view := s.newView(data, &env.Log)
 	var rows bus.Log

@@ -188,18 +188,25 @@ func (e *Env) OwnData() (release func(), err error) {
 var errTaken = errors.New("works on the data folder")
 
 // AwaitData is OwnData, but waits for another program of the same name that is still stopping
-// after its parent was killed.
+// after its parent was killed. If ctx has ended, it returns the error of ctx: a slow disk takes long
+// to make the folder.
 func (e *Env) AwaitData(ctx context.Context) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	waiting, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	release, err = e.OwnData()
 	if errors.Is(err, errTaken) {
 		e.Log.Warn().Str("data", e.Data).Msg("another " + e.Name + " works on the data folder; waiting for its end")
 	}
-	for errors.Is(err, errTaken) && retry.Sleep(ctx, 100*time.Millisecond) {
+	for errors.Is(err, errTaken) && retry.Sleep(waiting, 100*time.Millisecond) {
 		release, err = e.OwnData()
 	}
-	return release, err
+	switch {
+	case ctx.Err() == nil || err != nil && !errors.Is(err, errTaken):
+		return release, err
+	case err == nil:
+		release()
+	}
+	return nil, ctx.Err()
 }
 
 // CheckListen returns why a program could not listen at the address in a flag. It only tries with

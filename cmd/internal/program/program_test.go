@@ -389,6 +389,39 @@ func TestSIGTERM_EndsRunCleanly(t *testing.T) {
 	}
 }
 
+// TestAwaitData_EndsForAStop that came while the folder was made, or while another program had it.
+func TestAwaitData_EndsForAStop(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		s := probe{do: func(ctx context.Context, env *Env) error {
+			own := func() {
+				release, err := env.OwnData()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(release)
+			}
+			if taken {
+				own()
+			}
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			release, err := env.AwaitData(ctx)
+			if release != nil || !errors.Is(err, context.Canceled) {
+				t.Errorf("taken %t: the folder is given, %v", taken, err)
+			}
+			if !taken {
+				own()
+			}
+			return err
+		}}
+		if out := (call{args: []string{"--data", t.TempDir()}}).run(t, s.program()); out.code != 0 {
+			t.Errorf("taken %t: %+v", taken, out)
+		}
+	}
+}
+
 func TestEnv_NotifiesSystemd(t *testing.T) {
 	folder, err := os.MkdirTemp("", "") // the path of a socket has at most 104 bytes on macOS
 	if err != nil {
