@@ -224,7 +224,7 @@ func (f *Filter) bound(letter rune, text string) {
 	for _, layout := range textLayouts {
 		begin := text[:min(len(layout.format), len(text))]
 		at, err := time.Parse(layout.format, begin)
-		if err != nil {
+		if err != nil || at.Format(layout.format) != begin { // such as T9:00:00
 			continue
 		}
 		if end := at.Add(layout.unit); letter != 's' && (f.Until.IsZero() || end.Before(f.Until)) {

@@ -148,7 +148,8 @@ func findBySQL(t *testing.T, r *Reader, rows []Row, random *rand.Rand, list []ti
 	}
 	layouts := []string{
 		timestampLayout, time.RFC3339, time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006",
-		"2006-01-02T15:04:05+02:00", "2006-01-02T15:04:05.000Z",
+		"2006-01-02T15:04:05+02:00", "2006-01-02T15:04:05.000Z", "2006-01-02T3:04:05", "2006-01-02T15:04:05,000000",
+		"2006-01-02T3:04:05.000000", "2006-01-02T15:04:05.000", "2006-01-02T15:04:05.000000000Z", "2006-01-02T", "2006-01",
 	}
 	text := func() string { return list[random.IntN(len(list))].Format(layouts[random.IntN(len(layouts))]) }
 	for range 20 {
