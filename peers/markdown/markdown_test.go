@@ -273,3 +273,26 @@ func squeeze(s string) string {
 		return r
 	}, s)
 }
+
+// TestSplit_AtSentences checks where texts without line breaks are split: at the end of a sentence, and
+// not after an abbreviation, inside a number, or so early that the part is short.
+func TestSplit_AtSentences(t *testing.T) {
+	for text, first := range map[string]string{
+		"The shop is open. It closes at five today.":          "The shop is open.",
+		"Is the shop open? It closes at five today.":          "Is the shop open?",
+		"He said: \"It is open.\" They close at five today.":  "He said: \"It is open.\"",
+		"The shop (and the bar!) is open at five today.":      "The shop (and the bar!) is",
+		"It costs 3.50 per kilo with Dr. Meier in the shop.":  "It costs 3.50 per kilo with",
+		"Yes. The shop that we know is open until five today": "Yes. The shop that we know is",
+		"店は開いています。五時に閉まります。店は開いています。五時に閉まります。":                "店は開いています。五時に閉まります。店は開いています。",
+		"Магазин открыт сегодня… Он закроется в пять часов.":  "Магазин открыт сегодня…",
+		"दुकान खुली है। यह आज पाँच बजे बंद होती है और कल":     "दुकान खुली है।",
+		"The shop is open until five. It closes then today.":  "The shop is open until five.",
+		"one two three four five six seven eight nine ten":    "one two three four five six",
+	} {
+		got := markdown.Split(markdown.Plain(text), 29)[0].Text
+		if got != first {
+			t.Errorf("%q begins with %q; want %q", text, got, first)
+		}
+	}
+}

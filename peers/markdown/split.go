@@ -1,6 +1,7 @@
 package markdown
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -62,6 +63,9 @@ func cutAt(s string, limit int) int {
 	if i := strings.LastIndexByte(head, '\n'); i > least {
 		return i
 	}
+	if i := sentencesEnd(head, s[window:]); i > least {
+		return i
+	}
 	if r, _ := utf8.DecodeRuneInString(s[window:]); unicode.IsSpace(r) {
 		return window
 	}
@@ -69,6 +73,24 @@ func cutAt(s string, limit int) int {
 		return i
 	}
 	return characterEnd(s, window)
+}
+
+// sentence matches the end of a sentence, with the space after it in scripts that have one. A point
+// after one or two letters may be that of an abbreviation.
+var sentence = regexp.MustCompile(`(?:[\pL\pM\pN)\]]{3}[.]|[!?…؟।])["'”’»)\]]*\s|[。！？][」』”’）]*`)
+
+// sentencesEnd returns the length of the whole sentences at the beginning of a text, or 0. rest is
+// what follows the text.
+func sentencesEnd(text, rest string) int {
+	if r, size := utf8.DecodeRuneInString(rest); unicode.IsSpace(r) {
+		text += rest[:size]
+	}
+	for _, end := range slices.Backward(sentence.FindAllStringIndex(text, -1)) {
+		if r, _ := utf8.DecodeRuneInString(text[end[1]:]); !unicode.IsLower(r) {
+			return len(strings.TrimRightFunc(text[:end[1]], unicode.IsSpace))
+		}
+	}
+	return 0
 }
 
 // Prefix returns the length in bytes of the longest prefix of at most n units.
