@@ -97,6 +97,15 @@ func (p *approver) Ask(ctx context.Context, name string, question json.RawMessag
 // Read reads a yes or a no. See harness.Approver.
 func (p *approver) Read(words string) attention.Answer { return p.reading.Answers.Read(words) }
 
+// ReadTime reads a time. See harness.Approver.
+func (p *approver) ReadTime(words string) (time.Time, error) {
+	var chat *protocol.Chat
+	if e := p.agent.mailbox.View(context.Background()).Entry(p.turn.EventID); e != nil {
+		chat = e.Content.Chat
+	}
+	return p.agent.tools.ReadTime(words, chat)
+}
+
 // decision waits until a decision allows one call, and returns its id.
 func (p *approver) decision(ctx context.Context, tool string, arguments json.RawMessage) (id string, err error) {
 	sum := sha256.Sum256(arguments)

@@ -28,7 +28,7 @@ func deferring(times int, eta string) *stub {
 }
 
 func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
-	withFixture(t, deferring(2, "after the deploy"), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
+	withFixture(t, deferring(2, ""), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		w.wantDispositions("e1 deferred")
@@ -219,4 +219,26 @@ func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDefer_TakesTimesOnly gives etas that are times, and words that are none: those are refused with
+// what can be written instead.
+func TestDefer_TakesTimesOnly(t *testing.T) {
+	for eta, ok := range map[string]bool{
+		"tomorrow 9:00": true, "Friday": true, "in 45 minutes": true, "2h": true, "2099-01-31T17:00:00+01:00": true, "": true,
+		"after the deploy": false, "later": false, "soon": false, "when CI is green": false, "daily 9:00": false, "ASAP": false,
+	} {
+		t.Run(eta, func(t *testing.T) {
+			withFixture(t, deferring(1, eta), nil, func(t *testing.T, w *fixture) {
+				w.say(dm("e1", "check the deploy"))
+				w.sleep(10 * time.Second)
+				if ok {
+					w.wantTexts()
+					w.wantDispositions("e1 deferred")
+				} else if len(w.replies) != 1 || !strings.Contains(w.replies[0].Text, "This eta is not a time. Write a local time (2027-01-31 17:00") {
+					t.Errorf("said %+v", w.replies)
+				}
+			})
+		})
+	}
 }

@@ -190,8 +190,8 @@ func (f *field) describe() string {
 		"integer": "a whole number", "number": "a number", "boolean": "yes or no", "array": "any of, with commas:",
 	}[f.Type]
 	kind = cmp.Or(kind, map[string]string{
-		"email": "a mail address", "uri": "a web address", "date": "a date such as 2026-01-31",
-		"date-time": "a time such as 2026-01-31T09:00:00Z",
+		"email": "a mail address", "uri": "a web address", "date": "a date such as 2026-01-31 or tomorrow",
+		"date-time": "a time such as 2026-01-31 9:00 or tomorrow 9:00",
 	}[f.Format], "text")
 	if list := f.choices(); len(list) > 0 {
 		if f.Type != "array" {
@@ -395,6 +395,16 @@ func (f *field) value(given any, people Approver) (any, error) {
 		}
 		return nil, misfit
 	}
+	if layout := map[string]string{"date": time.DateOnly, "date-time": time.RFC3339}[f.Format]; layout != "" {
+		at, err := time.Parse(layout, words)
+		if err != nil {
+			at, err = people.ReadTime(words)
+		}
+		if err != nil {
+			return nil, misfit
+		}
+		return at.Format(layout), nil
+	}
 	if !fitsFormat(f.Format, words) {
 		return nil, misfit
 	}
@@ -426,10 +436,6 @@ func fitsFormat(format, s string) bool {
 	case "uri":
 		u, wrong := url.Parse(s)
 		return wrong == nil && u.IsAbs()
-	case "date":
-		_, err = time.Parse(time.DateOnly, s)
-	case "date-time":
-		_, err = time.Parse(time.RFC3339, s)
 	}
 	return err == nil
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/attention"
 )
 
@@ -36,6 +38,11 @@ func (r *replier) Ask(_ context.Context, name string, question json.RawMessage) 
 }
 
 func (r *replier) Read(words string) attention.Answer { return r.reader.Read(words) }
+
+func (*replier) ReadTime(words string) (time.Time, error) {
+	now := time.Date(2026, 11, 28, 10, 56, 0, 0, time.FixedZone("", 3600))
+	return reminders.ParseTime(words, now.Location(), now)
+}
 
 func newReplier(words ...string) *replier {
 	known := attention.DefaultWords()
@@ -70,6 +77,14 @@ func TestElicit_ReadsWords(t *testing.T) {
 		"never a number":        {one(`{"type":"integer"}`), []string{"many", "more"}, "cancel null", 2},
 		"a mail address, again": {one(`{"type":"string","format":"email"}`), []string{"ann", "ann@example.org"}, `accept {"x":"ann@example.org"}`, 2},
 		"a date":                {one(`{"type":"string","format":"date"}`), []string{"2026-02-30", "2026-02-28"}, `accept {"x":"2026-02-28"}`, 2},
+		"a day":                 {one(`{"type":"string","format":"date"}`), []string{"tomorrow"}, `accept {"x":"2026-11-29"}`, 1},
+		"a weekday":             {one(`{"type":"string","format":"date"}`), []string{"next Friday"}, `accept {"x":"2026-12-04"}`, 1},
+		"a written date":        {one(`{"type":"string","format":"date"}`), []string{"3 May 2027"}, `accept {"x":"2027-05-03"}`, 1},
+		"a dotted date":         {one(`{"type":"string","format":"date"}`), []string{"31.1.2027"}, `accept {"x":"2027-01-31"}`, 1},
+		"a clear date, again":   {one(`{"type":"string","format":"date"}`), []string{"03/04/2027", "Apr 3, 2027"}, `accept {"x":"2027-04-03"}`, 2},
+		"a time":                {one(`{"type":"string","format":"date-time"}`), []string{"Monday at half past nine"}, `accept {"x":"2026-11-30T09:30:00+01:00"}`, 1},
+		"a duration":            {one(`{"type":"string","format":"date-time"}`), []string{"in 2 hours"}, `accept {"x":"2026-11-28T12:56:00+01:00"}`, 1},
+		"no time, again":        {one(`{"type":"string","format":"date-time"}`), []string{"soon", "2027-01-31T09:00:00Z"}, `accept {"x":"2027-01-31T09:00:00Z"}`, 2},
 		"too short":             {one(`{"type":"string","minLength":4}`), []string{"abc", "abcd"}, `accept {"x":"abcd"}`, 2},
 		"two lines":             {two, []string{"town: Bonn\nNights = 3"}, `accept {"city":"Bonn","nights":3}`, 1},
 		"three lines":           {two, []string{"city: Köln\nnights: 2\npets: ja"}, `accept {"city":"Köln","nights":2,"pets":true}`, 1},
@@ -111,7 +126,7 @@ func TestElicit_ShowsTheForm(t *testing.T) {
 		"size":{"type":"string","enum":["single","double"],"description":"of the room"},"nights":{"type":"integer","minimum":1,"maximum":9},
 		"breakfast":{"type":"boolean","default":true},"from":{"type":"string","format":"date"}}}`))
 	want := `form:hotel.book {"asks":"Which room?","wants":["nights: a whole number, at least 1, at most 9","size: one of: single, double (of the room)",` +
-		`"breakfast: yes or no, else true","from: a date such as 2026-01-31, if you like"],"form":"a line for each: name: value"}`
+		`"breakfast: yes or no, else true","from: a date such as 2026-01-31 or tomorrow, if you like"],"form":"a line for each: name: value"}`
 	if len(p.asked) != 1 || p.asked[0] != want {
 		t.Errorf("asked %s\nwant  %s", p.asked, want)
 	}

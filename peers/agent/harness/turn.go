@@ -76,6 +76,9 @@ type Approver interface {
 	Ask(ctx context.Context, name string, question json.RawMessage) (words string, err error)
 	// Read reads a yes or a no in the words of the configuration.
 	Read(words string) attention.Answer
+	// ReadTime reads a time or a day in the zone of the chat. A day without a time of day has one of
+	// its own.
+	ReadTime(words string) (time.Time, error)
 }
 
 // ConversationKey identifies the conversation and thread for what a harness remembers between

@@ -122,7 +122,8 @@ func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) 
 		reason += ", " + eta
 	}
 	if d == attention.DispositionDeferred {
-		lifecycle.Defer(t.Tx, e, b.timeIn(e, eta), reason)
+		until, _ := b.timeIn(e, eta) // words of a reaction may name no time
+		lifecycle.Defer(t.Tx, e, until, reason)
 	} else {
 		t.Move(e, mailbox.Cause(d), reason)
 	}
@@ -140,18 +141,33 @@ type deferArguments struct {
 	ETA    string `json:"eta,omitempty" jsonschema:"until when, in any form of a time of chat.remind: tomorrow 9:00, Friday, in 45 minutes"`
 }
 
-// timeIn returns the time that a model wrote about an event, or the zero time if it is none.
-func (b *Toolset) timeIn(e *mailbox.Entry, said string) time.Time {
+// timeIn returns the time that a model wrote about an event. ok reports whether it is one.
+func (b *Toolset) timeIn(e *mailbox.Entry, said string) (at time.Time, ok bool) {
 	now := time.Now()
 	if d, err := time.ParseDuration(said); err == nil { // also one of less than a second, or in the past
-		return now.Add(d)
+		return now.Add(d), true
 	}
 	at, err := reminders.ParseTime(said, b.provider.ZoneOf(e.Content.Chat), now)
 	if err != nil {
-		return time.Time{}
+		return time.Time{}, false
 	}
-	return at
+	return at, true
 }
+
+// ReadTime returns the time that a person wrote in a chat, which may have passed.
+func (p *Provider) ReadTime(said string, chat *protocol.Chat) (time.Time, error) {
+	zone, now := p.ZoneOf(chat), time.Now()
+	at, err := reminders.ParseTime(said, zone, now)
+	if err != nil { // such as yesterday
+		at, err = reminders.ParseSince(said, zone, now)
+	}
+	return at, err
+}
+
+// etaAdvice tells a model which times chat.defer understands.
+const etaAdvice = "This eta is not a time. Write a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time " +
+	"with its zone (2027-01-31T17:00:00+01:00) or a duration (45m, in 20 minutes). If you know no time, leave eta out " +
+	"and give the reason only: the event then comes back after a while."
 
 func (b *Toolset) deferEvent(ctx context.Context, args *deferArguments) harness.Result {
 	return b.settle(ctx, deferTool, args.id(), func(t *attempt) {
@@ -159,10 +175,15 @@ func (b *Toolset) deferEvent(ctx context.Context, args *deferArguments) harness.
 			return
 		}
 		reason := text.Prefix(args.Reason, maxReason)
+		until, ok := b.timeIn(t.event, args.ETA)
 		if args.ETA != "" {
+			if !ok {
+				t.refuse(attention.Refusal{Reason: "invalid", Advice: etaAdvice})
+				return
+			}
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
-		lifecycle.Defer(t.Tx, t.event, b.timeIn(t.event, args.ETA), reason)
+		lifecycle.Defer(t.Tx, t.event, until, reason)
 	})
 }
 

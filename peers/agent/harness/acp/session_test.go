@@ -191,6 +191,8 @@ func (w wordy) Ask(_ context.Context, name string, question json.RawMessage) (st
 	return w.words, nil
 }
 
+func (wordy) ReadTime(string) (time.Time, error) { return time.Time{}, errors.New("no time") }
+
 func (wordy) Read(string) attention.Answer { return attention.AnswerOther }
 
 // TestElicit_AsksInWords: a program's question is answered by the person of its turn, and outside of

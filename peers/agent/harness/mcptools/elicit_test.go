@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
@@ -42,6 +43,8 @@ func (p *person) Ask(ctx context.Context, name string, question json.RawMessage)
 	p.words = p.words[1:]
 	return words, nil
 }
+
+func (*person) ReadTime(string) (time.Time, error) { return time.Time{}, errors.New("no time") }
 
 func (*person) Read(words string) attention.Answer { return readAnswer.Read(words) }
 

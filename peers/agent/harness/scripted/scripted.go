@@ -102,7 +102,7 @@ func (p *execution) clarify(string) string {
 }
 
 func (p *execution) deferEvent(until string) string {
-	p.call("chat.defer", object{"eventId": p.turn.Event.EventID, "reason": "asked for " + until, "eta": "later"}, nil)
+	p.call("chat.defer", object{"eventId": p.turn.Event.EventID, "reason": "asked for " + until}, nil)
 	return ""
 }
 
