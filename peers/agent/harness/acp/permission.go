@@ -78,7 +78,11 @@ func (p *agentProcess) allow(
 	if !sensitive || p.h.opts.Permission == PermitNothing {
 		return permitted, false
 	}
-	shown, err := json.Marshal(map[string]any{"title": asks.title, "input": asks.input})
+	question := map[string]any{"title": asks.title, "input": asks.input}
+	if once := optionsOfKind(acpsdk.PermissionOptionKindAllowOnce, r.Options); len(once) > 1 {
+		question["yes means"] = once[0].Name // a program may offer others, which nobody chooses
+	}
+	shown, err := json.Marshal(question)
 	if err != nil {
 		return false, true
 	}
@@ -243,13 +247,17 @@ func chooseOption(
 	options []acpsdk.PermissionOption,
 ) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
-		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
+		if fitting := optionsOfKind(kind, options); len(fitting) > 0 {
 			return acpsdk.RequestPermissionOutcome{
-				Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId},
+				Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: fitting[0].OptionId},
 			}
 		}
 	}
 	return acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}
+}
+
+func optionsOfKind(kind acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) []acpsdk.PermissionOption {
+	return slices.DeleteFunc(slices.Clone(options), func(o acpsdk.PermissionOption) bool { return o.Kind != kind })
 }
 
 var (

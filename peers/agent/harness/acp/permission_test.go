@@ -189,7 +189,38 @@ func TestPermission_OfAPersonIsForOneCall(t *testing.T) {
 	}
 }
 
-type agreeing struct{ harness.Approver }
+// TestPermission_SaysWhichOptionYesTakes offers several ways to allow one call.
+func TestPermission_SaysWhichOptionYesTakes(t *testing.T) {
+	once := func(id, name string) acpsdk.PermissionOption {
+		return acpsdk.PermissionOption{OptionId: acpsdk.PermissionOptionId(id), Name: name, Kind: acpsdk.PermissionOptionKindAllowOnce}
+	}
+	kind := acpsdk.ToolKindExecute
+	for want, options := range map[string][]acpsdk.PermissionOption{
+		`{"input":null,"title":"rm x"}`:                              {once("a", "Run it")},
+		`{"input":null,"title":"rm x","yes means":"Run it"}`:         {once("a", "Run it"), once("b", "Run it in a sandbox")},
+		`{"input":null,"title":"rm x","yes means":"Run in sandbox"}`: {once("a", "Run in sandbox"), once("b", "Run it"), once("c", "Run as root")},
+	} {
+		var asked string
+		turn := &collector{approver: agreeing{asked: &asked}, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
+		p := &agentProcess{h: &Harness{opts: Options{Permission: PermitEverything}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
+		title := "rm x"
+		got := p.decidePermission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &kind, Title: &title}, Options: options})
+		if asked != want || got.Selected == nil || got.Selected.OptionId != "a" {
+			t.Errorf("asked %s, want %s; chosen %+v", asked, want, got.Selected)
+		}
+	}
+}
 
-func (agreeing) Sensitive(tool string) bool                             { return tool == "shell" }
-func (agreeing) Approve(context.Context, string, json.RawMessage) error { return nil }
+type agreeing struct {
+	harness.Approver
+	asked *string
+}
+
+func (agreeing) Sensitive(tool string) bool { return tool == "shell" }
+
+func (a agreeing) Approve(_ context.Context, _ string, question json.RawMessage) error {
+	if a.asked != nil {
+		*a.asked = string(question)
+	}
+	return nil
+}
