@@ -56,19 +56,28 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	}
 }
 
+// sameStop is the time within which more signals belong to the first: timeout(1) signals the
+// program and then its process group.
+const sameStop = 500 * time.Millisecond
+
 // awaitEnd waits until the program has stopped and done is closed. It ends the process at another
-// signal, or if the stop takes too long.
+// signal after sameStop, or if the stop takes too long.
 func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
 	began := time.Now()
-	for left := stopTimeout; left > 0; left = time.Duration(e.stopUntil.Load() - time.Now().UnixNano()) {
+	until := began.Add(stopTimeout)
+	for left := stopTimeout; left > 0; left = time.Until(until) {
 		select {
 		case <-done:
 			return
 		case <-signals:
+			if time.Since(began) < sameStop {
+				continue
+			}
 			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
 			e.outside.exit(1)
 			return
 		case <-time.After(left):
+			until = time.Unix(0, e.stopUntil.Load())
 		}
 	}
 	fmt.Fprintf(e.Stderr, "%s: did not stop within %s; ending anyway\n", e.Name,
