@@ -23,8 +23,7 @@ import (
 func (e *Env) Token() (string, error) {
 	c := e.settings
 	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
-		e.secrets.add(token)
-		return token, nil
+		return e.takeSecret("HUBBUB_TOKEN", token)
 	}
 	if c.tokenFile != "" {
 		return e.SecretFile(c.tokenFile)
@@ -51,9 +50,7 @@ func TokenPath(data, name string) string {
 // set.
 func (e *Env) Secret(variable string) (string, error) {
 	if s, ok := e.outside.lookupEnv(variable); ok && s != "" {
-		s = strings.TrimSpace(s)
-		e.secrets.add(s)
-		return s, nil
+		return e.takeSecret(variable, s)
 	}
 	path, _ := e.outside.lookupEnv(variable + "_FILE")
 	if path == "" {
@@ -84,10 +81,19 @@ func (e *Env) SecretFile(path string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%s is no text: save it as UTF-8", path)
 	}
-	if s = strings.TrimSpace(s); s == "" {
+	if strings.TrimSpace(s) == "" {
 		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
 	}
-	e.secrets.add(s)
+	return e.takeSecret(path, s)
+}
+
+// takeSecret returns a secret without the blanks around it. The name says where it was found.
+func (e *Env) takeSecret(name, s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if e.secrets.add(s); !text.IsCleanName(s) {
+		return "", fmt.Errorf("%s has a line break or an invisible character within the secret; "+
+			"it must hold one line, the secret", name)
+	}
 	return s, nil
 }
 

@@ -1,0 +1,42 @@
+package program
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestToken_IsOneLineWithoutInvisibleCharacters(t *testing.T) {
+	for content, want := range map[string]string{
+		"token\r\n":                 "token",
+		"\ufefftoken\n\n":           "token",
+		" token\r":                  "token",
+		"correct horse\n":           "correct horse",
+		"token\ntoken\n":            "",
+		"token\r\n\x1a":             "",
+		"\ufeff\ufefftoken":         "",
+		"to\tken":                   "",
+		"token\u200b\n":             "",
+		"to\x7fken":                 "",
+		"\xff\xfet\x00\n\x00t\x00":  "",
+		"\xff\xfet\x00\x00\x00":     "",
+		"\x00\x00\xfe\xff\x00\x00t": "",
+	} {
+		for where, c := range map[string]call{
+			"file":     {args: []string{"--token-file", write(t, content)}, env: map[string]string{"HOME": "/x"}},
+			"variable": {env: map[string]string{"HOME": "/x", "HUBBUB_TOKEN": content}},
+		} {
+			if where == "variable" && strings.ContainsAny(content, "\x00\xff\ufeff") {
+				continue // a variable is no file
+			}
+			var got string
+			s := probe{do: func(_ context.Context, env *Env) (err error) {
+				got, err = env.Token()
+				return err
+			}}
+			if out := c.run(t, s.program()); got != want || (out.code == 0) != (want != "") {
+				t.Errorf("%s %q: token %q, want %q; exit code %d: %s", where, content, got, want, out.code, out.stderr)
+			}
+		}
+	}
+}
