@@ -75,7 +75,7 @@ func Count(v any) string {
 		sign, digits = "-", digits[1:]
 	}
 	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "\u202f" + digits[i:]
+		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
 }

@@ -13,7 +13,7 @@ func TestARowInBrief(t *testing.T) {
 		event                activitylog.Event
 		payload, fault, want string
 	}{
-		{activitylog.LogGap, `{"lost":1234}`, "disk is full", "1\u202f234 rows lost: disk is full"},
+		{activitylog.LogGap, `{"lost":1234}`, "disk is full", "1,234 rows lost: disk is full"},
 		{activitylog.LogGap, `{"lost":1}`, "disk is full", "1 row lost: disk is full"},
 		{activitylog.PeerConnected, `{"remote":"127.0.0.1:1"}`, "", "from 127.0.0.1:1"},
 		{activitylog.ProcessFinish, `{"processed":true}`, "", ""},

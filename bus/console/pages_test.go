@@ -141,7 +141,7 @@ func TestPages_ShowScenario(t *testing.T) {
 	message := s.scene(t)
 	for path, want := range map[string][]string{
 		"/console/":                     {"collab:broker", "agent:lead", "role-agent", "speaks through a bridge", `class="edge`},
-		"/console/agents":               {"talking", "responded", "ignored", "50 %", "held"},
+		"/console/agents":               {"talking", "responded", "ignored", "50%", "held"},
 		"/console/agent?id=agent:lead":  {"must_respond", "immediate", "mention", "refused send_message", "finished", "1 refused by policy"},
 		"/console/agent?id=agent:other": {"must_not_respond", "addressed_to_other", "it is addressed to somebody else", "silent", "ignored"},
 		"/console/chat?id=tg:42":        {"claimed by", "no turn", "turn <span", "failed", "blocked"},
