@@ -119,13 +119,12 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	err = fs.Parse(o.args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		printHelp(o.stdout, p, fs)
-		return nil, nil
+		return nil, printHelp(o.stdout, p, fs)
 	case err != nil:
 		return nil, refuseFlag(err)
 	case *version:
-		fmt.Fprintln(o.stdout, VersionLine(p.Name))
-		return nil, nil
+		_, err := fmt.Fprintln(o.stdout, VersionLine(p.Name))
+		return nil, err
 	case *described:
 		return nil, describe(o.stdout, p, fs)
 	case fs.NArg() > 0:
@@ -159,14 +158,15 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	return env, p.Run(ctx, env)
 }
 
-func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
+func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) error {
 	width := helpWidth(w)
-	fmt.Fprint(w,
+	_, err := fmt.Fprint(w,
 		term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name,
 			fs.FlagUsagesWrapped(width))+
 			"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 			"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
 			"variables over the file.\n", width))
+	return err
 }
 
 // stopped reports whether err is only that a signal ended the context.

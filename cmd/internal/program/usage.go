@@ -135,7 +135,9 @@ func explainCalls(root *cobra.Command, refuse func(error)) {
 			refuse(unknownCommand(cmd, rest[0]))
 			return
 		}
-		showHelp(cmd, args, help)
+		if err := showHelp(cmd, args, help); err != nil {
+			refuse(err)
+		}
 	})
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -307,17 +309,20 @@ func foldFlags(root *cobra.Command, width int) {
 }
 
 // showHelp shows the help of a command, wrapped if the terminal is narrow.
-func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []string)) {
+func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []string)) error {
 	out := cmd.OutOrStdout()
 	width := helpWidth(out)
-	if width == terminalWidth {
-		help(cmd, args)
-		return
+	if width != terminalWidth {
+		foldFlags(cmd.Root(), width)
 	}
-	foldFlags(cmd.Root(), width)
 	var whole bytes.Buffer
 	cmd.SetOut(&whole)
 	help(cmd, args)
 	cmd.SetOut(out)
-	fmt.Fprint(out, term.Fold(whole.String(), width))
+	text := whole.String()
+	if width != terminalWidth {
+		text = term.Fold(text, width)
+	}
+	_, err := io.WriteString(out, text)
+	return err
 }

@@ -69,7 +69,12 @@ func newTokenCreate() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("creating the credential %s: %w", c.Name, err)
 			}
-			return output.Line(cmd, map[string]string{"name": c.Name, "token": token}, "%s", token)
+			err = output.Line(cmd, map[string]string{"name": c.Name, "token": token}, "%s", token)
+			if err != nil { // nobody has the token
+				_, undo := file.Revoke(c.Name, nil)
+				return errors.Join(fmt.Errorf("the credential %s is not created: printing its token: %w", c.Name, err), undo)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringArrayVar(
