@@ -239,7 +239,8 @@ var functions = template.FuncMap{
 	"types":      view.TypeNames,
 	"events":     view.EventNames,
 	"statuses":   func() []string { return view.Statuses },
-	"detail":     func(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) },
+	"brief":      brief,
+	"detail":     func(e activitylog.Entry) string { return cmp.Or(recordWords(e.Type, e.Payload), brief(e)) },
 }
 
 // nameOf returns the name of an agent, the title of a chat, or else the identity.
@@ -359,6 +360,9 @@ func perMinute(v float64) string {
 
 // maxPretty bounds the part of a payload that is shown, in bytes.
 const maxPretty = 64 << 10
+
+// brief says what a row holds, with the codes of the protocol.
+func brief(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) }
 
 // pretty indents JSON for people, and cuts it if it is too long.
 func pretty(raw json.RawMessage) string {

@@ -439,6 +439,20 @@ func TestPages_ShowWordsBeforeCodes(t *testing.T) {
 			t.Errorf("%q shows the code %q", page, found)
 		}
 	}
+	details := regexp.MustCompile(`<td class="text" title="[^"]*">[^<]*`).FindAllString(s.page(t, "/console/activity"), -1)
+	decisions := 0
+	for _, cell := range details {
+		shown := cell[strings.LastIndex(cell, ">"):]
+		if found := code.FindString(shown); found != "" {
+			t.Errorf("the details of the activity show the code %q: %s", found, shown)
+		}
+		if code.MatchString(cell) {
+			decisions++
+		}
+	}
+	if decisions == 0 {
+		t.Errorf("no tooltip of the activity has the codes of a decision: %q", details)
+	}
 }
 
 // TestChat_HasTheNewestAtItsEnd also finds the decisions of agents behind a summary that opens.
