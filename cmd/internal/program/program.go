@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,19 @@ func process() outside {
 		os.Exit(code)
 	}
 	log.SetOutput(o.stderr) // of libraries
+	adoptAllProxy()
 	return o
+}
+
+// adoptAllProxy makes ALL_PROXY name the proxy for HTTP and HTTPS unless a variable of the scheme
+// does, as in curl. Go reads only those variables, and reads them once.
+func adoptAllProxy() {
+	proxy := cmp.Or(os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
+		if proxy != "" && os.Getenv(name) == "" && os.Getenv(strings.ToLower(name)) == "" {
+			os.Setenv(name, proxy) //nolint:errcheck // both texts come from the environment
+		}
+	}
 }
 
 // flush waits for the standard error, within a bound.
