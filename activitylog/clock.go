@@ -40,11 +40,15 @@ type ClockJump struct {
 // provenAfter is how long the bus has to run after a jump before the clock is believed.
 const provenAfter = 24 * time.Hour
 
+// provenPerRun is how much longer than it has run the bus may have been off: a machine that is used
+// for an hour a day keeps its retention.
+const provenPerRun = 24
+
 // A retentionClock decides which time retention goes by, so that a wrong clock does not
 // remove the log. It believes steps of a day in all, or of a tenth of the time for which
-// rows are kept if that is more: the machine may have slept or been off. A day of running
-// proves that many steps, and part of a day part of them. The clock is believed beyond
-// that once the bus has run for a day without another such step.
+// rows are kept if that is more: the machine may have slept or been off. Each hour of
+// running proves a day of them. The clock is believed beyond that once the bus has run for
+// a day after the last larger step.
 type retentionClock struct {
 	path      string // of the log
 	tolerance time.Duration
@@ -97,18 +101,16 @@ func (c *retentionClock) advance(wall time.Time, elapsed time.Duration) *ClockJu
 	step := wall.Sub(expected)
 	s.Wall = wall
 	s.Steady += elapsed
-	proved := time.Duration(float64(c.tolerance) * elapsed.Hours() / provenAfter.Hours())
-	s.Unproven = max(0, s.Unproven-proved)
-	believable := func(step time.Duration) bool { return -c.tolerance <= step && step <= c.tolerance-s.Unproven }
+	s.Unproven = max(0, s.Unproven-provenPerRun*min(elapsed, c.tolerance))
 	ahead := s.Ahead + step
 	switch {
-	case believable(ahead):
+	case -c.tolerance <= ahead && ahead <= c.tolerance-s.Unproven:
 		s.Ahead, s.Unproven = 0, max(0, s.Unproven+ahead)
 		if s.Jump != nil && s.Jump.Ended == nil && s.Jump.Believed == nil {
 			s.Jump.Ended = &wall
 			return s.Jump
 		}
-	case !believable(step):
+	case s.Ahead == 0 || step.Abs() > c.tolerance:
 		s.Steady, s.Ahead = 0, ahead
 		s.Jump = &ClockJump{From: wall.Add(-ahead), To: wall}
 		return s.Jump
@@ -117,7 +119,7 @@ func (c *retentionClock) advance(wall time.Time, elapsed time.Duration) *ClockJu
 		s.Jump.Believed = &wall
 		return s.Jump
 	default:
-		s.Ahead, s.Unproven = ahead, max(0, s.Unproven+step)
+		s.Ahead = ahead
 	}
 	return nil
 }

@@ -45,12 +45,13 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 		"behind":                      {[]move{{day, -400 * day}, {time.Hour, 0}}, -400 * day, "jump "},
 		"behind for a minute":         {[]move{{day, -400 * day}, {time.Minute, 400 * day}, {time.Hour, 0}}, 0, "jump ended "},
 		"a little ahead while behind": {[]move{{day, -400 * day}, {time.Hour, day}, {time.Hour, 0}}, -399 * day, "jump "},
-		"steps in a minute":           {moves(4, 3*time.Second, 8*day), 8 * day, "jump jump jump "},
-		"steps of just under a day":   {moves(12, time.Second, day-time.Minute), 9*day - 9*time.Minute, "jump jump jump "},
-		"steps, and back":             {append(moves(3, time.Hour, 8*day), move{time.Hour, -24 * day}, move{time.Hour, 0}), 0, "jump jump ended "},
-		"steps back and forth":        {append(moves(9, time.Hour, 8*day), moves(9, time.Hour, -8*day)...), 0, "jump jump jump jump jump jump jump jump ended "},
-		"steps, then a day":           {append(moves(3, time.Second, 8*day), move{day + time.Minute, 0}), 24 * day, "jump jump believed "},
+		"steps in a minute":           {moves(4, 3*time.Second, 8*day), 8 * day, "jump "},
+		"steps of just under a day":   {moves(12, time.Second, day-time.Minute), 9*day - 9*time.Minute, "jump "},
+		"steps, and back":             {append(moves(3, time.Hour, 8*day), move{time.Hour, -24 * day}, move{time.Hour, 0}), 0, "jump ended "},
+		"steps back and forth":        {append(moves(9, time.Hour, 8*day), moves(9, time.Hour, -8*day)...), 0, "jump ended "},
+		"steps, then a day":           {append(moves(3, time.Second, 8*day), move{day + time.Minute, 0}), 24 * day, "jump believed "},
 		"a machine used by day":       {moves(60, 10*time.Hour, 14*time.Hour), 60 * 14 * time.Hour, ""},
+		"a machine used for an hour":  {moves(60, time.Hour, 23*time.Hour), 60 * 23 * time.Hour, ""},
 	} {
 		clock := newRetentionClock(filepath.Join(t.TempDir(), "activity.db"), Retention{Age: 90 * day})
 		wall, ran, news := epoch, time.Duration(0), ""
