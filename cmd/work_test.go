@@ -79,7 +79,7 @@ func TestWork_AtCommandLine(t *testing.T) {
 	s := newBrokerFixture(t, true)
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:lead", "--harness=scripted", "--compose-window=100ms",
 		"--alias=Timber", "--workspace-id=ops")
-	s.until(`lead +online`, "who")
+	s.until(`lead +online .* ops .*Timber `, "who")
 	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "will", "--quiet")
 	if out, _ := s.run("work", "assign", "wi-1", "@timber.ops", "--as", "will"); !strings.Contains(out, "(woke lead)") {
 		t.Errorf("the assignment says %s", out)

@@ -207,8 +207,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	for i, alias := range o.Aliases {
 		alias = strings.TrimPrefix(alias, "@")
-		if o.Aliases[i] = alias; alias == "" || strings.ContainsAny(alias, "@: \t\n") {
-			return program.Usage("--alias %q is not a name: use one word, as in a mention", alias)
+		o.Aliases[i] = alias
+		if err := attention.CheckAlias(alias); err != nil {
+			return program.Usage("--alias: %s", err)
 		}
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -72,6 +73,9 @@ func textMentions(text string) []string {
 // the whole label, without punctuation of the sentence, ends at To.
 type Label struct{ From, NameEnd, To int }
 
+// maxAlias limits a name by which an agent is mentioned, in bytes.
+const maxAlias = 256
+
 // labelPunctuation may stand inside a label, but not end it.
 const labelPunctuation = ".:/#?"
 
@@ -102,6 +106,19 @@ func Labels(text string) []Label {
 		previous, i = 'x', max(to, i+1)
 	}
 	return labels
+}
+
+// CheckAlias returns an error if a mention cannot mean an agent by a name.
+func CheckAlias(name string) error {
+	label := Labels("@" + name)
+	switch {
+	case len(label) != 1 || label[0] != Label{0, 1 + len(name), 1 + len(name)} || len(name) > maxAlias,
+		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
+		return fmt.Errorf("%q is not a name: use one word, as in a mention", name)
+	case slices.Contains(DefaultWords().Groups, strings.ToLower(name)):
+		return fmt.Errorf("%q means everybody", name)
+	}
+	return nil
 }
 
 // CountLeading returns the number of labels at the beginning of a text, preceded only by other

@@ -83,7 +83,7 @@ func TestExternalAgent_IsWokenByTheBroker(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
 	outside := newReceiver(t)
-	r.add("ext", outside.url, chorus.AgentSettings{Roles: []string{"ops"}})
+	r.add("ext", outside.url, chorus.AgentSettings{Roles: []string{"ops"}, Aliases: []string{"Timber"}})
 	will := askAs(t, r.bus, "cli:will")
 	var known collab.Endpoint
 	waitFor(t, func() bool {
@@ -102,10 +102,10 @@ func TestExternalAgent_IsWokenByTheBroker(t *testing.T) {
 		}
 		return known.HarnessType == "chorus"
 	})
-	if strings.Join(known.Roles, " ") != "ops" {
+	if strings.Join(known.Roles, " ") != "ops" || strings.Join(known.Aliases, " ") != "Timber" {
 		t.Errorf("the broker knows %+v", known)
 	}
-	asked, err := collab.QuestionAsk.Ask(t.Context(), will, collab.QuestionParams{Title: "Is the deploy blocked?", AskedOfID: "ext"})
+	asked, err := collab.QuestionAsk.Ask(t.Context(), will, collab.QuestionParams{Title: "Is the deploy blocked?", AskedOfID: "@timber"})
 	if err != nil {
 		t.Fatal(err)
 	}

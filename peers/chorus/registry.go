@@ -101,6 +101,7 @@ func ConnectionString(publicURL, secret string) string {
 // AgentSettings configure the attention layer of an external agent and the format of its POSTs.
 type AgentSettings struct {
 	Roles   []string `json:"roles,omitempty"`   // reached by mentions such as @backend-agents
+	Aliases []string `json:"aliases,omitempty"` // other names in mentions
 	Streams []string `json:"streams,omitempty"` // streams that it owns
 	Knocks  bool     `json:"knocks,omitempty"`  // knocks are also POSTed, without content
 	MCPList bool     `json:"mcpList,omitempty"` // "mcp" is sent as an array of one object

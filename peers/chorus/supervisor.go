@@ -47,6 +47,7 @@ type AgentSpec struct {
 	Name           string
 	Folder         string // for its database
 	Roles, Streams []string
+	Aliases        []string // other names in mentions
 	Knocks         bool
 	// Post POSTs a turn, with a callback and tools. It returns nil when the agent has the turn.
 	Post          func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error
@@ -236,7 +237,8 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 	}
 	agent, err := g.opts.OpenAgent(&AgentSpec{
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()),
-		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
+		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Aliases: known.Settings.Aliases,
+		Knocks: known.Settings.Knocks,
 		Post: func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error {
 			return g.deliveries.deliver(ctx,
 				&delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)

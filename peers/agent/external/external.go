@@ -29,6 +29,7 @@ type Spec struct {
 	Name           string
 	Folder         string // for its database
 	Roles, Streams []string
+	Aliases        []string // other names in mentions
 	Knocks         bool
 	Post           func(ctx context.Context, turn, revision, chat string, p *words.Post) error // see chorus.PostFunc
 	Peer           *peer.Options
@@ -62,6 +63,7 @@ func Open(s *Spec) (*Agent, error) {
 	x.agent = agent.New(protocol.AgentID(s.Name), db, x.Harness, &agent.Options{
 		Peer:          s.Peer,
 		Roles:         s.Roles,
+		Aliases:       s.Aliases,
 		Streams:       s.Streams,
 		HarnessType:   "chorus",
 		ComposeWindow: max(s.ComposeWindow, 1),

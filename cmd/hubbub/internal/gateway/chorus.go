@@ -10,6 +10,7 @@ import (
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/attention"
 	"hubbub/peers/chorus"
 	"hubbub/peers/netguard"
 	"hubbub/peers/peer"
@@ -72,7 +73,7 @@ func newChorusAdd() *cobra.Command {
 			if file == "" {
 				return program.Usage("--connection-string-file is missing: it names the file with the connection string")
 			}
-			for _, other := range []string{"role", "stream", "knocks", "mcp-list"} {
+			for _, other := range []string{"role", "alias", "stream", "knocks", "mcp-list"} {
 				if replace && cmd.Flags().Changed(other) {
 					return program.Usage("--replace changes only the connection string: omit --%s", other)
 				}
@@ -84,6 +85,13 @@ func newChorusAdd() *cobra.Command {
 			connection, err := env.SecretFile(file)
 			if err != nil {
 				return err
+			}
+			for i, alias := range settings.Aliases {
+				alias = strings.TrimPrefix(alias, "@")
+				settings.Aliases[i] = alias
+				if err := attention.CheckAlias(alias); err != nil {
+					return program.Usage("--alias: %s", err)
+				}
 			}
 			name := chorus.AgentName(args[0])
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
@@ -109,6 +117,7 @@ func newChorusAdd() *cobra.Command {
 	fs.BoolVar(&replace, "replace", false, "replace the connection string of an existing agent")
 	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
 	fs.StringArrayVar(&settings.Roles, "role", nil, "role for mentions such as @backend-agents (repeatable)")
+	fs.StringArrayVar(&settings.Aliases, "alias", nil, "other name by which messages mention it (repeatable)")
 	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
 	fs.BoolVar(
 		&settings.Knocks,

@@ -96,15 +96,15 @@ var questionListing = listing[collab.Question]{
 func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 	return &listing[collab.Endpoint]{
 		"no agent has announced itself to the broker",
-		"AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
-		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
+		"AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tALIASES\tLAST SEEN\tENDPOINT",
+		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
 				collab.NameOf(
 					e.LogicalAgentID, e.Identity,
 				), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
-				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now),
-				e.EndpointID,
+				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","),
+				strings.Join(e.Aliases, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},
 	}
