@@ -2,6 +2,7 @@ package mx
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 	"maunium.net/go/mautrix"
@@ -69,12 +71,28 @@ func (b *Bridge) build() {
 
 // Run serves the bot until ctx ends; then it returns nil. It returns an error if the homeserver
 // does not accept the token (ErrToken), or if the bus refuses the bridge for good:
-// peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
+// peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused. When the token of a login expires, it
+// logs in again.
 func (b *Bridge) Run(ctx context.Context) error {
+	for {
+		err, expired := b.serve(ctx)
+		if !expired || b.opts.Token != "" || ctx.Err() != nil {
+			return err
+		}
+		b.log.Warn().Err(err).Msg("the token of the bot has expired; logging in again")
+		if !retry.Sleep(ctx, backoff.Min) {
+			return nil
+		}
+	}
+}
+
+// serve serves the bot once, and reports whether the homeserver stopped accepting its token.
+func (b *Bridge) serve(ctx context.Context) (err error, expired bool) {
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.build()
-	return bridge.Ended(ctx, b.run(ctx), ErrToken)
+	err = bridge.Ended(ctx, b.run(ctx), ErrToken)
+	return err, errors.Is(context.Cause(ctx), ErrToken)
 }
 
 func (b *Bridge) run(ctx context.Context) error {

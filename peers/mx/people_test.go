@@ -251,3 +251,34 @@ func TestBridge_StoppedRoomAndEdits(t *testing.T) {
 		t.Errorf("people read %q", said)
 	}
 }
+
+// TestBridge_LogsInAgain checks that the bridge goes on when its token expires, at a sync and at a reply.
+func TestBridge_LogsInAgain(t *testing.T) {
+	s, b, _, stop := startBridge(t)
+	defer stop()
+	room := s.Room("@will:hs")
+	await(t, s, "the bot joins", func() bool { return len(s.Sent(room, "m.room.member")) == 1 })
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	s.Say(room, "@will:hs", "before")
+	assign(t, cli, room)
+	for _, text := range []string{"before", "after"} {
+		if text != "before" {
+			s.Expire()
+			s.Say(room, "@will:hs", text)
+		}
+		for got := (protocol.ChatMessage{}); got.Text != text; {
+			if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Expire()
+		reply := protocol.ChatReply{Text: "answer " + text, IdempotencyKey: text}
+		for lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply).DeliveredTo != 1 {
+			continue // the bridge is logging in
+		}
+		await(t, s, "the answer", func() bool { return slices.Contains(s.Texts(room), reply.Text) })
+	}
+	if said := s.Texts(room); len(said) != 2 {
+		t.Errorf("people read %q", said)
+	}
+}

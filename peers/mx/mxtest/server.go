@@ -38,6 +38,8 @@ type Server struct {
 	txns     map[string]string
 	limited  int           // requests to answer with M_LIMIT_EXCEEDED
 	pause    time.Duration // that these demand
+	tokens   map[string]bool
+	logins   int
 	refused  string        // type of the bot's next event to answer with M_FORBIDDEN
 	requests []string      // all but syncs
 	changed  chan struct{} // closed at the next event or request
@@ -46,7 +48,7 @@ type Server struct {
 // New returns a server with a bot.
 func New(bot string) *Server {
 	return &Server{bot: bot, invites: map[string]int{}, joined: map[string]int{}, txns: map[string]string{},
-		changed: make(chan struct{})}
+		tokens: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // add appends an event. s.mu is held.
@@ -121,6 +123,14 @@ func (s *Server) Limit(n int, pause time.Duration) {
 	s.limited, s.pause = n, pause
 }
 
+// Expire makes the homeserver forget the bot's tokens.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+	s.notify()
+}
+
 // Refuse answers the bot's next event of a type with M_FORBIDDEN.
 func (s *Server) Refuse(kind string) {
 	s.mu.Lock()
@@ -193,13 +203,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusTooManyRequests, map[string]any{"errcode": "M_LIMIT_EXCEEDED", "error": "wait", "retry_after_ms": s.pause.Milliseconds()})
 		return
 	}
+	if path[1] != "login" && !s.accepts(w, r) {
+		return
+	}
 	switch {
 	case path[1] == "login":
 		if body["password"] != "password" {
 			answer(w, http.StatusForbidden, map[string]any{"errcode": "M_FORBIDDEN", "error": "wrong password"})
 			return
 		}
-		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "access_token": "token", "device_id": body["device_id"]})
+		s.logins++
+		token := fmt.Sprintf("token%d", s.logins)
+		s.tokens["Bearer "+token] = true
+		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "access_token": token, "device_id": body["device_id"]})
 	case path[1] == "account":
 		answer(w, http.StatusOK, map[string]any{"user_id": s.bot, "device_id": "DEV"})
 	case path[1] == "join" && s.invites[path[2]] == 0:
@@ -213,6 +229,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(w, http.StatusNotFound, map[string]any{"errcode": "M_UNRECOGNIZED", "error": r.URL.Path})
 	}
+}
+
+// accepts reports whether a request has a valid token, or refuses it. s.mu is held.
+func (s *Server) accepts(w http.ResponseWriter, r *http.Request) bool {
+	known := s.tokens[r.Header.Get("Authorization")]
+	if !known {
+		answer(w, http.StatusUnauthorized, map[string]any{"errcode": "M_UNKNOWN_TOKEN", "error": "expired", "soft_logout": true})
+	}
+	return known
 }
 
 // room serves what concerns a room. s.mu is held.
@@ -260,6 +285,10 @@ func (s *Server) sync(w http.ResponseWriter, r *http.Request) {
 	end := time.After(time.Duration(wait) * time.Millisecond)
 	for {
 		s.mu.Lock()
+		if !s.accepts(w, r) {
+			s.mu.Unlock()
+			return
+		}
 		result, found := s.since(since)
 		changed := s.changed
 		s.mu.Unlock()
