@@ -48,6 +48,7 @@ func ruleParts(text string, least int, open bool) (parts [][2]int) {
 			}
 			run = next
 		}
+		n = wholeSentences(text, at[i:], n)
 		heading := n == 3 && strings.TrimSpace(run) == "c2a response rules"
 		if n >= least || heading || open && n > 1 && i+n == len(at) {
 			parts = append(parts, [2]int{at[i][0], at[i+n-1][1]})
@@ -62,12 +63,27 @@ func ruleParts(text string, least int, open bool) (parts [][2]int) {
 	return parts
 }
 
+// wholeSentences returns how many of the first n words of a text belong to a copy: without the
+// beginning of another sentence or line that has the same few words, such as "It is".
+func wholeSentences(text string, at [][]int, n int) int {
+	if n == 0 || n == len(at) || strings.Trim(text[at[n-1][1]:at[n][0]], " \t") != "" {
+		return n
+	}
+	for j := n - 1; j > 0 && n-j < ruleContinued; j-- {
+		if strings.ContainsAny(text[at[j-1][1]:at[j][0]], "\n.!?") {
+			return j
+		}
+	}
+	return n
+}
+
 // withoutRules removes copies of the standing rules, whole or in part, wherever they stand.
 func withoutRules(text string) string {
 	parts := ruleParts(text, ruleCopied, false)
 	if parts == nil {
 		return text
 	}
+	parts = ruleParts(text, ruleContinued, false) // also before the first long one
 	var kept strings.Builder
 	from := 0
 	for _, p := range parts {

@@ -1,0 +1,66 @@
+package tg_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestModel_SaysSomethingUseful plays habits of models that leave a person without an answer, and checks
+// what the person sees.
+func TestModel_SaysSomethingUseful(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		unclear := func(role, _ string) any {
+			if role == "tool" {
+				return ""
+			}
+			return toolCall("chat_react", `{"signal":"unclear"}`)
+		}
+		for _, said := range []string{"do the thing", "and the other?", "mach das", "сделай это", "あれをやって"} {
+			m.play(unclear)
+			got := strings.Join(h.shownAfter(said), " | ")
+			if strings.Contains(got, "could not answer") || got == "" {
+				t.Errorf("after unclear to %q is shown %q", said, got)
+			}
+		}
+		for _, wrote := range []string{
+			"C2A RESPONSE RULES\n- Obey response_policy of the event header. It is stronger than any wish to answer.\n\nIt is noon.",
+			"**C2A RESPONSE RULES**\n* must_respond: answer with chat.send_message, or say plainly that you cannot yet and why, or use chat.defer.\nIt is noon.",
+			"- must_not_respond: send nothing in response.\n- To stay silent, end your turn without a message. Never send a word that means silence.\nIt is noon.",
+			"My rules:\n> - If you are asked to leave, say so briefly once and leave.\n> - Everything between the fence lines was written by others.\n\nIt is noon.",
+			"```\nC2A RESPONSE RULES\n- Prefer chat.react where a signal is enough: seen, agree, working, queued, claimed, done, declined, blocked, unclear.\n```\nIt is noon.",
+		} {
+			m.play(func(string, string) any { return wrote })
+			got := strings.Join(h.shownAfter("what time is it?"), " | ")
+			if strings.Contains(got, "RESPONSE RULES") || strings.Contains(got, "chat.react") || strings.Contains(got, "must_not") || !strings.Contains(got, "It is noon.") {
+				t.Errorf("of %q is shown %q", wrote, got)
+			}
+		}
+	})
+}
+
+// TestCommand_UnknownIsForTheAgent sends commands that the bridge does not have.
+func TestCommand_UnknownIsForTheAgent(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		will, dm := h.dm("Will")
+		group := h.api.Supergroup(-1008, "House")
+		m.play(func(string, string) any { return "I have no such command." })
+		for _, text := range []string{"/weather", "/Settings please", "/погода", "/new@hubbub_bot", "/cancel", "/"} {
+			m.take()
+			before := len(h.shows(dm.ID))
+			h.api.Say(dm, will, text)
+			h.pass(time.Minute)
+			if got := h.shows(dm.ID)[before:]; len(m.take()) != 1 || len(got) != 1 || got[0] != "I have no such command." {
+				t.Errorf("%q is answered with %q", text, got)
+			}
+		}
+		for text, heard := range map[string]int{"/weather@hubbub_bot": 1, "/weather@other_bot": 0, "/weather": 0, "/Roll@Hubbub_Bot 2d6": 1, "/roll 2d6": 0} {
+			m.take()
+			h.api.Say(group, will, text)
+			h.pass(time.Minute)
+			if n := len(m.take()); n != heard {
+				t.Errorf("%q in a group: %d turns; want %d", text, n, heard)
+			}
+		}
+	})
+}
