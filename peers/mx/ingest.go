@@ -248,6 +248,7 @@ func (in *ingester) handleRedaction(tx *store.Tx, room string, e *rawEvent) (str
 	if target == "" {
 		target = e.Redacts
 	}
+	tx.Exec(`DELETE FROM reactions WHERE event = ?`, target) // the agent may show it again
 	type row struct{ source, thread, kind string }
 	of, known := store.One(tx, func(r *row) []any { return []any{&r.source, &r.thread, &r.kind} },
 		`SELECT source_id, thread, data ->> '$.content.event' FROM events WHERE event = ? ORDER BY id LIMIT 1`, target)

@@ -3,6 +3,7 @@ package mx
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
@@ -27,7 +28,8 @@ func (in *ingester) handleState(tx *store.Tx, room string, e *rawEvent) (string,
 		}
 		if err = json.Unmarshal(e.Content, &named); err == nil {
 			c := in.ensure(tx, room)
-			if e.Type == "m.room.name" || c.title == "" || c.title[0] == '#' {
+			isAlias := strings.HasPrefix(c.title, "#") && strings.Contains(c.title, ":")
+			if e.Type == "m.room.name" || c.title == "" || isAlias { // a name precedes an alias
 				tx.Exec(`UPDATE chats SET title = ? WHERE chat = ?`, cleanName(named.Name+named.Alias), c.key)
 			}
 		}
