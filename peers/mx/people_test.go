@@ -293,11 +293,20 @@ func TestBridge_ShowsARemovedReactionAgain(t *testing.T) {
 	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
 	said := s.Say(room, "@will:hs", "go")
 	assign(t, cli, room)
+	hear := func(text string) { // then the bridge has read all that came before
+		t.Helper()
+		for m := (protocol.ChatMessage{}); m.Text != text; {
+			if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	hear("go")
 	signal := func(key string, shown int) {
 		t.Helper()
 		reply := protocol.ChatReply{Signal: "working", InReplyTo: "mx:" + said, IdempotencyKey: key}
 		lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply)
-		for status := (protocol.DeliveryStatus{}); status.IdempotencyKey != key; {
+		for status := (protocol.DeliveryStatus{}); status.IdempotencyKey != key || status.Status != protocol.StatusDelivered; {
 			if err := lead.NextOf(t, protocol.TypeDeliveryStatus).Decode(&status); err != nil {
 				t.Fatal(err)
 			}
@@ -310,10 +319,6 @@ func TestBridge_ShowsARemovedReactionAgain(t *testing.T) {
 	signal("the same", 1)
 	s.Send(room, "@will:hs", "m.room.redaction", map[string]any{"redacts": s.Sent(room, "m.reaction")[0].ID})
 	s.Say(room, "@will:hs", "removed")
-	for m := (protocol.ChatMessage{}); m.Text != "removed"; { // so the bridge has read the removal
-		if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	hear("removed")
 	signal("again", 2)
 }
