@@ -107,6 +107,7 @@ var handlings = map[string]handling{
 	"hubbub chat":                              {named: true},
 	"hubbub resume AGENT --budget":             {named: true},
 	"hubbub decisions":                         {named: true},
+	"hubbub chorus add":                        {named: true},
 	"hubbub chorus assign":                     {named: true},
 	"hubbub why":                               {named: true},
 	"hubbub conformance broker --show":         {named: true},
