@@ -32,7 +32,8 @@ type RouteAssigned struct {
 	RequestID string `json:"requestId,omitempty"`
 }
 
-// RouteCopy returns the params that send a copy of a route_assigned to whoever watches TopicRoute.
+// RouteCopy returns the params for sending a copy of a route_assigned to the observers of
+// TopicRoute.
 func RouteCopy(assigned Message) SendParams {
 	assigned.MessageID = NewMessageID()
 	return SendParams{Topic: TopicRoute, Payload: assigned}
@@ -81,15 +82,16 @@ type ChatMessage struct {
 	Priority    string       `json:"priority,omitempty"` // "normal" (default) or "urgent"
 	Signal      string       `json:"signal,omitempty"`   // of a reaction; of a message that stops its chat: SignalStop
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// Of an agent's message: whom it obliges, namely to_me, to_my_role, to_other or ambient. Its
-	// mentions, or the message that it answers, say who that is.
+	// Directedness of an agent's message: to_me, to_my_role, to_other or ambient. The mentions,
+	// or the message that it answers, name the recipients.
 	Directedness string          `json:"directedness,omitempty"`
 	MCP          json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
 
-	// Only in draft 2026-08-11: the recipients, and that the author waits for them.
+	// Recipients and the obligation to them, only in draft 2026-08-11.
 	Recipients []Party     `json:"recipients,omitempty"`
 	Obligation *Obligation `json:"obligation,omitempty"`
-	// Of a reaction in that draft. sourceId, replyTo and author replace fields that are missing.
+	// ReactionID, and the fields below, of a reaction in that draft. sourceId, replyTo and author
+	// replace missing fields.
 	ReactionID    string `json:"reactionId,omitempty"`
 	TargetEventID string `json:"targetEventId,omitempty"`
 	Actor         *Party `json:"actor,omitempty"`     // also of a delete
@@ -155,7 +157,7 @@ type ReplyTo struct {
 	Attachments []Attachment `json:"attachments,omitempty"` // its files
 }
 
-// An Attachment is the metadata of a file, with a reference that reveals no secret.
+// An Attachment is the metadata of a file, with a reference that contains no secret.
 type Attachment struct {
 	Kind     string `json:"kind"`
 	Ref      string `json:"ref,omitempty"`
@@ -194,18 +196,18 @@ type File struct {
 	Data []byte `json:"data"` // base64 in JSON, at most MaxFileData bytes without it
 }
 
-// MaxFileData limits the data of a file, in bytes, so that it fits into a frame of the usual
+// MaxFileData bounds the data of a file, in bytes, so that it fits into a frame of the default
 // size.
 const MaxFileData = 700 << 10
 
-// MaxDraft limits the part of an unfinished answer that is shown, in bytes.
+// MaxDraft bounds the shown part of an unfinished answer, in bytes.
 const MaxDraft = 4000
 
-// SignalStop is the signal of a person who stops the work on their own message, with a reaction, or
-// in a whole chat, with a message. Agents never use it.
+// SignalStop is a person's signal to stop the work on their own message, as a reaction, or in a
+// whole chat, as a message. Agents never use it.
 const SignalStop = "stop"
 
-// MaxCaption limits the caption of a file, in UTF-16 units.
+// MaxCaption bounds the caption of a file, in UTF-16 units.
 const MaxCaption = 1024
 
 // A Button is shown under a message. Pressing it sends its value to the chat.
@@ -240,20 +242,20 @@ const (
 	StatusUnknown   = "unknown"
 )
 
-// AgentOnline is the content of the agent_event by which an agent announces itself to TopicAgents
-// once it is connected and subscribed, and again until it is acknowledged. An event "wanted" asks
-// for it. The spawner sends "wanted" to an agent that has not announced itself, and to one that
-// is requested repeatedly, to check its connection. The broker sends "wanted" to TopicAgents when
-// a delivery waits for an offline agent; the spawner then starts the agent if it was stopped as
-// idle.
+// AgentOnline is the content of the agent_event that announces an agent on TopicAgents. The agent
+// sends it once it is connected and subscribed, and repeats it until it is acknowledged. An event
+// "wanted" requests the announcement. The spawner sends it to an agent that has not announced
+// itself, and to one that is requested repeatedly, to check its connection. The broker sends it
+// to TopicAgents when a delivery waits for an offline agent; the spawner then starts the agent if
+// it was stopped as idle.
 type AgentOnline struct {
 	Event      string `json:"event"` // "online", or "wanted" from the spawner or the broker
 	Agent      PeerID `json:"agent"`
 	DeliveryID string `json:"deliveryId,omitempty"` // of the delivery that waits at the broker
 }
 
-// A Reaction is a signal about an event, as an event of its own. An agent sends it as an
-// agent_event to the agent that it refers to.
+// A Reaction is a signal about an event, as a separate event. An agent sends it as an agent_event
+// to the agent concerned.
 type Reaction struct {
 	Event         string `json:"event"` // EventReaction
 	ReactionID    string `json:"reactionId"`

@@ -15,8 +15,8 @@ type Matcher struct {
 	prefix, suffix string   // the text before the first wildcard and after the last
 	parts          []string // the text between the stars, if there are at least two and no question mark
 
-	// The walk reads the topic between prefix and suffix. Its state is the set of all n for
-	// which the first n symbols of the pattern, stars not counted, match what was read.
+	// The walk reads the topic between prefix and suffix. Its state is the set of all n such that
+	// the first n symbols of the pattern, without stars, match the text read so far.
 	count     int              // number of symbols
 	literals  map[rune]symbols // the symbols that are this character
 	questions symbols          // the symbols that are question marks
@@ -24,7 +24,7 @@ type Matcher struct {
 	starFirst uint64           // 1 if a star precedes the first symbol
 }
 
-// symbols is a set of symbols: bit n stands for symbol n.
+// symbols is a set of symbols: bit n is set for symbol n.
 type symbols [MaxPattern / 64]uint64
 
 func (s *symbols) add(n int)     { s[n/64] |= 1 << (n % 64) }
@@ -95,8 +95,8 @@ func (m *Matcher) addSymbol(r rune) {
 	m.count++
 }
 
-// containsInOrder reports whether the parts follow each other in a text. The first
-// occurrence of a part leaves the most text for the next ones.
+// containsInOrder reports whether the text contains the parts in this order. The first occurrence
+// of a part leaves the most text for the others.
 func containsInOrder(text string, parts []string) bool {
 	for _, part := range parts {
 		at := strings.Index(text, part)

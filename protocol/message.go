@@ -8,7 +8,7 @@ import (
 )
 
 // A Message is the payload that travels from a sender to its subscribers
-// (section 7). InReplyTo and TraceParent are optional extensions.
+// (section 7). InReplyTo and TraceParent are optional extensions, with the limits of a MessageID.
 type Message struct {
 	MessageID   MessageID       `json:"messageId"`
 	Type        MessageType     `json:"type"`

@@ -69,8 +69,8 @@ type SendParams struct {
 // A SendResult answers sendMessage after every target has answered, failed or timed out. Failures
 // take at most half a frame. If there are too many, the bus first omits their errors, then the
 // last failures, and reports how many. If a limit of the sender's credential blocks the message,
-// the message is not accepted and reaches nobody. The result then has one failure: that of the
-// sender, with OutcomeRate.
+// it is not accepted and reaches no peer. The result then has one failure, with the sender and
+// OutcomeRate.
 type SendResult struct {
 	Accepted    bool      `json:"accepted"`
 	MessageID   MessageID `json:"messageId"`
@@ -106,7 +106,7 @@ const (
 	OutcomeRate     Outcome = "rate"     // a limit of the sender's credential blocked the message
 )
 
-// An Addressee says how the delivery to the peer that the topic names ended.
+// An Addressee is the outcome of the delivery to the peer that the topic names.
 type Addressee string
 
 // The outcomes at the addressee.
@@ -116,18 +116,17 @@ const (
 	AddresseeAbsent Addressee = "absent"
 )
 
-// ProcessParams delivers a message to a subscriber (section 5.4). Names, an extension, lists
-// patterns of the names that the sender's credential lets it announce besides its own identity;
-// on an open bus that is every name. It accompanies collab_request only.
+// ProcessParams delivers a message to a subscriber (section 5.4). Names, an extension, are
+// patterns of names that the sender's credential allows it to announce in addition to its own
+// identity. On an open bus, they are all names. Only collab_request has them.
 type ProcessParams struct {
 	Topic   Topic           `json:"topic"`
 	Payload json.RawMessage `json:"payload"`
 	Names   []string        `json:"names,omitempty"`
 }
 
-// ProcessResult answers processMessage. Processed means that the message is accepted and safe
-// with the peer, not that the peer has replied. If it is false, the sender gets Reason and
-// Message.
+// ProcessResult answers processMessage. Processed means that the peer has accepted and stored the
+// message, not that it has replied. If it is false, the sender gets Reason and Message.
 type ProcessResult struct {
 	Processed bool   `json:"processed"`
 	Status    string `json:"status,omitempty"`

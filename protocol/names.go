@@ -18,8 +18,8 @@ type PeerID string
 type Topic string
 
 // A MessageID identifies a message. The sender chooses it. Hubbub uses ULIDs with the prefix
-// "msg_"; other programs may use any non-empty string of at most 256 bytes without control
-// characters.
+// "msg_"; other programs may use any non-empty string of at most 256 bytes that is a
+// clean name (text.IsCleanName).
 type MessageID string
 
 // Limits on names, in bytes.

@@ -61,8 +61,8 @@ func (p Pattern) Matches(topic Topic) bool {
 	}
 }
 
-// normal replaces every run of wildcards by its question marks and at most one star, which is
-// equivalent.
+// normal replaces every run of wildcards by its question marks and at most one star. The result
+// is equivalent.
 func normal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -86,9 +86,9 @@ func normal(s string) string {
 	return b.String()
 }
 
-// Covers reports whether p matches every topic that other matches. It treats other as a text in
-// which only a star of p matches a star, and either wildcard matches a question mark. True is
-// always right; false may be wrong.
+// Covers reports whether p matches every topic that other matches. It compares the texts: a star
+// of other needs a star of p, and a question mark needs either wildcard. So false may be wrong,
+// but true is always right.
 func (p Pattern) Covers(other Pattern) bool {
 	return covers([]rune(normal(string(p))), []rune(normal(string(other))))
 }

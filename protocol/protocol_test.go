@@ -41,7 +41,7 @@ func TestPatternsMatchAsThePlainestMatcherDoes(t *testing.T) {
 	})
 }
 
-// TestCoversIsSound checks that a pattern which covers another matches
+// TestCovers_IsSound checks that a pattern which covers another matches
 // everything that the other matches.
 func TestCoversIsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +138,7 @@ func FuzzScanSend(f *testing.F) {
 
 // BenchmarkWorstPatterns shows what the most expensive patterns cost: patterns
 // come from peers, and none may cost more than one walk over the topic. The last
-// three are those of which a random search found the glob library slowest.
+// three are those for which a random search found the glob library slowest.
 func BenchmarkWorstPatterns(b *testing.B) {
 	topic := strings.Repeat("a", protocol.MaxTopic)
 	for _, text := range []string{
@@ -173,7 +173,7 @@ func BenchmarkScanSend(b *testing.B) {
 	}
 }
 
-// TestPatternsAtTheirLimits matches the longest patterns, wildcards at either
+// TestPattern_AtLimits matches the longest patterns, wildcards at either
 // end, ends that would overlap, and characters of several bytes.
 func TestPatternsAtTheirLimits(t *testing.T) {
 	longest := "*" + strings.Repeat("a", protocol.MaxPattern-2) + "*"

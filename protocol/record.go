@@ -22,7 +22,7 @@ const (
 	RecordObligation  = "obligation"
 )
 
-// A Record is an attention record as its reader gets it.
+// A Record is a decoded attention record.
 type Record struct {
 	Event   string `json:"event"` // RecordDecision and so on
 	EventID string `json:"eventId"`
@@ -50,8 +50,8 @@ var recordContents = map[string]func() any{
 	RecordObligation:  func() any { return new(ObligationRecord) },
 }
 
-// ParseRecord decodes the content of an agent_event. It returns the first error, with what could
-// be decoded: members of another type stay empty.
+// ParseRecord decodes the content of an agent_event. It returns the first error together with all
+// members that could be decoded.
 func ParseRecord(content json.RawMessage) (r Record, err error) {
 	err = json.Unmarshal(content, &r)
 	if newContent := recordContents[r.Event]; newContent != nil {
@@ -110,8 +110,8 @@ type ToolCall struct {
 	Failed         bool            `json:"failed,omitempty"`
 }
 
-// A TurnRecord is the agent_event that records a run of the harness. The activity log alone
-// suffices to count turns.
+// A TurnRecord is the agent_event that records a run of the harness. Turns can be counted from
+// the activity log alone.
 type TurnRecord struct {
 	Event          string   `json:"event"` // RecordTurn
 	EventID        string   `json:"eventId"`
@@ -121,7 +121,8 @@ type TurnRecord struct {
 	TurnID         string   `json:"turnId"`
 	Attempt        int      `json:"attempt"`
 	Mode           string   `json:"mode"` // immediate, buffered, notify or digest
-	// perhaps waiting; started, then one of accepted, finished, failed, cancelled, interrupted
+	// in order: waiting (optional), started, then accepted, finished, failed, cancelled or
+	// interrupted
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	TurnCost
@@ -175,7 +176,7 @@ type HaltRecord struct {
 	Stopped []string `json:"stopped,omitempty"` // events whose turns were stopped
 }
 
-// A BudgetRecord is the agent_event that records a turn that a budget held back.
+// A BudgetRecord is the agent_event that records a turn that a budget prevented.
 type BudgetRecord struct {
 	Agent   PeerID `json:"agent"`
 	Bound   int64  `json:"bound"`
@@ -188,8 +189,8 @@ type BudgetRecord struct {
 	Until   string `json:"until"`
 }
 
-// A DeliveryRecord is the agent_event that records a message that its chat did not get, or may not
-// have got.
+// A DeliveryRecord is the agent_event that records a message that did not reach its chat, or may
+// not have.
 type DeliveryRecord struct {
 	Agent     PeerID    `json:"agent"`
 	Event     string    `json:"event"` // RecordDelivery
@@ -200,7 +201,7 @@ type DeliveryRecord struct {
 	Status    string    `json:"status"`
 }
 
-// A PostRecord is the agent_event that records that the agent spoke first.
+// A PostRecord is the agent_event that records that the agent started a conversation.
 type PostRecord struct {
 	Agent        PeerID    `json:"agent"`
 	Directedness string    `json:"directedness"`

@@ -67,7 +67,7 @@ var Matrix = []Permission{
 	{
 		Role: RoleTG, Identity: "tg:{chat_id}",
 		Sends: []MessageType{TypeSpawnRequest, TypeConfigure, TypeTGMessage, TypeDeliveryStatus, TypeCollabRequest},
-		// the last of hooks
+		// chat_message comes from hooks
 		Receives: []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent,
 			TypeCollabResult, TypeChatMessage},
 		Extension: []MessageType{TypeCollabRequest},
@@ -133,8 +133,8 @@ func IsChat(id PeerID) bool {
 	}
 }
 
-// CommandPrefix returns what starts a command in a chat: "!" in Matrix, whose clients keep "/" for
-// themselves, and else "/".
+// CommandPrefix returns the prefix of commands in a chat: "!" in Matrix, because Matrix clients
+// interpret "/" themselves, and "/" elsewhere.
 func CommandPrefix(chat Topic) string {
 	if RoleOf(PeerID(chat)) == RoleMX {
 		return "!"

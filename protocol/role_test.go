@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// sends is the table of section 9, and of the extensions, written down once more
-// by hand: who may send what.
+// sends is the table of section 9, and of the extensions, written by hand again:
+// who may send what.
 var sends = map[protocol.PeerID]string{
 	"tg:42":         "spawn_request configure tg_message delivery_status collab_request",
 	"agent:system":  "spawn_result route_assigned agent_event",

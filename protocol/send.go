@@ -180,7 +180,7 @@ func scanObject(p *jsonrpc.Parser, what string, v []byte, known []string, into [
 	return nil
 }
 
-// flag reads a truth value that may be left out.
+// flag reads an optional boolean.
 func flag(what string, v []byte) (bool, error) {
 	switch string(v) {
 	case "true":
@@ -198,7 +198,7 @@ func required(what string, v []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%s must be a non-empty string", what)
 }
 
-// name reads a string that others will read, in logs and on terminals.
+// name reads a string that is shown in logs and on terminals.
 func name(what string, v []byte, limit int) ([]byte, error) {
 	s, err := required(what, v)
 	if err == nil {
@@ -232,9 +232,9 @@ func checkTimestamp(v []byte) error {
 	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
 }
 
-// strict reports whether a time that package time has parsed as RFC 3339 really is. The
-// package also accepts hours of one digit, a comma before the fraction, and offsets up
-// to 24:60 (https://go.dev/issue/54580).
+// strict reports whether a time that package time has parsed as RFC 3339 is valid. The package
+// also accepts hours of one digit, a comma before the fraction, and offsets up to 24:60
+// (https://go.dev/issue/54580).
 func strict(text []byte) bool {
 	if text[len("2006-01-02T1")] == ':' || text[len("2006-01-02T15:04:05")] == ',' {
 		return false

@@ -28,8 +28,8 @@ func sendWith(old, replacement string) string {
 	return strings.Replace(good, old, replacement, 1)
 }
 
-// TestScanSend has each member of a message at its limit and one past, missing,
-// and of another type. An empty want is an accepted message.
+// TestScanSend covers each member of a message at its limit and one past,
+// missing, and of another type. An empty want is an accepted message.
 func TestScanSend(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	for _, c := range []struct{ name, params, want string }{

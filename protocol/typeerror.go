@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// DescribeTypeError explains why json.Unmarshal refused a value, in the names that its
-// sender used. what names the value.
+// DescribeTypeError explains in the sender's terms why json.Unmarshal refused a value. what names
+// the value.
 func DescribeTypeError(what string, err error) string {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {

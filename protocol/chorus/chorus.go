@@ -1,5 +1,5 @@
-// Package chorus holds the words of the Chorus channel protocol: what is POSTed to an
-// agent elsewhere, and what comes to a callback.
+// Package chorus defines the JSON of the Chorus channel protocol: the POSTs to an agent
+// elsewhere, and the events to a callback.
 package chorus
 
 import "encoding/json"
@@ -12,7 +12,7 @@ type Post struct {
 	MCP      any     `json:"mcp,omitempty"`      // where the tools of the channel are; one server or a list
 }
 
-// A Channel is where a message was said.
+// A Channel is the channel of a message.
 type Channel struct {
 	ID      string `json:"id"`
 	Name    string `json:"name,omitempty"`
@@ -20,7 +20,7 @@ type Channel struct {
 	Context string `json:"context,omitempty"`
 }
 
-// A Message is what was said.
+// A Message is one message of a channel.
 type Message struct {
 	ID      string          `json:"id"`
 	Sender  string          `json:"sender"`
@@ -28,7 +28,7 @@ type Message struct {
 	Knock   json.RawMessage `json:"knock,omitempty"`
 }
 
-// An Event is one JSON object that goes to a callback, or came to one.
+// An Event is one JSON object sent to a callback.
 type Event struct {
 	Type EventType `json:"type"`
 	// message, tool_result: a string; some agents send a tool_result of any value
@@ -41,11 +41,11 @@ type Event struct {
 	Code    string          `json:"code,omitempty"`    // error
 }
 
-// An EventType says what a callback's event is.
+// An EventType is the type of an Event.
 type EventType string
 
-// The types of events. EventLifecycle extends the protocol: it brackets what an
-// agent does for one message, at services that take it.
+// The types of events. EventLifecycle extends the protocol: it marks the start and the end of an
+// agent's work on one message, for services that accept it.
 const (
 	EventMessage    EventType = "message"
 	EventToolCall   EventType = "tool_call"

@@ -75,7 +75,7 @@ const (
 	ApprovalRevoked   ApprovalState = "revoked"   // a reusable approval was ended
 )
 
-// approvalTransitions lists the transitions. All states that it lacks are final.
+// approvalTransitions lists the transitions. States without an entry are final.
 var approvalTransitions = map[ApprovalState][]ApprovalState{
 	ApprovalPending: {ApprovalAllowed, ApprovalDenied, ApprovalExpired, ApprovalCancelled},
 	ApprovalAllowed: {ApprovalRevoked},
@@ -89,8 +89,8 @@ func (a *Approval) Reusable() bool {
 // Open reports whether the approval may still change.
 func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Reusable() }
 
-// Covers reports whether a reusable approval allows the call of another one. Its author must also
-// be allowed to decide the other one.
+// Covers reports whether a reusable approval allows the call of another one. The person who
+// decided a must also be allowed to decide the other one.
 func (a *Approval) Covers(other *Approval) bool {
 	return a.Reusable() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity &&
 		other.MayBeDecidedBy(a.By)
@@ -203,7 +203,7 @@ func (a *Approval) Describe() string {
 	return said
 }
 
-// ExpiryText returns the expiry time as people read it.
+// ExpiryText returns the expiry time for people.
 func (a *Approval) ExpiryText() string {
 	at := ParseTime(a.ExpiresAt)
 	if at.IsZero() {
@@ -218,8 +218,9 @@ type ApprovalAskParams struct {
 	ApprovalParams
 }
 
-// ApprovalDecideParams decide, cancel or revoke. Only the asking agent may set By: the identity
-// of a person who decided in its chat. Reason is for decision.cancel and decision.revoke.
+// ApprovalDecideParams decide, cancel or revoke. By is the identity of a person who decided in a
+// chat of the asking agent; only that agent may set it. Reason is for decision.cancel and
+// decision.revoke.
 type ApprovalDecideParams struct {
 	ID      string        `json:"id"`
 	Verdict Verdict       `json:"verdict,omitempty"`

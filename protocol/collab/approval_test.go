@@ -2,8 +2,9 @@ package collab
 
 import "testing"
 
-// TestApproval_CoversOnlyItsDeciders: in a group, what one person allowed for longer does not
-// run for another; what was allowed at the command line runs for all.
+// TestApproval_CoversOnlyItsDeciders checks that, in a group, what one person allowed for
+// longer does not run for another, and that what was allowed at the command line runs for
+// all.
 func TestApproval_CoversOnlyItsDeciders(t *testing.T) {
 	call := func(person string) *Approval {
 		return &Approval{AskedByIdentity: "agent:lead", ApprovalParams: ApprovalParams{Tool: "shell", Chat: "tg:chat:-1", MayDecide: []string{person}}}

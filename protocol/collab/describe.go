@@ -188,7 +188,7 @@ type member struct {
 	optional bool
 }
 
-// A shaped type has a wire format of its own.
+// A shaped type defines its own format on the wire.
 type shaped interface{ members() []member }
 
 func (Page[T]) members() []member {
@@ -217,7 +217,7 @@ func membersOf(t reflect.Type) (list []member) {
 	return list
 }
 
-// onWire returns the type whose format a type has on the wire.
+// onWire returns the type that determines a type's format on the wire.
 func onWire(t reflect.Type) reflect.Type {
 	switch {
 	case t == reflect.TypeFor[AskedWake]():
@@ -229,8 +229,8 @@ func onWire(t reflect.Type) reflect.Type {
 	return t
 }
 
-// nameOf returns the name of a type in the description. Page[WorkItem] is WorkItemPage, and an
-// approval of the code is a decision on the wire.
+// nameOf returns the name of a type in the description. Page[WorkItem] becomes WorkItemPage, and
+// an Approval becomes a Decision.
 func nameOf(t reflect.Type) string {
 	name, of, generic := strings.Cut(t.Name(), "[")
 	if generic {
@@ -380,7 +380,7 @@ func (e *Entry) paramTexts() (list []string) {
 	return memberTexts(members, true)
 }
 
-// memberTexts lists members with names and types. A required param may not be null.
+// memberTexts lists members with names and types. A required param must not be null.
 func memberTexts(members []member, params bool) (list []string) {
 	for _, m := range members {
 		said := m.name
@@ -431,7 +431,7 @@ func typeText(t reflect.Type) string {
 	}
 }
 
-// wrap writes words in lines of at most 80 characters, each indented by a margin.
+// wrap writes words in lines of at most 80 characters, indented by margin.
 func wrap(b *strings.Builder, margin int, words []string) {
 	column := 0
 	for _, word := range strings.Fields(strings.Join(words, " ")) {

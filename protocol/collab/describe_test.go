@@ -36,7 +36,8 @@ func TestDescribe_MatchesAsyncAPI(t *testing.T) {
 	}
 }
 
-// TestEntries_NameTheirParams: what a method needs is a param of it, and each method stands once.
+// TestEntries_NameTheirParams checks that each required field of a method is a param of it, and
+// that each method is listed once.
 func TestEntries_NameTheirParams(t *testing.T) {
 	known := map[string]bool{}
 	for _, e := range Entries {

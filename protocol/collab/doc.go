@@ -4,22 +4,22 @@
 //
 // # Guarantees
 //
-//   - Wire: these types are what travels. Every record, result and event has the
-//     member names, order and omissions that are declared here. Names and times in
-//     records are set by the broker.
+//   - Wire: these types are the wire format. Every record, result and event has the member
+//     names, order and omissions that are declared here. The broker sets names and times in
+//     records.
 //   - Types: a [Method] ties a name to its params and its result, and an [EventType]
 //     ties a name to its payload. The compiler checks the broker and its clients
 //     against each other.
 //   - Reading is lenient: absent members keep their zero value, and unknown members
-//     are ignored. A [Listed] record keeps the bytes that the broker wrote, unknown
-//     members included.
-//   - Errors: a request that the broker refuses fails with an *[Error]. A request that
-//     finds no broker fails with [ErrNoBroker].
+//     are ignored. A [Listed] record keeps the bytes that the broker wrote, including
+//     unknown members.
+//   - Errors: a request that the broker refuses fails with an *[Error]. Without a broker,
+//     a request fails with [ErrNoBroker].
 //
 // # Usage
 //
 //	grant, err := collab.ClaimAcquire.Ask(ctx, client, collab.ClaimParams{EventID: id})
 //
-// Here client is a Client of package peers/collab. [Method.Message] makes a request that must
-// survive a restart, for an outbox.
+// Here client is a Client of package peers/collab. For a request that must survive a restart,
+// [Method.Message] makes a message for an outbox.
 package collab

@@ -55,8 +55,8 @@ func (t EventType[P]) Read(e *protocol.CollabEvent) (P, error) {
 	return payload, nil
 }
 
-// A Wake is the payload of collab.delivery.woken: why its receiver was woken, and all that it
-// needs to begin.
+// A Wake is the payload of collab.delivery.woken: why its receiver was woken, and everything that
+// the receiver needs to begin.
 type Wake struct {
 	DeliveryID     string          `json:"deliveryId"`
 	TargetAgentID  string          `json:"targetAgentId"`
@@ -86,7 +86,8 @@ type WakeDecided struct {
 	SenderID       string   `json:"senderId,omitempty"`
 	Sweep          bool     `json:"sweep,omitempty"`
 	Decision       Decision `json:"decision"`
-	// The identities that sweeps reminded since the record last changed, this one included.
+	// Reminded are the identities that sweeps have reminded since the record last changed,
+	// including this one.
 	Reminded []protocol.PeerID `json:"reminded,omitempty"`
 }
 
@@ -118,8 +119,7 @@ const (
 	OutcomeNobody      Outcome = "nobody" // nobody is responsible, or a person is
 )
 
-// A Decision is one wake decision with everything that it is based on. It is stored with its
-// event.
+// A Decision is one wake decision with everything that it is based on, stored with its event.
 type Decision struct {
 	TargetAgentID  string          `json:"targetAgentId,omitempty"`
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
@@ -139,7 +139,7 @@ func (d *Decision) Summary() *WakeSummary {
 	return &WakeSummary{d.TargetAgentID, d.TargetIdentity, d.EndpointID, d.Rule, d.Candidates, d.Reason}
 }
 
-// A Candidate is one party that a rule names, and why it was chosen or not.
+// A Candidate is one party named by a rule, and why it was chosen or not.
 type Candidate struct {
 	AgentID  string          `json:"agentId"`
 	Identity protocol.PeerID `json:"identity,omitempty"`
@@ -169,7 +169,7 @@ type PostMetadata struct {
 	AskedLabel string   `json:"askedLabel,omitempty"`
 }
 
-// A Step is what an event did to a question or a work item.
+// A Step is the effect of an event on a question or a work item.
 type Step string
 
 // The steps of collaboration records.

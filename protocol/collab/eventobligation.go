@@ -7,12 +7,12 @@ import (
 	"hubbub/protocol"
 )
 
-// KindObligation is the kind of an obligation that an event itself declares.
+// KindObligation is the kind of an obligation that an event declares.
 const KindObligation = "obligation"
 
 // An EventObligation is what the author of an event expects from one recipient, as the event
-// declares it (C2A, draft 2026-08-11). Its state follows from its acts, and is stored for readers
-// that do not evaluate them.
+// declares it (C2A, draft 2026-08-11). Its state follows from its acts. The state is also stored,
+// for readers that do not evaluate acts.
 type EventObligation struct {
 	ObligationParams
 	State     string `json:"state"` // open, paused, escalated or discharged; unknown: only acts are known
@@ -47,7 +47,7 @@ func ObligationKey(eventID string, recipient protocol.PeerID) string {
 	return eventID + " " + string(recipient)
 }
 
-// An Act is what somebody did about an event with an obligation.
+// An Act is an action about an event with an obligation.
 type Act struct {
 	ReactionID string          `json:"reactionId"`
 	Kind       string          `json:"kind"` // signal, removed, edited, renewed or deleted
@@ -103,8 +103,8 @@ func (d *EventObligation) obligations() []Obligation {
 	}}
 }
 
-// severity sorts obligations: those that halt somebody come first. An obligation that no event
-// declares is in the middle.
+// severity orders obligations: those that halt a party come first, and those that no event
+// declares are in the middle.
 func (o *Obligation) severity() int {
 	return slices.Index([]string{"halted", "degraded", "none"}, cmp.Or(o.Blocks, "degraded"))
 }

@@ -70,7 +70,7 @@ var (
 	PromptContract      = Method[PromptParams, PromptResult]{"prompt.contract"}
 )
 
-// An Asker sends requests to the broker. Call sends one request and returns the bytes of its
+// An Asker sends requests to the broker. Call sends one request and returns the JSON of its
 // result. Its error is an *Error if the broker refused, and ErrNoBroker if there is none.
 type Asker interface {
 	Call(ctx context.Context, method string, params any) (json.RawMessage, error)
@@ -90,7 +90,7 @@ func (m Method[P, R]) Ask(ctx context.Context, a Asker, params P) (R, error) {
 }
 
 // Message makes a request from an identity, for an outbox. The broker answers a repeated request
-// as before, so it takes effect once.
+// with the same result, so it takes effect once.
 func (m Method[P, R]) Message(from protocol.PeerID, params P) protocol.Message {
 	return NewRequest(from, m.Name, params).Message
 }
@@ -132,15 +132,15 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// escalationPrefix begins the ids of questions with which an agent asks others to answer in its
-// place.
+// escalationPrefix begins the ids of escalation questions, with which an agent asks another party
+// to answer in its place.
 const escalationPrefix = "rung_"
 
-// EscalationQuestionID makes the id of such a question.
+// EscalationQuestionID returns the id of an escalation question.
 func EscalationQuestionID(name string) string { return escalationPrefix + name }
 
-// IsEscalationQuestion reports whether an id is that of such a question. A recipient that cannot
-// answer it declines it, and does not escalate it further.
+// IsEscalationQuestion reports whether an id is that of an escalation question. A recipient that
+// cannot answer it declines it, and does not escalate it further.
 func IsEscalationQuestion(questionID string) bool {
 	return strings.HasPrefix(questionID, escalationPrefix)
 }

@@ -7,11 +7,11 @@ import (
 	"hubbub/protocol"
 )
 
-// KindDecision is the kind of an obligation to decide. The other obligations have the kind of
-// their record.
+// KindDecision is the kind of an obligation to decide. Other obligations have the kind of their
+// record.
 const KindDecision = "decision"
 
-// An Obligation is that somebody waits for somebody else: for the answer to a question, for the
+// An Obligation means that one party waits for another: for the answer to a question, for the
 // next move on a work item, or for a decision. It is derived from the records.
 type Obligation struct {
 	ID             string          `json:"id"`   // of the record
@@ -31,7 +31,7 @@ type Obligation struct {
 	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // may also discharge it
 }
 
-// Key identifies an obligation. Several people may owe one decision.
+// Key returns a key of the obligation. Several people may owe one decision.
 func (o *Obligation) Key() string {
 	return o.ID + " " + cmp.Or(string(o.OwedByIdentity), o.OwedByID)
 }
@@ -69,8 +69,7 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval, du
 	return list
 }
 
-// obligations returns the next move if somebody else waits for it: the requester, the creator or
-// the owner.
+// obligations returns the next move if the requester, the creator or the owner waits for it.
 func (w *WorkItem) obligations() []Obligation {
 	if w.Terminal() || w.NextMoveOwnerID == "" {
 		return nil
@@ -117,8 +116,8 @@ func (q *Question) obligations() []Obligation {
 	return []Obligation{o}
 }
 
-// obligations returns the decision, once for each identity that may decide. It leaves out the
-// arguments, which only they may see.
+// obligations returns the decision, once for each identity that may decide. It omits the
+// arguments, which only these identities may see.
 func (a *Approval) obligations() (list []Obligation) {
 	if a.State != ApprovalPending {
 		return nil

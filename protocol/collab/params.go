@@ -79,9 +79,9 @@ type PostParams struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"` // of the woken agent to the author
 }
 
-// ChatParams describe the chat in which a person gave a command. The broker creates the chat's
-// conversation, whose id is the request's conversationId, and binds the chat to its agent, unless
-// it has done so before. Only a bridge sends them, in the name of a person.
+// ChatParams describe the chat in which a person gave a command. Unless it exists, the broker
+// creates the chat's conversation, with the request's conversationId, and binds the chat to its
+// agent. Only bridges send ChatParams, on behalf of a person.
 type ChatParams struct {
 	Identity protocol.PeerID `json:"identity"` // such as tg:-100123
 	Kind     string          `json:"kind"`     // of the conversation
@@ -111,8 +111,8 @@ type QuestionParams struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"` // of the asked party to the asking one
 }
 
-// AnswerParams answer a question. Only the asking agent may set By: the identity of a person who
-// answered in its chat.
+// AnswerParams answer a question. By is the identity of a person who answered in a chat of the
+// asking agent; only that agent may set it.
 type AnswerParams struct {
 	ID     string          `json:"id"`
 	Answer string          `json:"answer"`
@@ -132,7 +132,7 @@ type ReminderListParams struct {
 	PageParams
 }
 
-// ArrivedParams name an artifact or a condition, by the targetId or the label of a waitingOn.
+// ArrivedParams name an artifact or a condition by the targetId or the label of a waitingOn.
 type ArrivedParams struct {
 	Name string `json:"name"`
 }

@@ -57,13 +57,12 @@ type WaitingOn struct {
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
 }
 
-// External reports whether the work waits for an artifact or a condition, which no party holds.
-// The party with the next move watches it until somebody reports that it has arrived.
+// External reports whether the work waits for an artifact or a condition, which no party
+// provides. The party with the next move checks it until its arrival is reported.
 func (on *WaitingOn) External() bool { return on.Kind == "artifact" || on.Kind == "condition" }
 
-// A WorkItem is durable work. Names are bare ("lead"). Beside each name is the identity that it
-// means ("agent:lead"), on which all decisions are based. Times are RFC 3339 UTC on the broker's
-// clock.
+// A WorkItem is durable work. Names are bare ("lead"). Next to each name is its identity
+// ("agent:lead"), which decisions use. Times are RFC 3339 UTC, from the broker's clock.
 type WorkItem struct {
 	ID                    string          `json:"id"`
 	Kind                  string          `json:"kind"` // KindWorkItem
@@ -83,7 +82,7 @@ type WorkItem struct {
 	ParentID              string          `json:"parentId,omitempty"`
 	ConversationID        string          `json:"conversationId,omitempty"`
 	Priority              string          `json:"priority,omitempty"` // low, normal, high or urgent
-	// the person whom the latest change serves, according to its author
+	// the person for whom the latest change was made, according to its author
 	OnBehalfOf string `json:"onBehalfOf,omitempty"`
 	CreatedAt  string `json:"createdAt"`
 	UpdatedAt  string `json:"updatedAt"`
@@ -127,7 +126,7 @@ func (q *Question) AwaitsPerson() bool {
 	return q.State == QuestionOpen && protocol.IsPerson(q.AskedOfIdentity)
 }
 
-// A Conversation holds messages. MasterID is woken if nobody else is responsible.
+// A Conversation holds messages. MasterID is woken if no other party is responsible.
 type Conversation struct {
 	ID                string            `json:"id"`
 	Kind              string            `json:"kind"` // dm, group, channel or thread
@@ -151,7 +150,7 @@ const (
 	KindFinal  = "final"  // the last message: also wakes only the named agents
 )
 
-// A Message is a message in a conversation. It may refer to work, but does not record work.
+// A Message is a message in a conversation. It may refer to work, but does not change it.
 type Message struct {
 	ID             string          `json:"id"`
 	ConversationID string          `json:"conversationId"`
@@ -170,8 +169,8 @@ type Message struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-// A Mention is a label in a message's text. AgentID is empty if the label means nobody, or more
-// than one agent.
+// A Mention is a label in a message's text. AgentID is empty if the label names no agent, or
+// several.
 type Mention struct {
 	Label    string          `json:"label"` // canonical, such as "@arc.main"
 	AgentID  string          `json:"agentId,omitempty"`
@@ -300,7 +299,7 @@ const (
 	PolicyBestEffort = "best_effort" // for other participants: dropped after --stale-after
 )
 
-// A Delivery is the broker's intent to bring something to an agent.
+// A Delivery is the broker's intent to deliver something to an agent.
 type Delivery struct {
 	ID             string          `json:"id"`
 	TargetAgentID  string          `json:"targetAgentId"`
@@ -326,7 +325,7 @@ type Delivery struct {
 	UpdatedAt      string          `json:"updatedAt"`
 }
 
-// The states of a delivery's wake. It is empty if the delivery wakes nobody.
+// The states of a delivery's wake, which is empty if the delivery wakes no agent.
 const (
 	WakeWanted = "wanted" // sent when the agent announces itself
 	WakeWoken  = "woken"
@@ -363,15 +362,15 @@ type Claim struct {
 }
 
 // An Event is one fact: a row of the log, and the content of a collab_event. Its source is the
-// identity that caused it. Its target is its subject: "conversation:ID", "work_item:ID",
-// "agent:NAME" ...
+// identity that caused it, and its target is its subject, such as "conversation:ID",
+// "work_item:ID" or "agent:NAME".
 type Event struct {
 	Seq int64 `json:"seq"`
 	protocol.CollabEvent
 	At string `json:"at"`
 }
 
-// ParseTime parses a time of a record. It returns the zero time if there is none.
+// ParseTime parses a time of a record. It returns the zero time if the text is empty or invalid.
 func ParseTime(s string) time.Time {
 	t, _ := time.Parse(time.RFC3339, s) // the zero time on error
 	return t

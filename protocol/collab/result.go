@@ -9,8 +9,8 @@ import (
 )
 
 // A Result answers the methods about work items, questions, invocations and flights. It has the
-// records of the request, and the wake if there was one. Duplicate means that the record existed
-// and nothing changed.
+// records of the request, and the wake, if any. Duplicate means that the record existed and
+// nothing changed.
 type Result struct {
 	Decision   *Decision  `json:"decision,omitempty"`
 	Delivery   *Delivery  `json:"delivery,omitempty"`
@@ -28,8 +28,8 @@ type Arrived struct {
 	Others int      `json:"others,omitempty"` // number of items that the answer has no room for
 }
 
-// An AskedWake is the wake of a request that asked for one: null if nobody was woken. Without
-// such a request, the member is absent.
+// An AskedWake is the wake of a request that asked for one; it is null if no agent was woken. If
+// the request did not ask, the member is absent.
 type AskedWake struct {
 	Asked bool
 	Made  *WakeSummary
@@ -44,7 +44,7 @@ func (w *AskedWake) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &w.Made)
 }
 
-// A WakeSummary is a wake.
+// A WakeSummary summarizes a wake.
 type WakeSummary struct {
 	TargetAgentID  string          `json:"targetAgentId"`
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
@@ -54,12 +54,12 @@ type WakeSummary struct {
 	Reason         string          `json:"reason"`
 }
 
-// An IdentityResult is an endpoint. For identity.resolve it has the reason for its choice.
+// An IdentityResult is an endpoint, and for identity.resolve the reason for its choice.
 type IdentityResult struct {
 	Identity Endpoint `json:"identity"`
 	Reason   string   `json:"reason,omitempty"`
-	// Watched means that the broker learns from the bus which peers are online, so that the
-	// endpoint needs no heartbeats.
+	// Watched means that the broker learns from the bus which peers are online. The endpoint then
+	// needs no heartbeats.
 	Watched bool `json:"watched,omitempty"`
 }
 
@@ -85,7 +85,7 @@ type PostResult struct {
 	Duplicate  bool         `json:"duplicate,omitempty"`
 }
 
-// A DeliveryResult is a delivery, and for delivery.claim its subject. It is nil if no delivery
+// A DeliveryResult is a delivery, and for delivery.claim its subject. The delivery is nil if none
 // waits.
 type DeliveryResult struct {
 	Delivery   *Delivery   `json:"delivery"`
@@ -125,7 +125,7 @@ type PromptResult struct {
 	Sections []string `json:"sections"`
 }
 
-// A Reminder is the last reminder about a record that nobody has changed since.
+// A Reminder is the last reminder about a record that has not changed since.
 type Reminder struct {
 	ID               string          `json:"id"`
 	Kind             string          `json:"kind"` // work_item, question, flight or message
@@ -138,7 +138,7 @@ type Reminder struct {
 	Reason           string          `json:"reason"` // such as "has the next move on wi_1"
 }
 
-// An Explanation is a wake decision, and the wake if there was one.
+// An Explanation is a wake decision, and the wake, if any.
 type Explanation struct {
 	Decision
 	Wake  *WakeSummary `json:"wake"`
@@ -158,7 +158,7 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 	return Encode(members)
 }
 
-// A Listed is a record of a list, in the bytes that the broker wrote.
+// A Listed is a record in a list, as the broker encoded it.
 type Listed[T any] struct{ json.RawMessage }
 
 // Read decodes the record.
@@ -170,8 +170,8 @@ func (l Listed[T]) Read() (T, error) {
 	return record, nil
 }
 
-// A Page is one page of a list: {NAME: items, "next": cursor or null}. NAME follows from the type
-// of the records.
+// A Page is one page of a list: {NAME: items, "next": cursor or null}. The type of the records
+// determines NAME.
 type Page[T any] struct {
 	Items []Listed[T]
 	Next  *string
@@ -254,7 +254,7 @@ func (e *Error) Error() string {
 	return e.Message + " (" + string(e.Code) + ")"
 }
 
-// Refusal returns the code of a refusal, or "" if err is no refusal.
+// Refusal returns the code of a refusal, or "" if err is not a refusal.
 func Refusal(err error) Code {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Code

@@ -10,14 +10,14 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxQuoted bounds what a description quotes, in bytes.
+// maxQuoted bounds quoted texts in descriptions, in bytes.
 const maxQuoted = 200
 
-// A NameFunc returns what people call somebody by the name and the identity in a record.
+// A NameFunc returns the name for people of the party with that name and identity in a record.
 type NameFunc func(name string, id protocol.PeerID) string
 
-// NameOf is the NameFunc of operators: the name, and the identity unless it is that of the agent of
-// that name.
+// NameOf is the NameFunc for operators. It returns the name, and the identity unless that follows
+// from the name.
 func NameOf(name string, id protocol.PeerID) string {
 	if name == "" || id == "" || id == protocol.AgentID(name) {
 		return name
@@ -25,7 +25,7 @@ func NameOf(name string, id protocol.PeerID) string {
 	return fmt.Sprintf("%s (%s)", name, id)
 }
 
-// Describe returns the state of a work item and the people and agents responsible for it, in words.
+// Describe describes the state of a work item and the parties responsible for it.
 func (w *WorkItem) Describe(name NameFunc) string {
 	said := string(w.State) + ", owner " + name(w.OwnerID, w.OwnerIdentity)
 	if on := w.WaitingOn; on != nil {
@@ -47,7 +47,7 @@ func (a Acceptance) describe() string {
 	return string(a)
 }
 
-// Describe returns a question, its state and its answer in words.
+// Describe describes a question, its state and its answer.
 func (q *Question) Describe(name NameFunc) string {
 	said := fmt.Sprintf("question %s (%s), asked of %s: %s", q.ID, q.State, name(q.AskedOfID, q.AskedOfIdentity),
 		q.Title)
@@ -57,7 +57,7 @@ func (q *Question) Describe(name NameFunc) string {
 	return said
 }
 
-// Describe returns the outcome of a wake decision in words.
+// Describe describes the outcome of a wake decision.
 func (d *Decision) Describe() string {
 	switch d.Outcome {
 	case OutcomeWoken:
@@ -70,7 +70,7 @@ func (d *Decision) Describe() string {
 	return "woke nobody: " + d.Reason
 }
 
-// Text returns what a wake tells its agent, with the texts of the records that it is about.
+// Text returns the text of a wake for its agent, including the texts of its records.
 func (w *Wake) Text() string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -101,7 +101,8 @@ func (w *Wake) Text() string {
 	return strings.Join(lines, "\n")
 }
 
-// DescribeRequest returns a decision in words: the question while it is pending, else its outcome.
+// DescribeRequest describes a decision: the question while it is pending, and otherwise the
+// outcome.
 func (a *Approval) DescribeRequest() string {
 	if a.State != ApprovalPending {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
@@ -114,7 +115,7 @@ func (a *Approval) DescribeRequest() string {
 		a.ExpiresAt, a.Default)
 }
 
-// Describe returns an obligation and the last act about it in words.
+// Describe describes an obligation and the last act about it.
 func (d *EventObligation) Describe() string {
 	said := fmt.Sprintf("obligation of %s to %s: %s", d.Recipient, d.Author, d.State)
 	if len(d.Acts) > 0 {
@@ -124,7 +125,8 @@ func (d *EventObligation) Describe() string {
 	return said + ", " + d.Blocks + " meanwhile: " + text.Clip(d.Title, maxQuoted)
 }
 
-// DescribeEvent returns an event of the broker in words. It is empty if another event says the same.
+// DescribeEvent describes an event of the broker. It returns "" if another event has the same
+// description.
 func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 	switch e.Type {
 	case EventWorkCreated.Name, EventWorkUpdated.Name:
@@ -167,7 +169,7 @@ func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 	return strings.TrimPrefix(e.Type, "collab.")
 }
 
-// describeStep describes what an event did to a work item.
+// describeStep describes the effect of an event on a work item.
 func describeStep(e *protocol.CollabEvent, w *WorkItem, name NameFunc) string {
 	var meta StepMetadata
 	_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
@@ -191,7 +193,7 @@ func (w *WakeDecided) describe() string {
 	return said
 }
 
-// describeDelivery describes a change of a delivery. It is empty while the wake waits.
+// describeDelivery describes a change of a delivery. It returns "" while the wake waits.
 func describeDelivery(e *protocol.CollabEvent) string {
 	d, _ := EventDeliveryChanged.Read(e)
 	var meta struct{ Reason string }

@@ -1,5 +1,5 @@
-// Package datafolder creates the files of a data folder with the right permissions, and
-// determines the user as whom root works on them.
+// Package datafolder creates the files of a data folder with the right permissions, and makes
+// root work on a data folder only as its owner.
 //
 // Guarantees:
 //
@@ -10,5 +10,5 @@
 //     depends on.
 //   - [Lock] never follows a link.
 //   - After [ActAsOwner], a program works on the folder of another user as that user, never as
-//     root. Root gives nothing away except folders that it has just made for that user.
+//     root. Root changes the owner only of folders that it has just created for that user.
 package datafolder

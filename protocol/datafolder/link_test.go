@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestMain makes this program one of root that works on a folder, where it is started as
-// one.
+// TestMain makes this program act as a program of root that works on a folder, if it is
+// started as one.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("TEST_ACT"); path != "" {
 		err := ActAsOwner(path)
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// act has root work on a folder, and returns what it is refused with.
+// act makes root work on a folder, and returns the refusal.
 func act(t *testing.T, path string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -127,8 +127,8 @@ func TestRootFollowsNoPlantedLink(t *testing.T) {
 	refused(roots, "run chmod o-w on it")
 }
 
-// TestActAsOwner_JudgesLinksBeforeItFollowsThem names, below a link, what can only be seen through
-// it. The refusal must be about the link.
+// TestActAsOwner_JudgesLinksBeforeItFollowsThem names, below a link, a path that can only be
+// seen through it. The refusal must be about the link.
 func TestActAsOwner_JudgesLinksBeforeItFollowsThem(t *testing.T) {
 	roots, strangers := rooms(t)
 	in := func(name ...string) string { return filepath.Join(append([]string{roots}, name...)...) }

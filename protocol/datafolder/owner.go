@@ -12,14 +12,13 @@ import (
 	"syscall"
 )
 
-// ActAsOwner permanently switches a process of root to the owner of the data folder at path,
-// before it works there. Links that the owner placed in the folder can then lead to nothing that
-// the owner could not reach alone, whoever opens them, including SQLite. New files belong to the
-// owner without a chown. A folder that does not exist yet will belong to the owner of its parent.
+// ActAsOwner permanently switches a process of root to the owner of the data folder at path.
+// Links in the folder then give the owner no additional access, whichever code opens them,
+// including SQLite. New files belong to the owner without a chown. A folder that does not exist
+// will belong to the owner of its parent.
 //
-// The folders in made are new ones that root makes for the owner, where the owner could not.
-// ActAsOwner refuses a data folder that root must not work on. For other users than root it does
-// nothing.
+// Root creates the folders in made for the owner if the owner cannot. ActAsOwner returns an error
+// for a data folder that root must not work on. For other users than root, it does nothing.
 func ActAsOwner(path string, made ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -53,8 +52,8 @@ func ActAsOwner(path string, made ...string) error {
 	return nil
 }
 
-// makeFor makes a folder inside a folder of root and gives it to another user. Elsewhere the user
-// can make it, or must not.
+// makeFor creates a folder inside a folder of root and gives it to another user. It does nothing
+// elsewhere, because the user can create it, or must not.
 func makeFor(id int, path string) error {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -106,7 +105,7 @@ func groupOf(id int) int {
 }
 
 // checkPath returns an error if path contains a link that another user may have placed, which
-// root must not follow. It follows a link only after it has judged it.
+// root must not follow. It follows a link only after checking it.
 func checkPath(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -150,7 +149,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// maxLinks is how many links of one path are followed, as in Linux.
+// maxLinks bounds the links that are followed in one path, as in Linux.
 const maxLinks = 40
 
 // noLinks returns an error if a data folder or its folder of tokens contains a link, or a hard

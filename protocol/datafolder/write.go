@@ -15,8 +15,8 @@ var ErrOtherVersion = errors.New("use the program that wrote it, or move the fil
 // existing file. After it has returned nil, the content survives a crash of the machine.
 func WriteFile(path string, content []byte) error { return write(path, content, os.Rename) }
 
-// WriteNew is WriteFile that does not replace an existing file. If several programs write at
-// once, one succeeds, and the others find its file.
+// WriteNew is like WriteFile, but does not replace an existing file. If several programs write at
+// the same time, one succeeds, and the others keep its file.
 func WriteNew(path string, content []byte) error {
 	return write(path, content, func(from, to string) error {
 		if err := os.Link(from, to); !errors.Is(err, fs.ErrExist) {
@@ -56,7 +56,7 @@ func Create(path string) error {
 	return syncFolder(filepath.Dir(path)) // a program that was killed may have created it without syncing
 }
 
-// Rename durably renames a file within its folder. Its content must have been synced before.
+// Rename durably renames a file within its folder. The content must already be synced.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -64,8 +64,8 @@ func Rename(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// RenameUnsynced renames a file within its folder. Its content must have been synced before;
-// the caller syncs the folder.
+// RenameUnsynced renames a file within its folder. The content must already be synced; the caller
+// syncs the folder.
 func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
 
 // SyncFolder makes renamed and created files of a folder survive a crash of the machine, if

@@ -1,11 +1,11 @@
-// Package defaults fills in what the Options of a package leave out.
+// Package defaults sets the defaults of Options.
 //
-// A field says its default in a tag: default:"30s" stands for the zero value, and positive:"30s"
-// for negative values, too. Numbers may be written with a shift, such as 64<<20. The tags flag
-// and usage, which cmd/internal/program reads, make such a field a setting of a program. So each
-// setting is named, described and given its default in one place.
+// A field has its default in a tag: default:"30s" applies to the zero value, and positive:"30s"
+// also to negative values. Numbers may be written with a shift, such as 64<<20. The tags flag and
+// usage, which cmd/internal/program reads, make a field a setting of a program. So each setting
+// is named, described and given its default in one place.
 //
-// Guarantee: a setting that somebody made is never changed.
+// Guarantee: a value that was set is never changed.
 package defaults
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Of returns a copy of the options with the defaults of its tags. A nil pointer stands for none
-// set.
+// Of returns a copy of the options with the defaults of its tags. A nil pointer means that no
+// option is set.
 func Of[T any](options *T) T {
 	var out T
 	if options != nil {
@@ -29,7 +29,7 @@ func Of[T any](options *T) T {
 	return out
 }
 
-// fill sets the fields of a struct, and of the structs in it.
+// fill sets the fields of a struct and its nested structs.
 func fill(v reflect.Value) {
 	if v.Kind() != reflect.Struct {
 		return
@@ -55,7 +55,7 @@ func Text(tag reflect.StructTag) (text string, ok bool) {
 	return tag.Lookup("positive")
 }
 
-// Parse sets a field to the value that a tag says. It panics if the tag is wrong.
+// Parse sets a field to the value in a tag. It panics if the tag is invalid.
 func Parse(field reflect.Value, text string) {
 	var err error
 	switch {
@@ -94,7 +94,7 @@ func Positive[T int | int64 | float64 | time.Duration](field *T, value T) {
 	}
 }
 
-// Log sets a field without a log to one that writes nothing.
+// Log sets a nil logger to one that discards its messages.
 func Log(field **zerolog.Logger) {
 	if *field == nil {
 		nop := zerolog.Nop()

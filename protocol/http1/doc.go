@@ -1,7 +1,7 @@
 // Package http1 makes the transport for calls to HTTP servers on the internet, such as those of
-// Telegram and of models.
+// Telegram and of models, bounds their answers, and runs the HTTP servers of the peers.
 //
-// Guarantees:
+// Guarantees of the transport:
 //
 //   - A connection that falls silent affects only one call. The transport speaks HTTP/1.1,
 //     even if the server offers HTTP/2, so each call has its own connection.

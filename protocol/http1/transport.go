@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// NewTransport makes a transport that closes connections that have been idle for the given time.
+// NewTransport returns a transport that closes connections after they were idle for the given
+// time.
 //
-// Over HTTP/2, all calls would share one connection. If that fell silent, for example because a
+// Over HTTP/2, all calls would share one connection. If that became silent, for example because a
 // router dropped its state, the kernel would notice only after 15 minutes. Until then, every call
 // would fail or have an unknown outcome. The transport is not a clone of http.DefaultTransport,
 // whose TLS settings always offer HTTP/2.

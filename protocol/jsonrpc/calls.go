@@ -2,8 +2,8 @@ package jsonrpc
 
 import "strconv"
 
-// Calls is a table of requests that wait for their answers. Ids count up from 1. It
-// has no lock: the owner must guard it. The zero value is an empty table.
+// Calls is a table of requests that wait for their answers. Ids count up from 1. The owner must
+// guard the table with a lock. The zero value is an empty table.
 type Calls[T any] struct {
 	last    uint64
 	waiting map[uint64]T
@@ -19,8 +19,8 @@ func (c *Calls[T]) Add(call T) uint64 {
 	return c.last
 }
 
-// Take removes and returns the request with that id. It returns false if there is
-// none: the answer came late, twice or unasked.
+// Take removes and returns the request with that id. It returns false for an answer that is late,
+// repeated or unexpected.
 func (c *Calls[T]) Take(id uint64) (T, bool) {
 	call, ok := c.waiting[id]
 	if ok {
@@ -29,10 +29,10 @@ func (c *Calls[T]) Take(id uint64) (T, bool) {
 	return call, ok
 }
 
-// Len returns how many requests wait.
+// Len returns the number of waiting requests.
 func (c *Calls[T]) Len() int { return len(c.waiting) }
 
-// TakeAll empties the table and returns what was in it.
+// TakeAll empties the table and returns its requests.
 func (c *Calls[T]) TakeAll() map[uint64]T {
 	all := c.waiting
 	c.waiting = nil
@@ -48,7 +48,7 @@ func (c *Calls[T]) All(yield func(uint64, T) bool) {
 	}
 }
 
-// ParseCallID reads an id made by Add from an answer.
+// ParseCallID parses an id made by Add, from an answer.
 func ParseCallID(id ID) (uint64, bool) {
 	if len(id) == 0 || id[0] < '1' || id[0] > '9' {
 		return 0, false

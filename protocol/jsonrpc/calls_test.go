@@ -14,8 +14,8 @@ func TestCallsAreTakenOnce(t *testing.T) { rapid.Check(t, callsAreTakenOnce) }
 
 func FuzzCalls(f *testing.F) { f.Fuzz(rapid.MakeFuzz(callsAreTakenOnce)) }
 
-// callsAreTakenOnce enters requests and takes them by the ids of answers, some of
-// which are late, doubled or made up, beside a map of what must wait.
+// callsAreTakenOnce adds requests and takes them by the ids of answers, some of
+// which are late, repeated or invented, beside a map of the waiting ones.
 func callsAreTakenOnce(t *rapid.T) {
 	var calls jsonrpc.Calls[int]
 	waiting := map[uint64]int{}

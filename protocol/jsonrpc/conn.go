@@ -32,11 +32,11 @@ type answer struct {
 	err    error
 }
 
-// NewConn makes a connection over a stream. It reads nothing until Run.
+// NewConn returns a connection over a stream. It does not read before Run.
 func NewConn(stream Stream, h Handler) *Conn { return &Conn{stream: stream, handler: h} }
 
-// Run reads until the stream ends and returns why. Every call that still waits
-// then fails with ErrClosed.
+// Run reads until the stream ends, and returns the reason. Waiting calls then fail with
+// ErrClosed.
 func (c *Conn) Run() error {
 	defer c.end()
 	for {
@@ -99,10 +99,9 @@ func (c *Conn) end() {
 	}
 }
 
-// Call sends a request and waits for its answer until ctx ends. It returns the text of
-// the result. The error is an *Error if the other side refused the request, and a
-// *TooLargeError if the other side would not read it. Requests of one goroutine are
-// sent in order.
+// Call sends a request and waits for its answer until ctx ends. It returns the JSON of the
+// result. The error is an *Error if the other side refused the request, and a *TooLargeError if
+// the frame exceeds the other side's limit. Requests of one goroutine are sent in order.
 func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	ch := make(chan answer, 1)
 	c.mu.Lock()
@@ -144,7 +143,7 @@ func (c *Conn) Reply(id ID, result []byte) {
 	}
 }
 
-// ReplyError answers a request with an error; a nil id is written as null.
+// ReplyError answers a request with an error. A nil id is written as null.
 func (c *Conn) ReplyError(id ID, e *Error) { c.write(AppendError(nil, id, e)) }
 
 // write sends a frame. It ignores errors: they end the stream, which Run reports.

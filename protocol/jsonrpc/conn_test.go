@@ -222,7 +222,7 @@ func TestDepthAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// A limited stream tells how large frames the other side reads.
+// A limited stream reports the largest frame that the other side reads.
 type limited struct {
 	jsonrpc.Stream
 	most int

@@ -19,7 +19,7 @@ var seeds = []string{
 	`{"jsonrpc":"2.0","ID":1,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"re\u0073ult":1}`,
 }
 
-// FuzzScan holds the scanner against encoding/json: both accept the same texts,
+// FuzzScan compares the scanner with encoding/json: both accept the same texts,
 // and agree on the members of every object at most 3 deep.
 func FuzzScan(f *testing.F) {
 	for _, s := range seeds {
@@ -40,8 +40,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// compare holds the members of an object, and of the objects in it, against
-// what encoding/json reads. Where an object has two readings, Object must say so.
+// compare compares the members of an object, and of the objects in it, with what
+// encoding/json reads. Where an object has two readings, Object must say so.
 func compare(t *testing.T, p *Parser, object []byte, levels int) {
 	t.Helper()
 	if !IsObject(object) || levels == 0 {
@@ -93,7 +93,8 @@ func TestPlainRun(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no frame makes the parser fail but with an answer.
+// FuzzParse checks that for every frame the parser returns a message or an
+// error that can be sent as an answer.
 func FuzzParse(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))

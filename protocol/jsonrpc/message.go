@@ -23,16 +23,15 @@ type Error struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error renders the message and the code.
+// Error returns the message and the code.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Errorf makes an Error.
+// Errorf returns an Error with a formatted message.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// An ID is the text of a request's id: a JSON string or number. Nil means
-// that there is none.
+// An ID is the JSON text of a request's id: a string or a number. Nil means that there is no id.
 type ID []byte
 
 // String returns the id without quotes, as the activity log writes it.
@@ -43,7 +42,7 @@ func (id ID) String() string {
 	return string(id)
 }
 
-// A Kind is what a message is.
+// A Kind is the kind of a message.
 type Kind int
 
 // The kinds of message.
@@ -68,7 +67,7 @@ var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "erro
 // ErrNotUTF8 is Parse's error for a frame that is not text.
 var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
 
-// A Parser reads frames. It serves one goroutine; the zero value is ready.
+// A Parser parses frames, in one goroutine. The zero value is ready to use.
 type Parser struct {
 	scanner scanner
 	unknown keySet // keys of the object that Object is reading
@@ -77,10 +76,10 @@ type Parser struct {
 // Parse is Parser.Parse for callers that do not use Object.
 func Parse(frame []byte) (Message, error) { return new(Parser).Parse(frame) }
 
-// Parse reads one frame. The error is ErrNotUTF8, or an *Error that the frame must be
-// answered with. In the latter case the message has the id to answer with (nil for
-// null), and its Kind is KindResponse if the frame is an unusable response, or 0 if it
-// has neither a method nor a result nor an error.
+// Parse parses one frame. The error is ErrNotUTF8, or an *Error that must be sent as the answer
+// to the frame. The message then has the id for the answer (nil for null). Its Kind is
+// KindResponse for an unusable response, and 0 for a frame without a method, a result and an
+// error.
 func (p *Parser) Parse(frame []byte) (Message, error) {
 	if !utf8.Valid(frame) {
 		return Message{}, ErrNotUTF8

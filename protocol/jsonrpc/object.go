@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Object sets into[i] to the value of known[i], or to nil if there is none. The object
-// must be a span of the frame that p parsed last, at most 3 deep in it; the values are
-// spans as well. Object returns an error if the object repeats a key, or has a key that
-// differs from a known one only by case, since two readers could then understand it
-// differently. It still fills in all of into; of a repeated key the first value counts.
+// Object sets into[i] to the value of known[i], or to nil if there is none. The object must be a
+// span of the frame that p parsed last, at most 3 deep in it; the values are also spans. Object
+// returns an error if the object repeats a key, or has a key that differs from a known one only
+// by case, because readers could then interpret it differently. It still fills into; the first
+// value of a repeated key counts.
 func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal error) {
 	s := &p.scanner
 	p.unknown.clear()
@@ -39,8 +39,7 @@ func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal e
 	return refusal
 }
 
-// place returns the index in into for the value of a key, or -1 if the value is not
-// wanted.
+// place returns the index in into for the value of a key, or -1 if the value is not needed.
 func (p *Parser) place(key []byte, known []string, into [][]byte) (slot int, err error) {
 	slot, err = knownKey(key, known)
 	switch {
@@ -51,9 +50,9 @@ func (p *Parser) place(key []byte, known []string, into [][]byte) (slot int, err
 	return slot, err
 }
 
-// membersOf returns the index of an object's first member in s.members, and the depth of
-// its members. The object is a span of the text: both slices end at the end of the same
-// array, so their capacities tell where the object begins.
+// membersOf returns the index of an object's first member in s.members, and the depth of its
+// members. The object is a span of the text. Both slices end at the end of the same array, so
+// their capacities give the object's position.
 func (s *scanner) membersOf(object []byte) (first, depth int) {
 	at := cap(s.text) - cap(object)
 	if at == s.start {
@@ -84,8 +83,8 @@ func knownKey(key []byte, known []string) (int, error) {
 	return -1, nil
 }
 
-// A keySet holds the unknown keys of one object: the first few in an array, the others
-// in a map.
+// A keySet holds the unknown keys of one object: the first few in an array, and the others in a
+// map.
 type keySet struct {
 	few  [8][]byte
 	n    int
@@ -116,12 +115,10 @@ func (s *keySet) add(key []byte) bool {
 	return true
 }
 
-// Unquote returns the text of a JSON string that Parse accepted, and "" for any other
-// value.
+// Unquote returns the text of a JSON string that Parse accepted, or "" for any other value.
 func Unquote(quoted []byte) string { return string(UnquoteBytes(quoted)) }
 
-// UnquoteBytes is Unquote without a copy: if the string has no escapes, it returns a
-// span of it.
+// UnquoteBytes is like Unquote, but returns a span of the string if it has no escapes.
 func UnquoteBytes(quoted []byte) []byte {
 	if len(quoted) < 2 || quoted[0] != '"' {
 		return nil

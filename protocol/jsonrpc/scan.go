@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// MaxDepth is how deep arrays and objects may nest, the outermost being 1.
+// MaxDepth is the maximum depth of nested arrays and objects; the outermost has depth 1.
 const MaxDepth = 64
 
-// A SyntaxError says where and why a text is not JSON.
+// A SyntaxError describes why a text is not JSON.
 type SyntaxError struct {
 	Offset int
 	Reason string
 }
 
-// Error gives the reason and the byte offset.
+// Error returns the reason and the byte offset.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Reason)
 }
@@ -37,8 +37,8 @@ type scanner struct {
 	last    [outlined + 1]int // by depth: index of the member that began last
 }
 
-// outlined is the depth down to which the members of objects are noted: those of a
-// frame's envelope, of its params, and of the payload in them.
+// outlined is the maximum depth of objects whose members are noted: a frame's envelope, its
+// params, and the payload in them.
 const outlined = 3
 
 // A member is one member of an object. All positions are offsets in the text.
@@ -48,8 +48,7 @@ type member struct {
 	value, end  int // begin and end of its value
 }
 
-// keptMembers is the capacity up to which the list of members is kept for the next
-// text.
+// keptMembers is the largest capacity of the list of members that is kept for the next text.
 const keptMembers = 64
 
 // scan reports whether text is one JSON value (RFC 8259).
@@ -72,7 +71,7 @@ func (s *scanner) scan(text []byte) error {
 
 func (s *scanner) fail(reason string) error { return &SyntaxError{Offset: s.at, Reason: reason} }
 
-// space skips white space. Usually there is none.
+// space skips white space, which is rare.
 func (s *scanner) space() {
 	if s.at < len(s.text) && s.text[s.at] <= ' ' {
 		s.skipSpace()
@@ -245,7 +244,7 @@ func (s *scanner) begin(key, keyEnd int) {
 	m.depth, m.key, m.keyEnd, m.value, m.end = s.depth, key, keyEnd, s.at, 0
 }
 
-// plain marks the bytes that stand for themselves in a string.
+// plain marks the bytes that a string may contain unescaped.
 var plain = func() (table [256]bool) {
 	for c := range table {
 		table[c] = c >= 0x20 && c != '"' && c != '\\'
@@ -253,7 +252,7 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// str reads a string. It looks for the end of short, plain strings, which most are, and
+// str reads a string. It finds the end of short, plain strings, the most frequent ones, and
 // leaves all others to oddStr.
 func (s *scanner) str() error {
 	text := s.text

@@ -2,14 +2,12 @@ package jsonrpc
 
 import "fmt"
 
-// A Stream carries whole text frames between two sides, such as a WebSocket
-// or an in-memory pair.
+// A Stream carries text frames between two sides, such as a WebSocket or an in-memory pair.
 //
 // One goroutine reads. Any goroutine may write; frames never interleave.
 type Stream interface {
-	// Read returns the next frame, which is valid until the next Read. Each time
-	// before it waits for the other side, it calls the function that BeforeWait
-	// set. An error is final.
+	// Read returns the next frame, which is valid until the next Read. Before each wait for the
+	// other side, it calls the function that BeforeWait set. An error is final.
 	Read() ([]byte, error)
 
 	// BeforeWait sets the function that Read calls before it waits; the default is
@@ -20,12 +18,12 @@ type Stream interface {
 	// side. An error is final.
 	Write(frame []byte) error
 
-	// Flush starts sending what was written. It does not wait for the other side:
-	// what the network does not take at once is sent in the background. If the other
-	// side takes nothing for the write timeout, the stream ends.
+	// Flush starts sending written frames. It does not wait for the other side: bytes that the
+	// network does not accept at once are sent in the background. If the network accepts nothing
+	// for the write timeout, the stream ends.
 	Flush()
 
-	// Buffered returns the bytes written and not yet taken by the network.
+	// Buffered returns the number of written bytes that the network has not accepted.
 	Buffered() int
 
 	// Close ends the stream with a WebSocket close code and reason, and unblocks
@@ -34,18 +32,18 @@ type Stream interface {
 	Close(code int, reason string)
 }
 
-// A Limited stream may know the largest frame that the other side reads. MaxWrite
-// returns 0 if it does not.
+// A Limited stream may know the largest frame that the other side accepts. MaxWrite returns 0 if
+// it is unknown.
 type Limited interface{ MaxWrite() int }
 
-// A TooLargeError is the error of a call that was not sent: the other side would have
-// ended the connection rather than read it.
+// A TooLargeError is the error of a call that was not sent, because the other side would have
+// ended the connection.
 type TooLargeError struct {
 	Size  int // of the frame, in bytes
 	Limit int // the largest that the other side reads
 }
 
-// Error gives the size and the limit.
+// Error returns the size and the limit.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the request makes a frame of %d bytes, and the other side reads at most %d", e.Size, e.Limit)
 }

@@ -41,8 +41,8 @@ func TestSignal_ZeroValueWakesNobody(t *testing.T) {
 }
 
 // TestSignal_NeverLosesAWakeUp lets senders count work and notify, while one receiver
-// takes all work that it finds after each wake-up. A wake-up that were lost between the
-// receiver's look and its next wait would block it forever.
+// takes all work that it finds after each wake-up. A wake-up lost between the
+// receiver's check and its next wait would block it forever.
 func TestSignal_NeverLosesAWakeUp(t *testing.T) {
 	const senders, each = 8, 2000
 	s := notify.New()

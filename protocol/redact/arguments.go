@@ -12,12 +12,12 @@ const (
 	maxDepth  = 32
 )
 
-// Arguments returns the arguments of a tool call without secrets: those that Bytes finds, and the
-// values of all members whose names say that they are secret, such as "password", "apiKey" or
+// Arguments returns the arguments of a tool call without secrets. It removes the secrets that
+// Bytes finds, and the values of members with secret names, such as "password", "apiKey" or
 // "Authorization". It finds them in any case and nesting: in JSON within strings, in lists of
 // headers, in command lines, and in URLs. Text that is not JSON, such as JSON that was cut, is
-// searched, too. JSON stays JSON, and doing it twice changes nothing. Null, empty values, and
-// counts of tokens stay.
+// also searched. JSON remains JSON, and a second call changes nothing. Null, empty values, and
+// counts of tokens remain.
 func (r *Redactor) Arguments(raw []byte) []byte {
 	if r == nil {
 		return raw
@@ -43,7 +43,8 @@ type copier struct {
 	depth   int
 }
 
-// value copies a value. name is that of its member, or of the flag or header before it in a list.
+// value copies a value. name is the name of its member, or the flag or header before it in a
+// list.
 func (c *copier) value(raw json.RawMessage, name string) {
 	raw = bytes.TrimSpace(raw)
 	c.depth++
@@ -69,7 +70,7 @@ func (c *copier) value(raw json.RawMessage, name string) {
 	}
 }
 
-// text returns a string without secrets.
+// text returns a string without its secrets.
 func (c *copier) text(s, name string) string {
 	inner := strings.TrimSpace(s)
 	switch {
@@ -84,7 +85,7 @@ func (c *copier) text(s, name string) string {
 	return c.r.named(s)
 }
 
-// nameMembers and valueMembers are the members of an entry of a list of headers or variables.
+// nameMembers and valueMembers are the members of entries in lists of headers or variables.
 var (
 	nameMembers = map[string]bool{"name": true, "key": true, "header": true, "field": true, "k": true, "param": true,
 		"parameter": true, "variable": true, "var": true, "env": true, "option": true, "flag": true, "label": true,

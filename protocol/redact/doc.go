@@ -1,15 +1,14 @@
-// Package redact finds secrets by their shape, in texts that are to be kept or given to
-// a model, and puts their names in their places.
+// Package redact finds secrets by their shape, in texts that are stored or given to a model, and
+// replaces them by the names of their rules.
 //
 // Guarantees:
 //
-//   - It changes nothing else: what holds no secret is returned as it is, not copied.
-//     JSON stays JSON, since what it removes is one word of a string.
-//   - Its time is linear in the text, whatever that holds, and it takes about a
-//     nanosecond a byte where there is no secret.
-//   - Bytes knows shapes, not secrets: a password that is a word passes. Arguments also
-//     removes what a name such as "password" says is secret.
+//   - It changes nothing else: a text without secrets is returned uncopied. JSON remains JSON,
+//     because every replaced secret is part of a string.
+//   - Its time is linear in the text, and about a nanosecond a byte where there is no secret.
+//   - Bytes finds only secrets with a known shape, and not, for example, a password that is a
+//     word. Arguments also removes values with secret names, such as "password".
 //
-// The rules are those of gitleaks whose secrets begin with letters of their own
-// (gitleaks.txt; scripts/secret-rules writes it), and a few of ours (table own).
+// The rules are those of gitleaks whose secrets begin with distinctive letters (gitleaks.txt,
+// written by scripts/secret-rules), and a few of our own (ownRules).
 package redact

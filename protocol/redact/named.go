@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// maxNameLength bounds the names that are judged.
+// maxNameLength bounds the names that are examined.
 const maxNameLength = 128
 
-// secretParts are in the names of secrets, without punctuation and in lower case. secretWords are
-// whole words of such names.
+// secretParts are parts of the names of secrets, without punctuation and in lower case.
+// secretWords are whole words of such names.
 var (
 	secretParts = []string{"password", "passwd", "passphrase", "passcode", "passwort", "secret", "authorization",
 		"apikey", "privatekey", "accesskey", "sshkey", "signingkey", "encryptionkey", "masterkey", "authkey",
@@ -20,8 +20,8 @@ var (
 		"size": true, "usage": true, "index": true, "id": true, "ids": true, "izer": true}
 )
 
-// isSecret reports whether a name says that its value is a secret. A number is no secret if the
-// name may count tokens.
+// isSecret reports whether a name is that of a secret. A number is not a secret if the name may
+// count tokens.
 func isSecret(name string, number bool) bool {
 	if name == "" || len(name) > maxNameLength {
 		return false
@@ -46,7 +46,7 @@ func isSecret(name string, number bool) bool {
 	return false
 }
 
-// wordsOf returns the words of a name in lower case, in whatever case it is spelled.
+// wordsOf returns the words of a name in lower case, whatever its style.
 func wordsOf(name string) (words []string) {
 	var word []rune
 	end := func() {
@@ -74,21 +74,22 @@ func wordsOf(name string) (words []string) {
 }
 
 var (
-	// urlSecret is the part of a URL before its host: what follows the user's name, or all.
+	// urlSecret matches the part of a URL before its host.
 	urlSecret = pattern(`(?i)([a-z][a-z0-9+.-]*://)([^\s/?#'"<>\\]*)@`)
-	// cutSecret is what follows the user's name, or the host, in a URL that the end of the text cuts.
+	// cutSecret matches the text after the user's name, or after the host, if the text ends
+	// within the URL.
 	cutSecret = pattern(`://[^\s/?#'"<>\\\[:]*:([^\s/?#'"<>]+)$`)
 	// loginFlag is a flag whose value is NAME:SECRET.
 	loginFlag = pattern(`(^|[\s"'])((?:-u|--(?:proxy-)?user)(?:\s+|=)["']?[^\s:"']+:)([^\s"']+)`)
 	// bearerToken is a token without the name of a header.
 	bearerToken = pattern(`(?i)\b(bearer\s+)([a-z0-9._~+/=-]{8,})`)
-	// scheme begins the value of an authorization.
+	// scheme matches the beginning of an authorization.
 	scheme = pattern(`(?i)^(?:bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256)\s`)
 )
 
-// named returns a text without the values that their names, or their places in a URL, say are
-// secret. It searches assignments (NAME=value), headers and YAML (NAME: value), flags (--NAME
-// value), JSON with any escapes, and XML.
+// named returns a text without values that are secret by their names or their positions in a URL.
+// It searches assignments (NAME=value), headers and YAML (NAME: value), flags (--NAME value),
+// calls (NAME("value")), SQL, JSON with any escapes, and XML.
 func (r *Redactor) named(text string) string {
 	var b strings.Builder
 	done := 0
@@ -166,7 +167,8 @@ func mayHaveValue(text string, from, end int) bool {
 	return strings.IndexByte(":=>,", text[at]) >= 0 || text[from] == '-' && at > end
 }
 
-// quoteLike returns namedMark in the quotation marks of a value, so that JSON in a text stays JSON.
+// quoteLike returns namedMark in the quotation marks of a value, so that JSON in a text remains
+// JSON.
 func quoteLike(value string) string {
 	open, mark := quoteAt(value, 0)
 	if open > 0 && strings.HasSuffix(value, mark) && len(value) >= 2*len(mark) {
@@ -179,7 +181,7 @@ func isNameByte(c byte) bool {
 	return letter(c) || c == '_' || c == '-' || c == '.' || c >= 0x80
 }
 
-// valueAfter returns where the value of a name lies in a text, or two equal indices.
+// valueAfter returns the start and end of a name's value in a text, or two equal indices.
 func valueAfter(text string, from, end int) (int, int) {
 	i := end
 	if closing, _ := quoteAt(text, i); closing > i { // of the name
@@ -231,7 +233,7 @@ func entryValue(text string, at, none int) (int, int) {
 	return at, valueEnd(text, at, ":", true)
 }
 
-// valueEnd returns where a value ends that begins at an index.
+// valueEnd returns the end of the value at an index.
 func valueEnd(text string, at int, separator string, quoted bool) int {
 	open, mark := quoteAt(text, at)
 	switch {
@@ -269,8 +271,8 @@ func wordEnd(text string, at int) int {
 	return at
 }
 
-// quoteAt returns the end of a quotation mark at an index, with the backslashes before it, and the
-// mark. The end is the index if there is none.
+// quoteAt returns the end of the quotation mark at an index, including backslashes before it, and
+// the mark. Without a mark, the end is the index.
 func quoteAt(text string, at int) (end int, mark string) {
 	end = at
 	for end < len(text) && text[end] == '\\' {
@@ -323,7 +325,7 @@ func skipBlanks(text string, at int, lines bool) int {
 	return at
 }
 
-// until returns the index of the next of some bytes, or the end of the text.
+// until returns the index of the next byte in ends, or the end of the text.
 func until(text string, at int, ends string) int {
 	if n := strings.IndexAny(text[at:], ends); n >= 0 {
 		return at + n

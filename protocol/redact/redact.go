@@ -14,20 +14,20 @@ import (
 	"sync/atomic"
 )
 
-// A Redactor removes secrets and counts them. A nil one removes nothing.
+// A Redactor removes secrets and counts them. A nil Redactor removes nothing.
 type Redactor struct {
 	rules      *rules
 	found      []atomic.Uint64 // by rule
 	namedFound atomic.Uint64   // by Arguments, by their names
 }
 
-// New makes a redactor.
+// New returns a Redactor.
 func New() *Redactor {
 	r := compiled()
 	return &Redactor{rules: r, found: make([]atomic.Uint64, len(r.list))}
 }
 
-// Bytes returns a text, or a copy of it in which [redacted:RULE] stands for each secret.
+// Bytes returns the text, or a copy in which [redacted:RULE] replaces each secret.
 func (r *Redactor) Bytes(text []byte) []byte {
 	if r == nil {
 		return text
@@ -45,7 +45,7 @@ func (r *Redactor) Bytes(text []byte) []byte {
 	return append(out, text[done:]...)
 }
 
-// String is Bytes for a string.
+// String is like Bytes for a string.
 func (r *Redactor) String(text string) string {
 	if r == nil || len(text) < shortest {
 		return text
@@ -53,7 +53,7 @@ func (r *Redactor) String(text string) string {
 	return string(r.Bytes([]byte(text)))
 }
 
-// Found returns how many secrets were removed, by rule, those of which there were some.
+// Found returns the number of removed secrets by rule, without rules that have removed none.
 func (r *Redactor) Found() map[string]uint64 {
 	if r == nil {
 		return nil
@@ -85,9 +85,9 @@ type rule struct {
 //go:embed gitleaks.txt
 var ruleText string
 
-// ownRules are the rules beside gitleaks': for secrets that it has none for, or whose rules
-// there need a name or a quotation mark beside the secret. A shape may hold no quotation
-// mark, and a backslash only with what it escapes.
+// ownRules are rules in addition to gitleaks'. gitleaks has no rules for these secrets, or only
+// rules that need a name or a quotation mark next to the secret. A shape must not match a
+// quotation mark, or a backslash without the character that it escapes.
 var ownRules = []struct {
 	id, begin, shape string
 	before           int
@@ -97,7 +97,7 @@ var ownRules = []struct {
 		`(?:[A-Za-z0-9+/=\s:,.()]|\\[nrt/\\]|\\u[0-9A-Fa-f]{4}|-[A-Za-z0-9])*(?:-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)?`},
 	{id: "telegram-bot-token", begin: ":AA", before: 16, shape: `[0-9]{5,16}:AA[A-Za-z0-9_-]{33}`},
 	{id: "jwt", begin: "eyJ", shape: `eyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{14,}\.[A-Za-z0-9_-]*`},
-	// OpenAI's, Anthropic's, OpenRouter's and others
+	// OpenAI, Anthropic, OpenRouter and others
 	{id: "model-key", begin: "sk-", shape: `sk-[A-Za-z0-9_-]{20,}`, entropy: 3.7},
 	{id: "groq-key", begin: "gsk_", shape: `gsk_[A-Za-z0-9]{40,}`, entropy: 3},
 	{id: "xai-key", begin: "xai-", shape: `xai-[A-Za-z0-9]{60,}`, entropy: 3},
@@ -112,8 +112,8 @@ func pattern(source string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
 }
 
-// rules finds the beginnings of all secrets in one pass. Every beginning has at least
-// three bytes.
+// rules finds the beginnings of all secrets in one pass. Every beginning has at least three
+// bytes.
 type rules struct {
 	list   []rule
 	by     map[uint32][]int     // rules by the first three bytes of their beginnings
@@ -163,7 +163,7 @@ func (s *rules) add(r rule) {
 
 func hash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
 
-// each calls found for every secret of a text, from the left to the right.
+// each calls found for every secret of a text, from left to right.
 func (s *rules) each(text []byte, found func(rule, from, to int)) {
 	if len(text) < shortest {
 		return
@@ -185,8 +185,8 @@ func (s *rules) each(text []byte, found func(rule, from, to int)) {
 	}
 }
 
-// at reports whether a secret of this shape begins at an index of a text, and where it
-// lies, not before done.
+// at reports whether a secret of this shape begins at an index of a text, and returns its
+// position, which is not before done.
 func (r *rule) at(text []byte, begin, done int) (from, to int, ok bool) {
 	if !slices.ContainsFunc(r.begin, func(b string) bool { return bytes.HasPrefix(text[begin:], []byte(b)) }) {
 		return 0, 0, false
@@ -214,8 +214,8 @@ func (r *rule) at(text []byte, begin, done int) (from, to int, ok bool) {
 	return from, to, true
 }
 
-// starts reports whether a word starts at an index: in the middle of one no secret
-// begins. So no word is looked at twice. The letters of an escape, as in \n, are none.
+// starts reports whether a word starts at an index. A secret begins only at the start of a word,
+// so no word is examined twice. The letters of an escape such as \n are not part of a word.
 func starts(text []byte, i int) bool {
 	switch {
 	case i == 0:
@@ -226,7 +226,7 @@ func starts(text []byte, i int) bool {
 	return escapes(text, i-2) && text[i-1] != 'u' || i > 5 && text[i-5] == 'u' && escapes(text, i-6)
 }
 
-// escapes reports whether a backslash stands at an index that escapes what follows.
+// escapes reports whether the backslash at an index escapes the next character.
 func escapes(text []byte, at int) bool {
 	n := 0
 	for ; at >= 0 && text[at] == '\\'; at-- {
@@ -239,7 +239,7 @@ func digit(b byte) bool { return '0' <= b && b <= '9' }
 
 func letter(b byte) bool { return digit(b) || 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// entropy returns Shannon's, in bits a byte.
+// entropy returns the Shannon entropy, in bits a byte.
 func entropy(text []byte) (bits float64) {
 	var counts [256]int
 	for _, b := range text {

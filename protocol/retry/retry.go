@@ -1,8 +1,8 @@
 // Package retry waits between attempts.
 //
 // Guarantees: a wait ends early when its context ends. A backoff doubles from its shortest to its
-// longest delay and never leaves these bounds. Delays are random, so clients that failed together
-// do not return together.
+// longest delay and stays within these bounds. Delays are random, so clients that failed together
+// do not retry together.
 package retry
 
 import (
@@ -29,11 +29,11 @@ type Backoff struct {
 	Max time.Duration // the longest
 }
 
-// After returns the delay after a number of consecutive failures, starting at 1. The delay is
-// between one and two steps, and the step doubles with each failure.
+// After returns the delay after the given number of consecutive failures, starting at 1. The
+// delay is between one and two steps, and the step doubles with each failure.
 func (b Backoff) After(failures int) time.Duration { return b.At(failures, rand.Float64()) }
 
-// At is After with a given random number in [0,1).
+// At is like After, with a given random number in [0,1).
 func (b Backoff) At(failures int, random float64) time.Duration {
 	step := b.Min
 	for i := 1; i < failures && step < b.Max/2; i++ {

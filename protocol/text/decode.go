@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decode returns the text of a file as editors and shells of every system write it: UTF-8 with or
-// without a byte order mark, or UTF-16 with one. It reports false for other bytes, and for NUL.
+// Decode decodes a file written by an editor or a shell of any system: UTF-8 with or without a
+// byte order mark, or UTF-16 with one. It returns false for other bytes, and for NUL.
 func Decode(file []byte) (s string, ok bool) {
 	switch {
 	case bytes.HasPrefix(file, []byte{0xff, 0xfe}):

@@ -82,8 +82,8 @@ func StripInvisible(s string) string {
 	}, s)
 }
 
-// EscapeInvisible returns s in one line. Invisible characters, and blanks other than the space,
-// are escaped like \u202e, so readers see everything that they decide on.
+// EscapeInvisible returns s in one line. It escapes invisible characters, and blanks other than
+// the space, such as \u202e, so that readers see everything on which they decide.
 func EscapeInvisible(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -275,7 +275,7 @@ func (c *tap) fits(message string, v any) error {
 	return s.check(message, v)
 }
 
-// TestTranscriptsFitAsyncAPI runs every transcript against a bus and compares
+// TestTranscripts_FitAsyncAPI runs every transcript against a bus and compares
 // what travels with the description.
 func TestTranscriptsFitAsyncAPI(t *testing.T) {
 	doc := asyncAPI(t)

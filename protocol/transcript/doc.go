@@ -1,5 +1,5 @@
-// Package transcript runs wire transcripts: text files with what clients send and what
-// the bus must answer, which people can read whatever language they program in.
+// Package transcript runs wire transcripts: readable text files with the frames that clients send
+// and the frames that the bus must answer. They do not depend on a programming language.
 //
 // A file begins with a title line and free text, followed by sections:
 //
@@ -8,17 +8,15 @@
 //	-- a <any --         the same, in any order
 //	-- a <among --       the same, and other frames may come before and between them
 //	-- a > binary --     the lines are sent as binary frames
-//	-- a connects --     dials a (a connection is dialled when first named, too)
+//	-- a connects --     dials a (which also happens when a connection is first named)
 //	-- a ends --         a closes its connection
 //	-- a closed 4001 --  the bus must close a with this code
 //	-- a silent --       a must get nothing until the bus has answered its next ping
-//	-- repeat 5 --       the next section is run so many times
+//	-- repeat 5 --       the next section is repeated that many times
 //
-// Frames are compared by structure. In an expected frame, the string "$any"
-// matches any value, "$string" any non-empty string, "$time" an RFC 3339 time;
-// any other "$name" matches any value and remembers it, and must match the same
-// value from then on. In a sent frame, "$name" stands for the remembered value.
-// An object that holds the key "$more" may have members beside those listed.
-// In a sent frame, "{{x*N}}" stands for N times the text x, and "{{0xff}}" for
-// that byte.
+// Frames are compared by structure. In an expected frame, the string "$any" matches any value,
+// "$string" any non-empty string, and "$time" an RFC 3339 time. Any other "$name" matches any
+// value at first, and after that only the same value. In a sent frame, "$name" is replaced by
+// that value. An object with the key "$more" may have members that are not listed. In a sent
+// frame, "{{x*N}}" is replaced by N times the text x, and "{{0xff}}" by that byte.
 package transcript

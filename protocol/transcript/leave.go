@@ -7,10 +7,9 @@ import (
 	"hubbub/protocol"
 )
 
-// Disconnect makes sure that no connection of this case receives what a later case sends to
-// the same bus, which may notice the end of a connection late: each identity is taken
-// over by a connection that subscribes to nothing. Errors are ignored: if the bus is at
-// fault, the cases themselves show it.
+// Disconnect makes sure that no connection of this case receives messages of a later case at the
+// same bus, which may notice the end of a connection late. A new connection without subscriptions
+// takes over each identity. Errors are ignored: if the bus is at fault, the cases show it.
 func (c *Case) Disconnect(ctx context.Context, dial Dialer) {
 	for _, hello := range c.initializeFrames() {
 		conn, err := dial(ctx)

@@ -11,10 +11,10 @@ import (
 	"hubbub/protocol/text"
 )
 
-// names are the values that a transcript remembers.
+// names are the values of a transcript's names.
 type names map[string]any
 
-// fill replaces the names in a frame to be sent by their remembered values.
+// fill replaces the names in a frame by their values.
 func (n names) fill(line string) string {
 	for name, value := range n {
 		text, err := json.Marshal(value)
@@ -25,7 +25,7 @@ func (n names) fill(line string) string {
 	return line
 }
 
-// match compares a frame with an expected one and remembers the values of names.
+// match compares a frame with an expected one, and sets the values of new names.
 func (n names) match(expected, frame string) error {
 	want, err := decode(expected)
 	if err != nil {

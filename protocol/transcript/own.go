@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// identity finds the beginning of an identity, or of a pattern of identities, in a frame.
-// agent:system and collab:broker stay: what they may do hangs on the whole name.
+// identity matches the beginning of an identity, or of a pattern of identities, in a frame.
+// agent:system and collab:broker are not changed, because their rights depend on the whole name.
 var identity = regexp.MustCompile(`"(agent|tg|chorus|cli|system):`)
 
 const (
@@ -17,9 +17,9 @@ const (
 	broker = `"collab:broker"`
 )
 
-// WithPrefix returns the case with identities and topics of its own, which all begin with the mark
-// behind their family: no peer of another has them, or is heard by them. The mark stands for
-// "{{mark}}", too.
+// WithPrefix returns the case with its own identities and topics: the mark is inserted after the
+// family of each, so that other cases do not use or receive them. The mark also replaces
+// "{{mark}}".
 func (c *Case) WithPrefix(mark string) Case {
 	own := *c
 	own.steps = slices.Clone(c.steps)
@@ -37,8 +37,8 @@ func (c *Case) WithPrefix(mark string) Case {
 	return own
 }
 
-// Interference returns how a case would disturb a bus that is in use, or "": it takes an
-// identity that exists once, or hears what is not sent by itself.
+// Interference describes how a case would disturb a bus that is in use, or returns "". A case
+// disturbs a bus if it takes an identity that exists only once, or receives messages of others.
 func (c *Case) Interference() string {
 	for _, s := range c.steps {
 		if s.verb != "send" {

@@ -105,7 +105,7 @@ var (
 	singleByte = regexp.MustCompile(`\{\{0x([0-9a-f]{2})\}\}`)
 )
 
-// expand writes out "{{x*N}}" and "{{0xff}}".
+// expand expands "{{x*N}}" and "{{0xff}}".
 func expand(line string) string {
 	line = singleByte.ReplaceAllStringFunc(line, func(m string) string {
 		b, err := strconv.ParseUint(m[len("{{0x"):len(m)-len("}}")], 16, 8)

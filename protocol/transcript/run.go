@@ -17,25 +17,23 @@ import (
 type Conn interface {
 	Send(frame []byte, binary bool) error
 	Close()
-	// Frames returns what the bus sends. The channel is closed when the connection
-	// ends.
+	// Frames returns the frames from the bus. The channel is closed when the connection ends.
 	Frames() <-chan []byte
-	// CloseCode returns the WebSocket close code, once the channel of Frames is
-	// closed.
+	// CloseCode returns the WebSocket close code, after the channel of Frames is closed.
 	CloseCode() int
 }
 
 // A Dialer opens a connection.
 type Dialer func(ctx context.Context) (Conn, error)
 
-// ErrSkipped is the error of a case that cannot run over a kind of connection, such as
-// binary frames over a pipe.
+// ErrSkipped is the error of a case that cannot run over this kind of connection, such as binary
+// frames over a pipe.
 var ErrSkipped = errors.New("this kind of connection cannot send binary frames")
 
 // patience is how long a frame may take to arrive.
 const patience = time.Minute
 
-// Run runs one case. The error says where the bus departs from it.
+// Run runs one case. The error describes the first difference.
 func (c *Case) Run(ctx context.Context, dial Dialer) error {
 	r := &run{dial: dial, conns: map[string]Conn{}, names: names{}}
 	defer r.close()
@@ -116,7 +114,7 @@ func (r *run) expect(ctx context.Context, conn Conn, lines []string) error {
 	return nil
 }
 
-// expectAny expects frames in any order, and passes over others if those may come.
+// expectAny expects frames in any order, and skips others if they are allowed.
 func (r *run) expectAny(ctx context.Context, conn Conn, lines []string, others bool) error {
 	left := slices.Clone(lines)
 	for len(left) > 0 {
@@ -149,7 +147,7 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string, others b
 	return nil
 }
 
-// process answers a frame that brings a message.
+// process answers a processMessage.
 func process(conn Conn, frame []byte) error {
 	var m struct {
 		ID     json.RawMessage

@@ -18,8 +18,9 @@ type schema struct {
 	node map[string]any
 }
 
-// check says where a value departs from the schema, or nil. It fails on words of
-// JSON Schema that it does not know, so that nothing stands unchecked.
+// check returns where a value differs from the schema, or nil. It fails on
+// keywords of JSON Schema that it does not know, so that nothing remains
+// unchecked.
 func (s schema) check(at string, v any) error {
 	if ref, ok := s.node["$ref"].(string); ok {
 		target, err := s.resolve(ref)

@@ -18,7 +18,7 @@ type streamConn struct {
 	err    error
 }
 
-// OverStream makes a Conn of a stream. binary sends a binary frame and may be nil; code
+// OverStream returns a Conn over a stream. binary sends a binary frame and may be nil; code
 // returns the close code for the error that ended the stream.
 func OverStream(stream jsonrpc.Stream, binary func([]byte) error, code func(error) int) Conn {
 	c := &streamConn{stream: stream, binary: binary, code: code, frames: make(chan []byte, 4096)}
@@ -59,7 +59,7 @@ func (c *streamConn) Close() {
 	c.reader.Wait()
 }
 
-// Frames returns what the bus sends.
+// Frames returns the frames from the bus.
 func (c *streamConn) Frames() <-chan []byte { return c.frames }
 
 // CloseCode returns the WebSocket close code.

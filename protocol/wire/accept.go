@@ -46,7 +46,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	return s, nil
 }
 
-// A hijacker gives the library a connection that coalesces writes, and buffers as small as an
+// A hijacker gives the library a connection that coalesces writes, with buffers as small as an
 // idle connection should have. It defers the answer to the upgrade, because writing blocks if the
 // client has not read earlier answers.
 type hijacker struct {

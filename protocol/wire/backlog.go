@@ -2,8 +2,8 @@ package wire
 
 import "sync/atomic"
 
-// A Backlog counts the bytes that wait for slow peers, over all streams that share it. Its
-// methods may be called from any goroutine; nil counts nothing.
+// A Backlog counts the bytes that wait for slow peers in all streams that share it. Its methods
+// may be called from any goroutine. A nil Backlog counts nothing.
 type Backlog struct {
 	Max   int64 // above it, slow streams stop reading until their bytes are sent; 0 means no limit
 	bytes atomic.Int64

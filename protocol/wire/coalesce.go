@@ -34,7 +34,7 @@ type coalescingConn struct {
 	output
 }
 
-// An output holds bytes that were written and not sent.
+// An output holds written bytes that were not sent.
 type output struct {
 	mu           sync.Mutex // guards the fields below
 	drained      *sync.Cond // pending shrank, or err was set
@@ -68,15 +68,15 @@ func newCoalescingConn(conn net.Conn, o *Options) *coalescingConn {
 	return g
 }
 
-// start makes g collect writes from now on.
+// start makes g collect writes.
 func (g *coalescingConn) start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.started = true
 }
 
-// waitBelow waits until at most limit bytes wait to be sent. If the backlog is full and this
-// stream is slow, it waits until none do.
+// waitBelow waits until at most limit bytes wait to be sent, or until none do if the backlog is
+// full and this stream is slow.
 func (g *coalescingConn) waitBelow(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,7 +146,7 @@ func (g *coalescingConn) countLocked() {
 	g.counted = n
 }
 
-// isSlow reports whether bytes wait that the network did not accept immediately.
+// isSlow reports whether bytes wait because the network did not accept them immediately.
 func (g *coalescingConn) isSlow() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,8 +260,8 @@ func (g *coalescingConn) tryWrite(chunk []byte) (n int, err error) {
 	return n, err
 }
 
-// drain writes what tryWrite left and what is written meanwhile, until nothing is left or the
-// peer reads nothing for the write timeout.
+// drain writes the bytes that tryWrite left, and bytes written meanwhile, until none are left or
+// the peer reads nothing for the write timeout.
 func (g *coalescingConn) drain(chunk *[]byte, sent int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -334,8 +334,8 @@ func (g *coalescingConn) countWritten(n int) {
 	g.drained.Broadcast()
 }
 
-// closeFrameIn returns the bytes for a slow peer that reads again: the rest of a frame that was
-// sent in part, and a close frame with 1008.
+// closeFrameIn returns the last bytes for a slow peer: the rest of a partly sent frame, and a
+// close frame with 1008.
 func closeFrameIn(frames []byte, sent int) []byte {
 	end := 0
 	for end < sent {
@@ -354,7 +354,7 @@ const minCloseTimeout = time.Minute
 func (g *coalescingConn) closeTimeout() time.Duration { return max(g.writeTimeout, minCloseTimeout) }
 
 // sendCloseFrameLocked ends the stream for its owner, and then tries for a while to send the
-// close frame. It releases the lock meanwhile.
+// close frame. It releases the lock while it sends.
 func (g *coalescingConn) sendCloseFrameLocked(words []byte) {
 	if !g.sendingClose {
 		g.detachLocked()

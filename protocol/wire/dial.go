@@ -33,8 +33,8 @@ const (
 	envelopeRoom = 64 << 10 // how much larger a frame from the bus may be than the frame that it read
 )
 
-// Dial opens a stream to a bus at a ws:// or wss:// URL. The path of the URL is a folder, as it is
-// for the HTTP side of the bus: ws://host/hub means ws://host/hub/. If the upgrade is refused, the
+// Dial opens a stream to a bus at a ws:// or wss:// URL. The path of the URL is a folder, as on
+// the HTTP side of the bus: ws://host/hub means ws://host/hub/. If the upgrade is refused, the
 // error is a StatusError.
 func Dial(ctx context.Context, address string, o *DialOptions) (*WebSocket, error) {
 	settings := defaults.Of(o)
@@ -91,7 +91,7 @@ func Dial(ctx context.Context, address string, o *DialOptions) (*WebSocket, erro
 	return s, nil
 }
 
-// cause returns the network error without the layers above it, which only repeat the address.
+// cause returns the network error without its wrappers, which only repeat the address.
 func cause(err error) error {
 	var layers *neturl.Error
 	if errors.As(err, &layers) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Frames are defined in RFC 6455, section 5.2. This file writes messages as single frames, and
-// reads frames that are complete in the input. The library does the rest: the handshake, control
-// frames, fragments, and invalid frames.
+// reads frames that are complete in the input. The library handles the handshake, control frames,
+// fragments, and invalid frames.
 
 const (
 	wholeText   = 0x81 // the first byte of a text message in one frame
@@ -47,8 +47,7 @@ func appendFrame(dst []byte, first byte, payload []byte, masked bool) []byte {
 	return dst
 }
 
-// frameSize returns the size of the frame at the beginning of b, which a server must have
-// written.
+// frameSize returns the size of the frame at the beginning of b, which must be a server's.
 func frameSize(b []byte) int {
 	switch n := int(b[1]); n {
 	case length16:
@@ -81,7 +80,7 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 }
 
 // A frameParser follows the frames in the input of a connection, to detect a message larger than
-// max by its header.
+// max by its headers.
 type frameParser struct {
 	max      int    // limit of a message in bytes; 0 for none
 	head     []byte // the part of a header that has been read
@@ -90,8 +89,8 @@ type frameParser struct {
 	exceeded bool   // a header announced more than max
 }
 
-// follow parses input and returns how much of it may be passed on: everything, or everything up
-// to the end of a header that announces too much.
+// follow parses input and returns how much of it may be passed on: all of it, or up to the end of
+// a header that exceeds max.
 func (f *frameParser) follow(b []byte) (pass int) {
 	for pass < len(b) && f.max > 0 && !f.exceeded {
 		if f.payload > 0 {
@@ -113,7 +112,7 @@ func (f *frameParser) follow(b []byte) (pass int) {
 	return pass
 }
 
-// begin counts a frame of that opcode and size.
+// begin counts a frame with that opcode and size.
 func (f *frameParser) begin(opcode byte, size uint64) {
 	f.payload = size
 	switch {
@@ -126,7 +125,7 @@ func (f *frameParser) begin(opcode byte, size uint64) {
 	f.exceeded = f.message > uint64(f.max)
 }
 
-// payloadSize returns the size that a header announces, once the header is complete.
+// payloadSize returns the size in a header. It returns false while the header is incomplete.
 func payloadSize(head []byte) (size uint64, ok bool) {
 	if len(head) < 2 {
 		return 0, false

@@ -6,11 +6,10 @@ import (
 	"net/http"
 )
 
-// NewHTTPClient makes a client for the HTTP side of a bus, such as GET /whoami.
+// NewHTTPClient returns a client for the HTTP side of a bus, such as GET /whoami.
 //
-// Requests to a bus carry its token. Like Dial, the client therefore connects to the
-// bus directly, whatever HTTP_PROXY, HTTPS_PROXY and ALL_PROXY say, and follows no
-// redirects.
+// Requests to a bus carry its token. Like Dial, the client therefore ignores HTTP_PROXY,
+// HTTPS_PROXY and ALL_PROXY, and does not follow redirects.
 func NewHTTPClient() *http.Client { return newHTTPClient(nil) }
 
 func newHTTPClient(settings *tls.Config) *http.Client {

@@ -13,8 +13,7 @@ const (
 	inputSizeTLS = 4 << 10  // size of the read buffer of a stream over TLS
 )
 
-// inputs pools unused buffers. A stream on a socket has one only while it contains input, so an
-// idle stream has none.
+// inputs pools unused buffers. A stream on a socket has one only while it has input.
 var inputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
 
 // An input holds bytes that were read from the network and not returned.
@@ -31,8 +30,8 @@ type input struct {
 // errTooLarge ends a stream whose peer announced a message that is too large.
 var errTooLarge = errors.New("the frame is too large")
 
-// Read returns buffered bytes, or reads from the network. Of a message that is too large it
-// returns only the header. Close reads on to find the peer's close frame.
+// Read returns buffered bytes, or reads from the network. If a message is too large, it returns
+// only the header; Close then reads on, to find the peer's close frame.
 func (g *coalescingConn) Read(p []byte) (int, error) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
@@ -50,8 +49,8 @@ func (g *coalescingConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads from the network if everything read before has been returned. Bytes returned before
-// are no longer valid then.
+// fill reads from the network if all earlier input has been returned. Bytes returned before are
+// then no longer valid.
 func (g *coalescingConn) fill() error {
 	g.reading.Lock()
 	defer g.reading.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // Pipe returns the two ends of an in-memory stream. A frame can be read as soon as it is written;
-// Flush does nothing. Frames written before Close can still be read; after them, Read returns the
+// Flush does nothing. Frames written before Close can still be read, and then Read returns the
 // CloseError.
 func Pipe(o *Options) (a, b jsonrpc.Stream) {
 	there, back := newLane(o), newLane(o)
@@ -27,7 +27,7 @@ type lane struct {
 	err    error
 }
 
-// pipeBound is the number of bytes in a lane above which its reader counts as slow.
+// pipeBound is the number of bytes in a lane above which writes fail.
 const pipeBound = 256 << 20
 
 func newLane(o *Options) *lane {
@@ -51,7 +51,7 @@ type end struct {
 	closeOnce  sync.Once
 }
 
-// BeforeWait sets what Read calls before it waits.
+// BeforeWait sets the function that Read calls before it waits.
 func (e *end) BeforeWait(f func()) { e.beforeWait = f }
 
 // Read returns the next frame.
@@ -79,7 +79,7 @@ func (e *end) Read() ([]byte, error) {
 	return frame, nil
 }
 
-// Write takes one frame.
+// Write writes one frame.
 func (e *end) Write(frame []byte) error {
 	l := e.out
 	l.mu.Lock()

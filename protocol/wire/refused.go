@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// An Answerer is what answered a request for an upgrade without upgrading.
+// An Answerer is the kind of program that answered a request without upgrading it.
 type Answerer int
 
 // The kinds of Answerer.
@@ -30,7 +30,7 @@ type StatusError struct {
 	Reason string // of a bus
 }
 
-// Error describes the status, and what to change if the way to the bus is wrong.
+// Error describes the status, and what to change if a proxy is in the way.
 func (e *StatusError) Error() string {
 	status := strings.TrimSpace(fmt.Sprintf("%s answered %d %s", e.URL, e.Code, http.StatusText(e.Code)))
 	switch {
@@ -47,11 +47,11 @@ func (e *StatusError) Error() string {
 	return status + " instead of upgrading"
 }
 
-// maxRefusal bounds what is read of an answer that is no upgrade, in bytes.
+// maxRefusal bounds the bytes that are read of an answer other than an upgrade.
 const maxRefusal = 4 << 10
 
-// refusal describes the answer of a server that did not upgrade. If the answer does not tell who
-// gave it, refusal asks for the health of the bus at the same address.
+// refusal describes the answer of a server that did not upgrade. If the answer does not show
+// which program gave it, refusal checks the health of the bus at the same address.
 func refusal(ctx context.Context, client *http.Client, address string, answer *http.Response) *StatusError {
 	e := &StatusError{Code: answer.StatusCode, URL: address}
 	if e.Reason = reasonOf(answer); e.Reason != "" {
@@ -73,7 +73,7 @@ func refusal(ctx context.Context, client *http.Client, address string, answer *h
 	return e
 }
 
-// reasonOf returns the reason in an answer of a bus, or "" if the answer is of something else.
+// reasonOf returns the reason in an answer of a bus, or "" if the answer is not from a bus.
 func reasonOf(answer *http.Response) string {
 	var body struct {
 		Error string `json:"error"`

@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestDial_SaysWhoRefusedTheUpgrade dials servers as they stand in front of a bus, or in its place.
+// TestDial_SaysWhoRefusedTheUpgrade dials servers such as those in front of a bus, or in its place.
 func TestDial_SaysWhoRefusedTheUpgrade(t *testing.T) {
 	const ready, page = `{"status":"ready","bus":"b"}`, "<html><h1>It works</h1></html>"
 	for name, c := range map[string]struct {

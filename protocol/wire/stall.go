@@ -20,7 +20,7 @@ func rawOf(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// socketUnder returns access to the socket below TLS. It is only for queries.
+// socketUnder returns access to the socket below TLS, only for queries.
 func socketUnder(conn net.Conn) syscall.RawConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		return rawOf(t.NetConn())
@@ -45,8 +45,8 @@ func (g *coalescingConn) writeAllWatched(b []byte) (taken int, err error) {
 }
 
 // A stallWatch observes one write to TLS, which cannot continue after a deadline. If the peer
-// reads nothing while the write waits, the watch ends the stream for its owner but lets the write
-// finish, so the close frame can follow it.
+// reads nothing during the write, the watch ends the stream for its owner. It lets the write
+// finish, so that the close frame can follow.
 type stallWatch struct {
 	conn     *coalescingConn
 	socket   syscall.RawConn
@@ -58,7 +58,7 @@ type stallWatch struct {
 }
 
 // writeWatched writes b and returns the number of bytes written. slow is true if the peer read
-// nothing for the write timeout meanwhile.
+// nothing for the write timeout during the write.
 func (g *coalescingConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	w := &stallWatch{conn: g, socket: socketUnder(g.Conn), progress: time.Now()}
 	w.queued = unsentBytes(w.socket)
@@ -95,7 +95,7 @@ func (w *stallWatch) check() {
 }
 
 // detachLocked ends the stream for its owner. The connection stays open for the close frame,
-// except at a client, which sends none, and after Close.
+// except after Close and at a client, which sends none.
 func (g *coalescingConn) detachLocked() {
 	stays := g.err == nil && !g.client
 	g.failLocked(errSlowConsumer)

@@ -12,5 +12,5 @@ func unsentBytes(syscall.RawConn) int { return 0 }
 // that sends none.
 func unreadBytes(syscall.RawConn) int { return 0 }
 
-// hungUp reports false: it is unknown.
+// hungUp returns false, because the state is unknown.
 func hungUp(syscall.RawConn) bool { return false }

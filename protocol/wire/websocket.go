@@ -36,6 +36,8 @@ type Options struct {
 	Cut <-chan struct{}
 }
 
+// withDefaults sets the defaults. They are not tags, which would also apply to the Options in
+// DialOptions: a client reads larger frames by default.
 func (o *Options) withDefaults() *Options {
 	d := defaults.Of(o)
 	defaults.Positive(&d.MaxFrame, 1<<20)
@@ -241,8 +243,8 @@ func (s *WebSocket) HasBuffered() bool {
 // HasUnread reports whether input waits that was not read yet. It may contain a pong.
 func (s *WebSocket) HasUnread() bool { return unreadBytes(s.socket()) > 0 }
 
-// HungUp reports whether the other side has closed the connection, although there may be
-// input of before that was not read yet.
+// HungUp reports whether the other side has closed the connection, even if earlier input
+// was not read yet.
 func (s *WebSocket) HungUp() bool { return hungUp(s.socket()) }
 
 func (s *WebSocket) socket() syscall.RawConn {
@@ -274,7 +276,7 @@ func (s *WebSocket) Close(code int, reason string) {
 	})
 }
 
-// await waits for the drain, which may try to send the last words for a while.
+// await waits for the drain, which may try to send the last bytes for a while.
 func (s *WebSocket) await() {
 	done := make(chan struct{})
 	go func() { // ends with the drain, which cut ends as well

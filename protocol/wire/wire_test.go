@@ -352,7 +352,7 @@ func TestAskingWithoutReadingStopsTheReader(t *testing.T) {
 	}
 	client.Close(wire.CloseNormal, "")
 	serving.Wait()
-	// What one read of the socket may hold in requests comes on top of the bound.
+	// The requests in one read of the socket are in addition to the bound.
 	if limit := 26 << 20; most > limit {
 		t.Errorf("%d bytes were buffered; want at most %d", most, limit)
 	}
