@@ -64,8 +64,8 @@ func TestClassifyAnswer_AllForms(t *testing.T) {
 	}
 }
 
-// TestBadInput_IsAnsweredAndKeepsConnection sends what breaks a rule, and then
-// a ping.
+// TestBadInput_IsAnsweredAndKeepsConnection breaks a rule, and then sends a
+// ping.
 func TestBadInput_IsAnsweredAndKeepsConnection(t *testing.T) {
 	b := bustest.Start(t, nil)
 	early, err := b.Dial(t.Context())

@@ -45,8 +45,8 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 	s.publish(m.ID, send, nil)
 }
 
-// refuseOverQuota answers a message that exceeds a limit of the credential. It records no
-// row, because the exceeded limit may be that of the activity log.
+// refuseOverQuota answers a message that exceeds a limit of the credential. It records no row,
+// because the exceeded limit may be that of the activity log.
 func (s *session) refuseOverQuota(m jsonrpc.Message, send protocol.Send, reason error) {
 	result := protocol.SendResult{
 		MessageID: protocol.MessageID(send.MessageID),

@@ -70,8 +70,9 @@ func (b *batch) flush() {
 // and how long the first of them waits.
 const maxHeld = 2 << 20
 
-// hold reports whether a fan-out of size bytes may be sent together with those beside it: its sender
-// sent several at once. Each system call then carries all that one subscriber gets.
+// hold reports whether a fan-out of size bytes may be flushed later, together with other
+// fan-outs. That is useful if its sender has sent several at once: one system call then sends all
+// of them to a subscriber.
 func (b *batch) hold(sender *session, size int) bool {
 	if sender == nil {
 		return false
@@ -85,7 +86,7 @@ func (b *batch) hold(sender *session, size int) bool {
 }
 
 // record appends rows to the activity log, with their secrets removed. If the log makes it wait,
-// it flushes first.
+// it flushes first, but not a fan-out that has not waited for long.
 func (b *batch) record(rows ...activitylog.Row) {
 	if b.server.log == nil {
 		return
@@ -102,7 +103,7 @@ func (b *batch) record(rows ...activitylog.Row) {
 	b.at = time.Now()
 }
 
-// keep stores a slice of rows for reuse.
+// keep keeps a slice of rows for reuse.
 func (b *batch) keep(rows []activitylog.Row) {
 	clear(rows)
 	b.rows = rows[:0]

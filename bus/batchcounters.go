@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol"
 )
 
-// batchCounters are the counts of one goroutine until it waits. All readers share the metrics,
-// and every addition takes their cache line away from the other processors. That would cost
-// too much for each message.
+// batchCounters are the counts of one goroutine until it waits. Adding them to the shared metrics
+// for each message would cost too much, because the processors would compete for the same cache
+// lines.
 type batchCounters struct {
 	frames   uint64
 	accepted uint64

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol"
 )
 
-// TestBatchCounters_AreAddedOnce counts in two tallies, each moved twice.
+// TestBatchCounters_AreAddedOnce adds two batchCounters, each twice.
 func TestBatchCounters_AreAddedOnce(t *testing.T) {
 	srv := New(nil, nil)
 	for range 2 {

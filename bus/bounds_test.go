@@ -19,11 +19,11 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// used reads what is in use of a bound.
+// used returns the current use of a limit.
 func used(b *bustest.Bus, limit string) int { return int(b.Server().Counters().Used[limit]) }
 
-// TestQueueBytes_AtLimitAndPast has two deliveries wait that fill the bytes
-// of the queue exactly, and then a bound of one byte less.
+// TestQueueBytes_AtLimitAndPast fills the bytes of the queue exactly with two
+// waiting deliveries, and then lowers the limit by one byte.
 func TestQueueBytes_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	size := len(`{"topic":"agent:silent","payload":}`) + len(payload("m1", "cli:op", text))
@@ -47,8 +47,9 @@ func TestQueueBytes_AtLimitAndPast(t *testing.T) {
 	}
 }
 
-// TestSlowBytes_AtLimitAndPast has a delivery wait for each of two silent peers, and
-// then a bound of one byte less. Another peer does not notice that the bound is reached.
+// TestSlowBytes_AtLimitAndPast makes a delivery wait for each of two silent peers, and
+// then lowers the limit by one byte. Another peer does not notice that the limit is
+// reached.
 func TestSlowBytes_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	size := len(`{"topic":"agent:silent1","payload":}`) + len(payload("m1", "cli:op", text))
@@ -82,9 +83,9 @@ func TestSlowBytes_AtLimitAndPast(t *testing.T) {
 	}
 }
 
-// TestSlowPeers_ShareOneLimit has peers that read nothing, and messages for all of them: what
-// waits is bounded for all of them, each frame of one publication over, while a peer that reads
-// gets all. When the deaf have gone, nothing is counted any more.
+// TestSlowPeers_ShareOneLimit sends messages to peers that read nothing: the bytes that wait
+// for all of them are bounded, except for the frames of one publication, and a peer that reads
+// gets everything. After the peers that read nothing have left, nothing is counted any more.
 func TestSlowPeers_ShareOneLimit(t *testing.T) {
 	const deaf, limit, size = 12, 8 << 20, 256 << 10
 	b := bustest.Start(t, &bus.Options{SlowBytes: limit})
@@ -167,8 +168,8 @@ func (d *pausedPeer) Ping(ctx context.Context) error {
 // HasUnread reports whether the session has input to read.
 func (d *pausedPeer) HasUnread() bool { return d.unread.Add(-1) >= 0 }
 
-// TestPing_AtLimitAndPast misses one ping, which is forgiven, and two. It
-// misses five while there is input that the session has not come to read.
+// TestPing_AtLimitAndPast misses one ping, which is forgiven, and then two. It misses five
+// while there is input that the session has not yet read.
 func TestPing_AtLimitAndPast(t *testing.T) {
 	for misses, behind := range map[int32]int32{1: 0, 2: 0, 5: 5} {
 		lives := misses-behind < 2
@@ -206,8 +207,8 @@ func TestPing_AtLimitAndPast(t *testing.T) {
 	}
 }
 
-// TestCluster_CountsAnswersInTime initializes, and answers a delivery, just
-// before it would be too late.
+// TestCluster_CountsAnswersInTime initializes, and answers a delivery, just before the
+// deadline.
 func TestCluster_CountsAnswersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)

@@ -7,22 +7,22 @@ import (
 )
 
 // A bucket limits how much of something may be used over time. Taking more than it holds puts it
-// in debt. Its times must not go back. The caller guards it, with all that it charges together: a
-// rate.Limiter, which has a lock of its own and cannot be in debt, makes a charge five times as slow.
+// in debt. Times passed to it must not decrease. The caller's lock guards all buckets of one
+// charge: a rate.Limiter, with its own lock and without debt, would make a charge five times as
+// slow.
 type bucket struct {
 	size, perSecond float64
 	held            float64 // at the time
 	at              time.Time
 }
 
-// resize changes what a full bucket holds, and how much it gains each second. What was
-// used of the old bucket counts as used of the new one.
+// resize changes the size of the bucket and its gain per second. What was used stays used.
 func (b *bucket) resize(at time.Time, size, perSecond float64) {
 	used := b.size - b.holds(at)
 	*b = bucket{size: size, perSecond: perSecond, held: size - used, at: at}
 }
 
-// holds returns what the bucket holds: less than 0 if it is in debt.
+// holds returns what the bucket holds, which is negative if it is in debt.
 func (b *bucket) holds(at time.Time) float64 {
 	if since := at.Sub(b.at); since > 0 {
 		b.held, b.at = min(b.size, b.held+b.perSecond*since.Seconds()), at

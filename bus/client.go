@@ -23,11 +23,11 @@ func (c *client) granted() *grant.Credential { return c.credential.Load() }
 // the session.
 func (c *client) chargeOverhead(at time.Time) { c.pause = max(c.pause, c.usage.chargeOverhead(at)) }
 
-// anyName is what an open bus vouches for: its clients may use any name.
+// anyName are the names of a client on an open bus: all.
 var anyName = []string{"*"}
 
-// vouchedNames returns the names for which the bus vouches with a message: the names that
-// the sender's credential grants, in requests to the broker. No other message needs them.
+// vouchedNames returns the names that the bus vouches for with a message: those that the sender's
+// credential grants. Only requests to the broker need them.
 func (c *client) vouchedNames(m *protocol.Send) []string {
 	if m.Type != protocol.TypeCollabRequest {
 		return nil

@@ -2,13 +2,13 @@ package bus
 
 import "hubbub/protocol"
 
-// A Cluster joins this bus with others. Package bus/cluster is one, over NATS.
-// Its methods are called on the hot path: they must not block.
+// A Cluster joins this bus with others. Package bus/cluster implements it over NATS. Its methods
+// are called on the hot path and must not block.
 type Cluster interface {
 	// Attach gives the cluster its bus. It is called first.
 	Attach(Local)
-	// Joined is called when a session has taken an identity, Left when a session has
-	// ended. If another session takes the identity over, only Joined is called.
+	// Joined is called when a session has taken an identity, and Left when a session has ended.
+	// If another session takes over the identity, only Joined is called.
 	Joined(m Member)
 	Left(peer protocol.PeerID, stamp Stamp)
 	// Subscribed and Unsubscribed are called when a session's patterns change.
@@ -17,17 +17,17 @@ type Cluster interface {
 	// Forward sends a message to another bus. It calls Complete or Fail once, unless
 	// f.Peers is empty.
 	Forward(f *Forward)
-	// CheckDuplicate asks the other buses whether this bus may deliver a message that was
-	// sent with once. It calls done once, with their replies. A bus that is out of reach
-	// gives none.
+	// CheckDuplicate asks the other buses whether this bus may deliver a message that was sent
+	// with once. It calls done once with their replies. A bus that is out of reach does not
+	// reply.
 	CheckDuplicate(key DedupKey, done func([]DedupReply, error))
-	// ShareOutcome sends the outcome of such a message to the other buses.
+	// ShareOutcome sends the outcome of a message that was sent with once to the other buses.
 	ShareOutcome(key DedupKey, answer []byte)
 	// FailPending calls Fail on each forward without an outcome and on all later ones,
 	// and ends all pending calls of CheckDuplicate. The bus calls it when it stops.
 	FailPending(reason string)
-	// Missing returns the names of the buses that are out of reach: nil if there are
-	// none, and empty if there may be some that this bus does not know.
+	// Missing returns the names of the buses that are out of reach. It returns nil if there are
+	// none, and an empty slice if some may be missing that this bus does not know.
 	Missing() []string
 	// Status returns what /readyz shows about the cluster.
 	Status() any
@@ -44,12 +44,12 @@ func (s Stamp) Newer(o Stamp) bool { return s.At > o.At || s.At == o.At && s.Bus
 
 // Local is how a Cluster uses its bus.
 type Local interface {
-	// Members lists the sessions of this bus and their patterns.
+	// Members returns the sessions of this bus and their patterns.
 	Members() []Member
-	// RemoteJoined notes that another bus has a session of an identity, and takes the
-	// identity from every older session, here and elsewhere, in one step. If a session of
-	// this bus is newer, it returns that session and true. It ignores a session that is
-	// older than the one that it knows of another bus.
+	// RemoteJoined records that another bus has a session of an identity, and takes the identity
+	// from every older session, here and elsewhere, in one step. If a session of this bus is
+	// newer, it returns that session and true. It ignores a session older than a known one of
+	// another bus.
 	RemoteJoined(bus string, m Member) (newer Member, ok bool)
 	// AddRemotePattern adds or changes a pattern of a peer of another bus, and
 	// RemoveRemotePattern removes it. Both do nothing unless that bus has the identity.

@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestRemote_UnchangedPeersStayRoutable tells a bus the members of another one
-// again: a lookup finds what stays at any time, since nothing of it changes.
+// TestRemote_UnchangedPeersStayRoutable sends a bus the members of another one
+// again: lookups find the unchanged peers at any time.
 func TestRemote_UnchangedPeersStayRoutable(t *testing.T) {
 	type members = map[protocol.PeerID]map[protocol.Pattern]bool
 	srv := New(nil, nil)
@@ -44,8 +44,8 @@ func TestRemote_UnchangedPeersStayRoutable(t *testing.T) {
 	set(nil, 0, 0, false)
 }
 
-// TestStamp_IsNewerThanAllThatItsBusHasSeen joins a peer where another bus, whose
-// clock is ahead, has told of its former session.
+// TestStamp_IsNewerThanAllThatItsBusHasSeen joins a peer after another bus, whose
+// clock is ahead, has reported its earlier session.
 func TestStamp_IsNewerThanAllThatItsBusHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, &Options{Name: "east"})

@@ -6,8 +6,8 @@ import (
 	"hubbub/bus/report"
 )
 
-// Counters returns the current counters. The caller may change the maps. It stops no other
-// goroutine; with very many sessions it takes a moment.
+// Counters returns the current counters. The caller may change the maps. It blocks no other
+// goroutine, but takes a moment with very many sessions.
 func (srv *Server) Counters() report.Counters {
 	m, total := &srv.metrics, srv.totals()
 	s := report.Counters{

@@ -105,8 +105,9 @@ func TestCredentials_GrantIdentityTopicAndPattern(t *testing.T) {
 	}
 }
 
-// TestAddressee_IsNotPeerThatSpeaksForAll has an operator's peer hear everything,
-// with a credential that grants every identity, before the bridge is there too.
+// TestAddressee_IsNotPeerThatSpeaksForAll has an operator's peer that receives
+// everything, with a credential that grants every identity, before the bridge is
+// connected.
 func TestAddressee_IsNotPeerThatSpeaksForAll(t *testing.T) {
 	all := []string{"*"}
 	b, _, tokens := credentialed(t, bridge, grant.Credential{Name: "admin", Identities: all, Subscribe: all, Publish: all})
@@ -124,7 +125,7 @@ func TestAddressee_IsNotPeerThatSpeaksForAll(t *testing.T) {
 	send("ok")
 }
 
-// answerAll has a peer process whatever it gets, until its connection ends.
+// answerAll makes a peer process every delivery, until its connection ends.
 func answerAll(p *raw) {
 	go func() {
 		for {
@@ -165,8 +166,8 @@ func TestRevoke_EndsTokenAndSessions(t *testing.T) {
 	}
 }
 
-// TestRevoke_EndsSessionsOfIssuedCredentials: at the bus that runs, what a leaked token was used
-// to issue dies with it, at whatever depth.
+// TestRevoke_EndsSessionsOfIssuedCredentials checks that everything issued with a leaked token
+// ends with it on a running bus, at any depth.
 func TestRevoke_EndsSessionsOfIssuedCredentials(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	issue := func(by, body string) string {
@@ -296,8 +297,8 @@ func ask(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, [
 	return resp.StatusCode, raw
 }
 
-// TestPeers_AreListedToAllowedClients has agents of two chats, of which neither
-// learns of the other or of its chat.
+// TestPeers_AreListedToAllowedClients has agents of two chats, who do not learn
+// of each other or of the other chat.
 func TestPeers_AreListedToAllowedClients(t *testing.T) {
 	agent := func(name, chat string) grant.Credential {
 		return grant.Credential{Name: name, Identities: []string{"agent:" + name}, Subscribe: []string{"agent:" + name}, Publish: []string{chat, "system:*"}}
@@ -527,8 +528,8 @@ func TestUpgrade_EchoesBearerSubprotocol(t *testing.T) {
 	}
 }
 
-// A slowClient is the connection of a client that has not read what it was sent before:
-// whatever answers it waits until it reads, as with the HTTP server of net/http.
+// A slowClient is the connection of a client that has not read earlier data: an answer
+// waits until it reads, as with the HTTP server of net/http.
 type slowClient struct {
 	net.Conn
 	header http.Header
@@ -546,9 +547,9 @@ func (c *slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c.Conn, bufio.NewReadWriter(bufio.NewReader(c.Conn), bufio.NewWriter(c.Conn)), nil
 }
 
-// TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken: clients ask for upgrades and do not
-// read the answers. Others connect all the same; and a client that reads on after its
-// token was revoked has no session.
+// TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken has clients that request upgrades
+// and do not read the answers. Others can connect nevertheless, and a client that reads
+// again after its token was revoked gets no session.
 func TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	var stalled []net.Conn

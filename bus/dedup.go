@@ -43,8 +43,8 @@ type DedupKey struct {
 
 func (k DedupKey) id() [2]string { return [2]string{k.From, k.MessageID} }
 
-// A DedupReply is the reply of a bus to the question whether another bus may deliver the
-// message of a DedupKey. The zero reply allows it.
+// A DedupReply is a bus's reply when another bus asks whether it may deliver the message of a
+// DedupKey. The zero reply allows it.
 type DedupReply struct {
 	Claimed bool        `json:"mine,omitempty"`  // the replying bus delivers the message, or has
 	Owner   BusInstance `json:"holder,omitzero"` // the bus that does, as far as the replying one knows
@@ -52,7 +52,7 @@ type DedupReply struct {
 	From    BusInstance `json:"-"`               // the replying bus
 }
 
-// A dedupDecision says what the bus that asked the others does with a message.
+// A dedupDecision is what a bus does with a message after asking the others.
 type dedupDecision struct {
 	deliver bool
 	answer  []byte      // the first outcome
@@ -60,8 +60,8 @@ type dedupDecision struct {
 	err     error       // why the outcome is not known
 }
 
-// decide makes a decision from the replies of the other buses. owner is the bus that had
-// the message as far as this bus knew.
+// decide makes a decision from the replies of the other buses. owner is the bus that had the
+// message, if this bus knew one.
 func decide(owner BusInstance, replies []DedupReply) dedupDecision {
 	allowed := map[BusInstance]bool{{}: true}
 	for _, r := range replies {
@@ -116,7 +116,7 @@ func (e *dedupEntry) size() int {
 	return dedupEntryBytes + len(e.From) + len(e.MessageID) + len(e.answer)
 }
 
-// done reports whether nothing more will become known of the message at this bus.
+// done reports whether this bus will learn nothing more about the message.
 func (e *dedupEntry) done() bool {
 	return e.answer != nil || e.tooLarge || e.state == dedupElsewhere && len(e.waiting) == 0
 }
@@ -140,9 +140,8 @@ func (t *dedupTable) takeWaitersLocked(e *dedupEntry) []dedupWaiter {
 	return waiting
 }
 
-// A dedupTable holds the messages of the last ten minutes that were sent with once, here or
-// at another bus. A full table refuses new messages of this bus: it never forgets an entry
-// early.
+// A dedupTable holds the messages of the last ten minutes that were sent with once, here or at
+// another bus. It never forgets an entry early: a full table refuses new messages of this bus.
 type dedupTable struct {
 	srv *Server
 
@@ -180,7 +179,7 @@ func (t *dedupTable) lookup(
 	return e, e.attempt, nil, nil
 }
 
-// insertLocked adds an entry if the table has room for it and for that many bytes more.
+// insertLocked adds an entry if the table has room for it and for that many more bytes.
 func (t *dedupTable) insertLocked(at time.Time, key DedupKey, more int) (*dedupEntry, error) {
 	e := &dedupEntry{DedupKey: key, at: at, state: dedupElsewhere}
 	if err := t.checkRoomLocked(key.Credential, e.size()+more); err != nil {
@@ -269,7 +268,7 @@ func (t *dedupTable) waitForRemoteLocked(e *dedupEntry, until time.Time, w dedup
 	return dedupDecision{err: e.addWaiter(w)}
 }
 
-// owner returns the other bus that has the message, as far as this bus knows.
+// owner returns the other bus that has the message, if this bus knows one.
 func (t *dedupTable) owner(e *dedupEntry) BusInstance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,8 +299,8 @@ func (t *dedupTable) storeLocked(e *dedupEntry, answer []byte) []dedupWaiter {
 	return t.takeWaitersLocked(e)
 }
 
-// check replies to another bus that asks whether it may deliver a message, and notes that
-// it does. If two buses ask at the same time, the one with the lower name may.
+// check replies when another bus asks whether it may deliver a message, and records that it does.
+// If two buses ask at the same time, the one with the lower name may.
 func (t *dedupTable) check(at time.Time, own string, asker BusInstance, key DedupKey) DedupReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -343,8 +342,8 @@ func (t *dedupTable) storeRemote(at time.Time, key DedupKey, answer []byte) []de
 	return t.storeLocked(e, answer)
 }
 
-// overdue returns the repeats that have waited too long for the outcome of another bus, and
-// why each is refused: that bus is missing, or has not reported the outcome in time.
+// overdue returns the repeats that have waited too long for the outcome of another bus, and the
+// reason for refusing each.
 func (t *dedupTable) overdue(at time.Time, missing []string) (waiting []dedupWaiter, reasons []error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

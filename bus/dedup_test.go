@@ -29,7 +29,7 @@ func (t *dedupTable) deliver(at time.Time, who DedupKey) (*dedupEntry, error) {
 	return f, err
 }
 
-// TestDedup_IsBoundedAndExpires fills it, and lets ten minutes pass.
+// TestDedup_IsBoundedAndExpires fills the table, and lets ten minutes pass.
 func TestDedup_IsBoundedAndExpires(t *testing.T) {
 	var table dedupTable
 	f, err := table.deliver(epoch, id("m1"))
@@ -63,8 +63,8 @@ func TestDedup_IsBoundedAndExpires(t *testing.T) {
 	}
 }
 
-// TestDedup_BoundsEachCredential: with its share used up it is refused, and
-// others are not, until ten minutes have passed.
+// TestDedup_BoundsEachCredential checks that a credential that has used up its
+// share is refused, and that others are not, until ten minutes have passed.
 func TestDedup_BoundsEachCredential(t *testing.T) {
 	var table dedupTable
 	by := func(credential, id string) DedupKey {
@@ -87,7 +87,7 @@ func TestDedup_BoundsEachCredential(t *testing.T) {
 	}
 }
 
-// TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge, and the bound holds.
+// TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge also checks that the bound holds.
 func TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge(t *testing.T) {
 	var table dedupTable
 	f, _ := table.deliver(epoch, id("m1"))
@@ -103,7 +103,7 @@ func TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestDecide_AllReplies is the table of rule.
+// TestDecide_AllReplies covers every reply of another bus.
 func TestDecide_AllReplies(t *testing.T) {
 	older := BusInstance{"mid", "0"}
 	answer := []byte("{}")
@@ -131,8 +131,8 @@ func TestDecide_AllReplies(t *testing.T) {
 	}
 }
 
-// TestDedup_AllowsOneOfTwoAskers: the one with the lower name, whoever hears of the other
-// first; a bus that delivers gives nothing.
+// TestDedup_AllowsOneOfTwoAskers checks that the one with the lower name wins, whichever
+// learns of the other first, and that a bus that delivers does not yield.
 func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 	var table dedupTable // of mid
 	f, asked, _, _ := table.lookup(epoch, id("m"), dedupWaiter{})
@@ -170,7 +170,8 @@ func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 	}
 }
 
-// TestDedup_KeepsOutcomeOfAnotherBus, and so is who has a message whose outcome is not known.
+// TestDedup_KeepsOutcomeOfAnotherBus also checks that it keeps which bus has a message whose
+// outcome is unknown.
 func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	var table dedupTable
 	if v := table.check(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, DedupReply{}) {
@@ -205,7 +206,8 @@ func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	}
 }
 
-// TestDedup_AnswersWaitersForAnotherBus: when that bus is missing, and when it says nothing.
+// TestDedup_AnswersWaitersForAnotherBus covers a bus that is missing, and one that does not
+// answer.
 func TestDedup_AnswersWaitersForAnotherBus(t *testing.T) {
 	var table dedupTable
 	follow := func(text string) *dedupEntry {

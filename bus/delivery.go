@@ -127,7 +127,7 @@ func (s *session) write(b *batch, d *delivery) {
 	b.touch(s)
 }
 
-// sendDeliveryLocked sends a delivery that has its place in the window.
+// sendDeliveryLocked sends a delivery that has a place in the window.
 func (s *session) sendDeliveryLocked(b *batch, d *delivery) {
 	d.written = true
 	s.sendLocked(b, d.id, d.publication.params)
@@ -157,12 +157,13 @@ func (s *session) observe(b *batch, p *publication) {
 	b.touch(s)
 }
 
-// observerIDs is the first id of observed messages. It is above all other ids, and below
-// 2^53, up to which numbers are exact in every language.
+// observerIDs is the first id of observed messages. It is above all other ids, and below 2^53, so
+// that numbers are exact in every language.
 const observerIDs = 1 << 52
 
 // handleProcessed handles the most common answer to a processMessage; handleAnswer handles
-// all others.
+// all others. batch.settle finishes the delivery, together with the others that were
+// answered at the same time.
 func (s *session) handleProcessed(id uint64) {
 	if d, ok := s.takeAnswered(s.batch, id); ok {
 		d.finish(s.batch, protocol.OutcomeOK, processedResult, "")
@@ -222,8 +223,8 @@ func (s *session) sendQueuedLocked(b *batch) (sent bool) {
 	return sent
 }
 
-// classifyAnswer returns the outcome that a peer's answer means, and the text of a failure.
-// parseErr is the error of parsing the answer, if any.
+// classifyAnswer returns the outcome for a peer's answer, and the text of a failure. parseErr is
+// the error of parsing the answer, if any.
 func classifyAnswer(p *jsonrpc.Parser, m jsonrpc.Message, parseErr error) (protocol.Outcome, string) {
 	if parseErr != nil {
 		return protocol.OutcomeError, "unusable answer: " + parseErr.Error()
@@ -260,7 +261,7 @@ func rejectionText(raw []byte) string {
 	return text.Cut(cmp.Or(why, "the peer refused the message"), maxErrorText)
 }
 
-// maxErrorText bounds a peer's text that is shown to others, in bytes.
+// maxErrorText bounds the text of a peer's error that others see, in bytes.
 const maxErrorText = 500
 
 // cloneResult copies a part of a frame for the log, because the memory of the frame is reused.

@@ -7,9 +7,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestQueue_DeliveryWaitsForItsRecord has a peer answer between the moments when
-// a delivery gets its place in the queue and when its start is recorded: it is
-// not sent before that, and once.
+// TestQueue_DeliveryWaitsForItsRecord makes a peer answer after a delivery gets
+// its place in the queue and before its start is recorded: the delivery is sent
+// once, after that.
 func TestQueue_DeliveryWaitsForItsRecord(t *testing.T) {
 	srv := New(nil, &Options{PeerWindow: 1})
 	stream, far := wire.Pipe(nil)

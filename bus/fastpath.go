@@ -2,8 +2,8 @@ package bus
 
 import "hubbub/protocol/jsonrpc"
 
-// The most common answer to a delivery, in the form of most JSON writers: the text before
-// and after the id.
+// The most common answer to a delivery, as most programs write it: the text before and after the
+// id.
 const (
 	answerHead = `{"jsonrpc":"2.0","id":`
 	answerTail = `,"result":{"processed":true}}`

@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// FuzzProcessedAnswer_AgreesWithParser holds what is read without the parser against the parser: the
+// FuzzProcessedAnswer_AgreesWithParser compares the reading without the parser with the parser: the
 // processed answer is the answer to the same delivery, and says that it was processed.
 func FuzzProcessedAnswer_AgreesWithParser(f *testing.F) {
 	for _, id := range []string{"1", "70", "18446744073709551615", "18446744073709551616", "0", "01", "-1", "1.0", "1e3", `"1"`, "null", " 1", "1,", ""} {

@@ -21,11 +21,10 @@ type Forward struct {
 	missing     bool // the bus is out of reach
 }
 
-// forwards returns one Forward for each other bus that has targets whose answers are
-// waited for. To a bus whose targets all observe, it sends the message at once. The index
-// holds each identity for at most one bus, so an identity is named to at most one bus.
-// Therefore no message reaches two sessions of one identity, however outdated the knowledge
-// of this bus or the other one is.
+// forwards returns one Forward for each other bus with targets whose answers count. It sends the
+// message at once to a bus whose targets all observe. The index holds each identity for at most
+// one bus, so an identity is named to at most one bus. Therefore no message reaches two sessions
+// of one identity, even if a bus's knowledge is outdated.
 func (p *publication) forwards(targets []target) []*Forward {
 	byBus := map[string]*Forward{}
 	var list []*Forward
@@ -73,8 +72,8 @@ func (f *Forward) send() {
 	f.publication.server.options.Cluster.Forward(f)
 }
 
-// Complete adds the other bus's outcome to that of the message. The message follows a peer
-// that has left that bus to its new bus.
+// Complete adds the other bus's outcome to that of the message. If a peer has moved to another
+// bus, the message follows it.
 func (f *Forward) Complete(r Result) {
 	p := f.publication
 	absent := slices.DeleteFunc(r.Absent, func(id protocol.PeerID) bool { return !slices.Contains(f.Peers, id) })
@@ -99,9 +98,9 @@ func (f *Forward) Complete(r Result) {
 	b.flush()
 }
 
-// Fail ends a forward to a bus that cannot be reached. The peers of that bus count as
-// offline. This bus records the failures, since the other one may be unable to. written
-// says that the message may have reached the other bus.
+// Fail ends a forward to a bus that is out of reach. The peers of that bus count as offline. This
+// bus records the failures, because the other one may be unable to. written says that the message
+// may have reached the other bus.
 func (f *Forward) Fail(reason string, written bool) {
 	if len(f.Peers) == 0 {
 		return // the sender does not wait
@@ -123,11 +122,11 @@ func (f *Forward) Fail(reason string, written bool) {
 // maxMoves is how often a message follows a peer from bus to bus.
 const maxMoves = 3
 
-// follow forwards a message to the bus that now holds the peer, unless that is the bus old,
-// which did not deliver it. An empty old means this bus. It returns false if no other bus
-// holds the peer. It also returns false if the sender has sent more messages since, because
-// the peer may have received them: the order comes first. The caller holds one wait of the
-// publication for this peer, which follow takes over if it returns true.
+// follow forwards a message to the bus that now holds the peer, unless that is the bus old, which
+// did not deliver it. An empty old means this bus. It returns false if no other bus holds the
+// peer. To keep the order, it also returns false if the sender has sent more messages since. The
+// caller holds one wait of the publication for this peer; follow takes it over if it returns
+// true.
 func (p *publication) follow(b *batch, id protocol.PeerID, old string) bool {
 	s := p.sender
 	if b.routing != s {
@@ -186,7 +185,7 @@ func addresses(peer, topic protocol.PeerID) bool {
 	return peer == topic || protocol.MaySendForFamily(peer) && peer.Family() == topic.Family()
 }
 
-// best returns the better of two outcomes at the addressee.
+// best returns the better of two outcomes for the addressee.
 func best(a, b protocol.Addressee) protocol.Addressee {
 	rank := func(o protocol.Addressee) int {
 		switch o {

@@ -14,9 +14,8 @@ import (
 	"hubbub/protocol"
 )
 
-// checkExposure returns nil if the bus may serve on an address, or the reason why not.
-// Without credentials it serves this machine only. Without TLS it serves others only
-// with Options.Plaintext.
+// checkExposure returns an error if the bus must not serve on an address. Without credentials, it
+// serves only this machine. Without TLS, it serves others only with Options.Plaintext.
 func (srv *Server) checkExposure(addr net.Addr) error {
 	open := srv.open()
 	if loopbackAddr(addr) {
@@ -47,9 +46,8 @@ func (srv *Server) open() bool {
 }
 
 // guard refuses requests that another site could make a browser send: requests with a foreign
-// Origin, and requests with a foreign Host that no secret authenticates. A site whose name resolves
-// to the address of the bus (DNS rebinding) is of the same origin as the bus to a browser, but does
-// not know the secrets of the bus.
+// Origin, and requests with a foreign Host without a secret. With DNS rebinding, a site has the
+// same origin as the bus for a browser, but does not know the bus's secrets.
 func (api httpAPI) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "//") { // by a proxy that replaces /hub with /
@@ -69,10 +67,9 @@ func (api httpAPI) guard(next http.Handler) http.Handler {
 	})
 }
 
-// originAllowed reports whether the page that made a browser send a request is the bus's own, or of
-// an allowed origin. A proxy may have removed TLS and replaced the Host. Then the browser or the
-// proxy says what they were, in headers that no page can set for another site without the consent
-// of the bus.
+// originAllowed reports whether a browser's request comes from a page of the bus or of an allowed
+// origin. A proxy may have removed TLS and replaced the Host. Then the browser or the proxy sends
+// the original values in headers that no page can set for another site without the bus's consent.
 func (api httpAPI) originAllowed(origin string, r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" {
 		return true
@@ -92,9 +89,9 @@ func (api httpAPI) originAllowed(origin string, r *http.Request) bool {
 }
 
 // hostAllowed reports whether a request's Host is allowed. An open bus allows loopback names
-// only. With credentials, IP addresses and the hosts of allowed origins are allowed too. Any name
-// is allowed with a token, because another site does not know a valid one. The same holds for the
-// console, which authenticates every request, and for the probes, which reveal nothing.
+// only. With credentials, IP addresses and the hosts of allowed origins are allowed, too. Any
+// name is allowed with a token, because another site has no valid one. Any name is also allowed
+// for the console, which authenticates every request, and for the probes, which reveal nothing.
 func (api httpAPI) hostAllowed(r *http.Request) bool {
 	host := hostname(r.Host)
 	switch {

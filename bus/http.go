@@ -73,15 +73,15 @@ func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
 	api.srv.start(stream, r.RemoteAddr, credential) // does not wait: the HTTP server then frees its buffers
 }
 
-// redirect sends a browser to a relative path. http.Redirect would make it absolute, without the
-// prefix that a proxy may have removed.
+// redirect sends a browser to a relative path. http.Redirect would make it absolute, and lose a
+// prefix that a proxy has removed.
 func redirect(w http.ResponseWriter, path string) {
 	w.Header().Set("Location", path)
 	w.WriteHeader(http.StatusFound)
 }
 
-// upgrades bounds the upgrades that use a processor at once. When thousands of peers connect
-// together, the connected ones must not wait for all of them.
+// upgrades bounds the upgrades that run at once. When thousands of peers connect together,
+// connected peers must not wait for all of them.
 var upgrades = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // httpErrors writes the HTTP server's messages, such as failed TLS handshakes, to the
@@ -97,8 +97,8 @@ func (api httpAPI) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readiness answers whether the bus accepts messages. It shows a failing activity log, but the
-// bus is then unready only if the log is required.
+// readiness reports whether the bus accepts messages. It shows a failing activity log, but that
+// makes the bus unready only if the log is required.
 func (api httpAPI) readiness(w http.ResponseWriter, _ *http.Request) {
 	state := map[string]any{"status": "ready", "bus": api.srv.options.Name}
 	if api.srv.log != nil {
@@ -163,8 +163,8 @@ func (api httpAPI) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 	writeJSON(w, http.StatusOK, list)
 }
 
-// whoami returns what the token of a request grants. An address that was shown a derived token
-// gets what the original token grants.
+// whoami returns what the token of a request grants. For a derived token, it returns what the
+// original token grants, if the request names the address that the token was derived for.
 func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
 	c, err := api.authenticate(r)
 	if holder, ok := derivedCredential(api.srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
@@ -197,8 +197,8 @@ var credentialMembers = func() (names []string) {
 	return names
 }()
 
-// readCredential reads the request of POST /credentials as strictly as the bus reads frames: without
-// repeated members and members that differ only by case, which two readers could understand
+// readCredential reads the request of POST /credentials as strictly as the bus reads frames. It
+// refuses repeated members and members that differ only by case, which readers could interpret
 // differently.
 func readCredential(r io.Reader) (c grant.Credential, err error) {
 	body, err := io.ReadAll(r)
@@ -255,7 +255,8 @@ func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	}
 }
 
-// revoke removes a credential that the caller could have issued, and all that it has issued.
+// revoke removes a credential that the caller could have issued, and all credentials that it has
+// issued.
 func (api httpAPI) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials")

@@ -21,8 +21,8 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// answer is what a bus with these options says to a request. The bus does not
-// run: its HTTP side needs no more.
+// answer returns the response of a bus with these options to a request. The bus
+// does not run: its HTTP side needs no more.
 func answer(t *testing.T, o *bus.Options, method, path string, change func(*http.Request)) (status int, body string, header http.Header) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:7892"+path, nil)
@@ -58,7 +58,7 @@ func TestProbes_NeedNoToken(t *testing.T) {
 	}
 }
 
-// TestMetrics_ShowEveryLimit holds the names and the defaults of the bounds.
+// TestMetrics_ShowEveryLimit checks the names and the defaults of the limits.
 func TestMetrics_ShowEveryLimit(t *testing.T) {
 	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), nil)
 	w := httptest.NewRecorder()
@@ -151,7 +151,7 @@ func TestGuard_RefusesForeignHosts(t *testing.T) {
 	}
 }
 
-// TestHTTP_ClosesRequestWithoutBody: also where nobody wants the body.
+// TestHTTP_ClosesRequestWithoutBody covers handlers that do not read the body.
 func TestHTTP_ClosesRequestWithoutBody(t *testing.T) {
 	for _, path := range []string{"/", "/healthz", "/credentials", "/nowhere"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestHTTP_ClosesRequestWithoutBody(t *testing.T) {
 	}
 }
 
-// TestHTTP_ClosesUnreadAnswer asks and does not read, with and
-// without a right to ask.
+// TestHTTP_ClosesUnreadAnswer sends requests and does not read the answers,
+// with and without a token.
 func TestHTTP_ClosesUnreadAnswer(t *testing.T) {
 	for _, host := range []string{"127.0.0.1:7892", "elsewhere.example"} {
 		synctest.Test(t, func(t *testing.T) {

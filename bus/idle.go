@@ -8,9 +8,9 @@ const (
 	idleMinBytes    = 64 << 20 // that have waited for slow peers count as much
 )
 
-// An idleDetector detects the end of traffic, so that a program can return the memory that
-// the traffic used. Traffic is at least idleMinFrames frames, or idleMinBytes bytes that
-// have waited for slow peers and do not wait any more. It ends when hardly any frames arrive.
+// An idleDetector detects the end of traffic, so that a program can return the memory that the
+// traffic used. Traffic is at least idleMinFrames frames, or at least idleMinBytes bytes that
+// waited for slow peers. It ends when hardly any frames arrive.
 type idleDetector struct {
 	frames     uint64 // at the last check
 	lastIdle   uint64 // frames when the last idle period began

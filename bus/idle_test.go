@@ -28,8 +28,8 @@ func TestIdleDetector_FindsEndOfTraffic(t *testing.T) {
 	}
 }
 
-// TestIdleDetector_CountsBytesOfSlowPeers has few frames, but much that waits for slow peers: once it does not
-// any more, one idle period begins.
+// TestIdleDetector_CountsBytesOfSlowPeers has few frames, but many bytes that wait for slow peers:
+// once they do not wait any more, one idle period begins.
 func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 	var l idleDetector
 	for i, step := range []struct {
@@ -46,7 +46,8 @@ func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 	}
 }
 
-// TestOnIdle_IsCalledAfterTraffic has a bus whose traffic has ended say so.
+// TestOnIdle_IsCalledAfterTraffic checks that the function is called when the
+// traffic of a bus has ended.
 func TestOnIdle_IsCalledAfterTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idlePeriods := 0

@@ -18,7 +18,7 @@ type subscriber struct {
 	peer    protocol.PeerID // of a peer of another bus
 }
 
-// A target is a subscriber to which a topic's messages go.
+// A target is a subscriber that receives a topic's messages.
 type target struct {
 	*subscriber
 	observe bool // its answer is ignored
@@ -26,11 +26,11 @@ type target struct {
 
 // An index finds the subscribers whose patterns match a topic.
 //
-// Patterns are kept by shape. Exact patterns are kept under their topic, and patterns with one
-// star at the end under the text before it. All others are kept under a piece of their literal
-// text of at most 8 bytes: the piece that the fewest patterns have so far. A topic that matches
-// contains that piece. So a lookup visits one map entry for each distinct length of a prefix, and
-// one for each position and length of a piece. It tries only the patterns that it finds there.
+// Patterns are stored by shape. Exact patterns are stored under their topic, and patterns with
+// one star at the end under the text before it. All others are stored under a piece of their
+// literal text of at most 8 bytes, which every matching topic contains: the piece that the fewest
+// patterns have so far. A lookup visits one map entry for each distinct length of a prefix, and
+// one for each position and length of a piece, and tries only the patterns there.
 //
 // Results are cached by topic. Every change of the subscriptions increases a generation number,
 // which makes older results invalid. So a cached lookup costs the same for any number of
@@ -92,7 +92,7 @@ func (b *bucketed) drop(gone *entry) {
 const maxPiece = 8
 
 // piece returns the key for a general pattern: the piece of its literal text that the fewest
-// others have, and the longest of those. It is empty if the pattern has only wildcards.
+// others have, and the longest of these. It is empty for a pattern with only wildcards.
 func (b *bucketed) piece(p protocol.Pattern) (key string) {
 	least := len(b.buckets[""])
 	for text := range strings.FieldsFuncSeq(string(p), func(r rune) bool { return r == '*' || r == '?' }) {

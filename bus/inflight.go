@@ -7,9 +7,9 @@ import (
 	"hubbub/protocol/notify"
 )
 
-// An inFlight counts the publications that are not finished. A WaitGroup would not do: its
-// count must not rise from 0 while a goroutine waits, but another bus of the cluster may
-// forward a message at any time, even while this bus stops.
+// An inFlight counts the publications that are not finished. A WaitGroup is unsuitable: its count
+// must not rise from 0 while a goroutine waits, but another bus of the cluster may forward a
+// message at any time, even while this bus stops.
 type inFlight struct {
 	count atomic.Int64
 	zero  notify.Signal // the count fell to 0

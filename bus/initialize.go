@@ -69,9 +69,8 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 }
 
-// reserveQuota counts the first patterns of a session against its credential. The patterns of a
-// session that it takes over do not count against the limit. It reports whether the limits allow
-// all of them.
+// reserveQuota counts the first patterns of a session against its credential, and reports whether
+// the limits allow all of them. The patterns of a session that it takes over do not count.
 func (s *session) reserveQuota(m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
 	freed, older := 0, s.server.sessions.session(id)
 	if older != nil && older.client.usage == s.client.usage {
@@ -89,8 +88,8 @@ func (s *session) reserveQuota(m jsonrpc.Message, id protocol.PeerID, patterns i
 	return true
 }
 
-// checkInitialize returns nil if the session may have an identity and patterns, or the reason why
-// not. If a pattern is the reason, it also returns the pattern.
+// checkInitialize returns an error if the session may not have an identity or a pattern. If a
+// pattern is the reason, it also returns the pattern.
 func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
 	if err := s.client.mayBe(id); err != nil {
 		return "", err
@@ -107,21 +106,21 @@ func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Patt
 	return "", nil
 }
 
-// hungUp reports whether the peer has closed the connection, for example because this program
-// stood still. An old request of such a connection must not take the peer's identity.
+// hungUp reports whether the peer has closed the connection, for example because this program was
+// suspended. An old request of such a connection must not take the peer's identity.
 func hungUp(stream jsonrpc.Stream) bool {
 	p, ok := stream.(hangUpReporter)
 	return ok && p.HungUp()
 }
 
 // initializeExpired reports whether the time to initialize is over. If this program or its
-// machine stood still, the peer may have given up long ago.
+// machine was suspended, the peer may have given up long ago.
 func (c *connection) initializeExpired(at time.Time, timeout time.Duration) bool {
 	return at.Sub(c.opened) > timeout
 }
 
 // recordConnect records that a peer is connected, and its subscriptions. If the session has ended
-// meanwhile, it records that too.
+// meanwhile, it also records that.
 func (s *session) recordConnect(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
 	payload := append(jsonrpc.AppendString([]byte(`{"remote":`), s.conn.remote), '}')
 	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: payload})

@@ -84,8 +84,8 @@ func TestInitialize_HandlesSessionThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestInitialize_EndsWhatIsNoLongerGranted withdraws a grant after it was
-// looked at, before the session is one of a peer, and before a subscription counts.
+// TestInitialize_EndsWhatIsNoLongerGranted withdraws a grant after it was checked,
+// before the session is one of a peer, and before a subscription counts.
 func TestInitialize_EndsWhatIsNoLongerGranted(t *testing.T) {
 	log := &kept{}
 	srv := New(log, nil)
@@ -117,8 +117,8 @@ func TestInitialize_EndsWhatIsNoLongerGranted(t *testing.T) {
 	}
 }
 
-// TestRevoke_LeavesNoIssuedCredential has an issuer that is revoked after its
-// token was checked and before its request has its turn at the file.
+// TestRevoke_LeavesNoIssuedCredential revokes an issuer after its token was
+// checked and before its request gets the file.
 func TestRevoke_LeavesNoIssuedCredential(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	if _, err := file.Create(grant.Credential{Name: "spawner", Identities: []string{"agent:system"}, Issue: []string{"agent:*"}}); err != nil {
@@ -146,8 +146,8 @@ func TestRevoke_LeavesNoIssuedCredential(t *testing.T) {
 	}
 }
 
-// TestCreate_TokenIsValidAtOnce shows a token that another program has just
-// made, before the sweeper has looked.
+// TestCreate_TokenIsValidAtOnce uses a token that another program has just
+// created, before the next sweep.
 func TestCreate_TokenIsValidAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	file := grant.NewFile(path)
@@ -179,8 +179,9 @@ type watchedStream struct {
 
 func (s *watchedStream) Write(frame []byte) error { s.onWrite(); return s.Stream.Write(frame) }
 
-// TestInitialize_AnswersOnceSubscribed: whoever knows of the answer may send at once. It holds for a
-// new identity and for one that is taken over.
+// TestInitialize_AnswersOnceSubscribed checks that the session is subscribed when its peer gets the
+// answer, because others may send to the peer from then on. It covers a new identity and one that
+// is taken over.
 func TestInitialize_AnswersOnceSubscribed(t *testing.T) {
 	srv := New(nil, nil)
 	for range 3 {

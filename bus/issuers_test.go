@@ -70,8 +70,8 @@ type member struct {
 
 func (n *credentialClients) member(id string) member { return member{n.join(id), id} }
 
-// takes sends a message of about 1,000 bytes and reports whether the bus took it. What
-// refuses it must be the bound of the issuer.
+// takes sends a message of about 1,000 bytes and reports whether the bus took it. A
+// refusal must be due to the limit of the issuer.
 func (m member) takes(flag string) bool {
 	m.t.Helper()
 	answer := m.request("sendMessage", `{"topic":"news","payload":`+payload("m", m.id, strings.Repeat("x", 850))+`}`)
@@ -86,9 +86,9 @@ func (m member) takes(flag string) bool {
 	return false
 }
 
-// TestQuota_IssuedCredentialChargesIssuer: by issuing, at whatever depth, and by revoking
-// and issuing again, nobody gains a message or a byte. Others of the same bounds do not
-// feel it.
+// TestQuota_IssuedCredentialChargesIssuer checks that issuing, at any depth, and revoking
+// and issuing again gain no message and no byte. Other credentials with the same limits
+// are not affected.
 func TestQuota_IssuedCredentialChargesIssuer(t *testing.T) {
 	for flag, at := range map[string]struct {
 		bounds      grant.Limits
@@ -127,8 +127,8 @@ func TestQuota_IssuedCredentialChargesIssuer(t *testing.T) {
 	}
 }
 
-// TestQuota_IssuedCredentialCountsAgainstIssuer is that for connections and subscriptions,
-// which come back when they end.
+// TestQuota_IssuedCredentialCountsAgainstIssuer covers connections and subscriptions, which
+// are given back when they end.
 func TestQuota_IssuedCredentialCountsAgainstIssuer(t *testing.T) {
 	inFamily(t, grant.Limits{Sessions: 2, Subscriptions: 2}, func(f *family) {
 		child, grandchild := f.child.member("cli:b"), f.grandchild.member("cli:c")

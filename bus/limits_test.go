@@ -139,7 +139,7 @@ func TestWindowAndQueue_AtLimitAndPast(t *testing.T) {
 	sending.Wait()
 }
 
-// waitFor waits for a condition that another goroutine brings about.
+// waitFor waits until another goroutine makes a condition true.
 func waitFor(t testing.TB, condition func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

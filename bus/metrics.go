@@ -94,7 +94,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("hubbub_"+name, help, labels, nil)
 }
 
-// A metric is one number of a report of type R.
+// A metric is one number in a report of type R.
 type metric[R any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -216,8 +216,8 @@ func collectLabelled[V number](
 	}
 }
 
-// processorTime returns the processor time of this program. It is more exact than Linux's /proc,
-// which process_cpu_seconds_total shows in steps of 10 ms.
+// processorTime returns the processor time of this program. process_cpu_seconds_total, from
+// Linux's /proc, has steps of 10 ms.
 func processorTime() (time.Duration, error) {
 	var r syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
@@ -236,7 +236,7 @@ func latencyMetric(s *report.Counters) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(descLatency, total, s.LatencySum.Seconds(), buckets)
 }
 
-// limits returns the limits in force, named after their flags.
+// limits returns the current limits, named after their flags.
 func (o *Options) limits() map[string]float64 {
 	return map[string]float64{
 		"delivery_timeout_seconds":   o.DeliveryTimeout.Seconds(),
@@ -265,7 +265,7 @@ func (o *Options) limits() map[string]float64 {
 	}
 }
 
-// totals are sums over all sessions. Each field of most is the largest value of any session.
+// totals are sums over all sessions. The fields of most are maximums over all sessions.
 type totals struct {
 	sessions, peers, unanswered, queued int
 	slow                                int64

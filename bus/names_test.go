@@ -9,8 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestNames_AreVouchedForByBus: a request to the broker comes with the names that its
-// sender's credential grants, whatever the sender says; other messages come without.
+// TestNames_AreVouchedForByBus checks that a request to the broker comes with the
+// names that its sender's credential grants, whatever the sender says, and that other
+// messages come without names.
 func TestNames_AreVouchedForByBus(t *testing.T) {
 	all := []string{"*"}
 	b, _, tokens := credentialed(t,

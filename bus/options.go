@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options are the optional settings of a Server. Nil is valid; the zero value of a field means the
-// default in its tag.
+// Options are the optional settings of a Server. Nil is valid; the zero value of a field means
+// the default in its tag.
 type Options struct {
 	Listen           string           `flag:"listen" default:"127.0.0.1:7892" usage:"address to listen on"`
 	TLS              *tls.Config      // serves wss; none
@@ -71,8 +71,8 @@ func (srv *Server) wire() *wire.Options {
 	}
 }
 
-// A Log takes the rows of the activity log. See *activitylog.Writer, which implements it, for
-// which methods block.
+// A Log records the rows of the activity log. *write.Writer implements it, and documents which
+// methods block.
 type Log interface {
 	TryAppend(rows ...activitylog.Row) bool
 	Append(rows ...activitylog.Row)

@@ -9,10 +9,10 @@ import (
 	"hubbub/protocol"
 )
 
-// A presence sends the observers of bus:presence a message for each peer that joins or
-// leaves, here or at another bus. The sweeper sends them, ten times a second, for all
-// changes since its last run. So a connection costs the peers themselves nothing, and a
-// peer that joins and leaves between two runs causes no message.
+// A presence sends the observers of bus:presence a message for each peer that joins or leaves,
+// here or at another bus. The sweeper sends them, ten times a second, for all changes since its
+// last run. So connecting costs a peer nothing, and a peer that joins and leaves between two runs
+// causes no message.
 type presence struct {
 	srv *Server
 
@@ -41,8 +41,8 @@ func (p *presence) noteChange(id protocol.PeerID) {
 	}
 }
 
-// takeChanges returns the peers that have changed. From then on it notes changes only if
-// observed is set.
+// takeChanges returns the peers that have changed. It then notes later changes only if observed
+// is set.
 func (p *presence) takeChanges(observed bool) (changed map[protocol.PeerID]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,8 +51,8 @@ func (p *presence) takeChanges(observed bool) (changed map[protocol.PeerID]struc
 	return changed
 }
 
-// maySubscribe returns nil if a session may have a subscription, or the reason why not:
-// bus:presence can only be observed.
+// maySubscribe returns an error if a session may not have a subscription: bus:presence can only
+// be observed.
 func (p *presence) maySubscribe(pattern protocol.Pattern, observe bool) error {
 	switch {
 	case pattern != protocol.Pattern(protocol.TopicPresence):
@@ -65,8 +65,8 @@ func (p *presence) maySubscribe(pattern protocol.Pattern, observe bool) error {
 	return nil
 }
 
-// notify reports changes to each watcher, as far as the watcher has read the earlier ones.
-// It reports the rest, in the state of that time, in a later run.
+// notify reports changes to each watcher until the watcher is slow. A later run reports the
+// current state of the other peers.
 func (p *presence) notify(b *batch) {
 	sessions := p.srv.index.sessionsOf(string(protocol.TopicPresence))
 	changed := p.takeChanges(len(sessions) > 0)
@@ -120,7 +120,7 @@ func (w *watcher) notify(p *presence, b *batch, s *session) {
 	}
 }
 
-// send sends a session a message of the bus itself, which is not recorded.
+// send sends a session a message from the bus, which is not recorded.
 func (p *presence) send(b *batch, s *session, content protocol.Presence) {
 	m := protocol.NewMessage(protocol.TypePresence, protocol.PeerID("bus:"+p.srv.options.Name), content)
 	payload, err := json.Marshal(m)
@@ -140,8 +140,8 @@ func (p *presence) send(b *batch, s *session, content protocol.Presence) {
 	b.touch(s)
 }
 
-// allPeers returns the peers of this bus and of the others, sorted. The peer last comes at
-// the end: when a watcher gets its own entry, it knows that it has got all others.
+// allPeers returns the peers of this bus and of the others, sorted. The peer last is at the end:
+// when a watcher receives its own entry, it has received all others.
 func (p *presence) allPeers(last protocol.PeerID) []protocol.PeerID {
 	list := slices.Concat(p.srv.sessions.identities(), p.srv.remotes.identities())
 	slices.Sort(list)

@@ -72,8 +72,8 @@ func TestPresence_ReportsPeersAndChanges(t *testing.T) {
 	})
 }
 
-// TestPresence_ReportsCurrentStateToSlowWatcherLater has a thousand come while the watcher reads nothing,
-// and half of them go again before it reads on.
+// TestPresence_ReportsCurrentStateToSlowWatcherLater connects a thousand peers while the watcher
+// reads nothing, and disconnects half of them before it reads again.
 func TestPresence_ReportsCurrentStateToSlowWatcherLater(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{Name: "main", PeerBuffer: 20_000, WriteTimeout: time.Minute})
 	eye := rawPeer(t, b, "agent:eye")

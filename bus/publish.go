@@ -33,14 +33,13 @@ type publication struct {
 	coverage coverage
 }
 
-// logFields are the parts of a publication's rows in the activity log that the message
-// does not have.
+// logFields are the parts of a publication's rows that are not in the message.
 type logFields struct {
 	rpcID   string
 	sending activitylog.Sending
 }
 
-// A clusterOrder places a message among those of its sender. The order of the sender
+// A clusterOrder is the position of a message among those of its sender. The order of the sender
 // guards it, and only a bus in a cluster uses it.
 type clusterOrder struct {
 	once   *dedupEntry // nil unless repeats must get the outcome of this message
@@ -48,7 +47,7 @@ type clusterOrder struct {
 	moves  int // how often the message followed a peer to another bus
 }
 
-// A coverage tells which part of a cluster an outcome covers.
+// A coverage is the part of a cluster that an outcome covers.
 type coverage struct {
 	partial bool
 	missing []string // the buses that it does not cover, as far as they are known
@@ -177,11 +176,11 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// fanOutSlice is the number of targets that a publisher delivers to before it yields. So it does
-// not hold the processor for long, and the answers do not all arrive at once.
+// fanOutSlice is how many targets a publisher delivers to before it yields. So it does not hold
+// the processor for long, and the answers do not all arrive at once.
 const fanOutSlice = 64
 
-// deliver sends the message in slices to every session that does not only observe.
+// deliver sends the message to every session that does not only observe, in slices.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
 	if p.sender != nil && b.server.log != nil {
@@ -203,9 +202,8 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	p.deliverSlice(b, targets, deliveries, rows)
 }
 
-// deliverSlice reserves a place at each session, records the starts, and only then writes. So no
-// answer can arrive before its start is recorded. It returns the number of deliveries that it
-// made.
+// deliverSlice reserves a place at each session, records the starts, and then writes, so that no
+// answer arrives before its start is recorded. It returns the number of its deliveries.
 func (p *publication) deliverSlice(b *batch, targets []target, deliveries []delivery, rows []activitylog.Row) int {
 	for _, t := range targets {
 		if t.observe || t.session == nil {
@@ -278,7 +276,7 @@ func (p *publication) releaseAndUnlock(b *batch) {
 	}
 }
 
-// finish records the outcome and answers the sender. No other goroutine uses the publication by
+// finish records the outcome and answers the sender. No other goroutine uses the publication
 // then.
 func (p *publication) finish(b *batch) {
 	srv := p.server
@@ -314,7 +312,7 @@ func (p *publication) finish(b *batch) {
 	}
 }
 
-// status returns the name of an outcome in the activity log.
+// status returns the status of an outcome in the activity log.
 func (r *Result) status() string {
 	switch {
 	case r.Targets == 0:
@@ -328,7 +326,7 @@ func (r *Result) status() string {
 	}
 }
 
-// answer returns the result of sendMessage.
+// answer returns the result of sendMessage. The outcome must not change any more.
 func (p *publication) answer() []byte {
 	r := &p.outcome
 	buf := append(p.answerBuf, `{"accepted":true,"messageId":`...)
@@ -356,9 +354,9 @@ func (p *publication) answer() []byte {
 	return append(buf, '}')
 }
 
-// failuresWithin encodes failures in at most limit bytes, so that no sender gets a larger frame
-// than it may send. If they do not fit, it leaves out the texts first, and then the last
-// failures. It also returns how many failures the list contains.
+// failuresWithin encodes failures in at most limit bytes, so that no sender receives a larger
+// frame than it may send. If they do not fit, it omits the texts first, and then the last
+// failures. It also returns the number of failures in the list.
 func failuresWithin(limit int, failures []protocol.Failure) (list []byte, named int) {
 	list, err := json.Marshal(failures)
 	if err == nil && len(list) > limit {

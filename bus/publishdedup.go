@@ -68,7 +68,7 @@ func (s *session) askCluster(e *dedupEntry) dedupDecision {
 	return decision
 }
 
-// answer gives a repeat the first outcome, or the reason why there is none.
+// answer answers a repeat with the first outcome, or with the reason why there is none.
 func (w dedupWaiter) answer(b *batch, answer []byte, err error) {
 	switch {
 	case w.rpcID == nil: // a notification
@@ -79,8 +79,8 @@ func (w dedupWaiter) answer(b *batch, answer []byte, err error) {
 	}
 }
 
-// finish stores the outcome of a message with once that was delivered here. It gives the
-// outcome to the waiting repeats and to the other buses.
+// finish stores the outcome of a message with once that was delivered here, and passes it to the
+// waiting repeats and to the other buses.
 func (t *dedupTable) finish(b *batch, e *dedupEntry, answer []byte) {
 	for _, w := range t.store(e, answer) {
 		w.answer(b, answer, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// quotas track usage per credential. Usage by a credential also counts against the
-// credential that issued it.
+// quotas track usage per credential. Usage by a credential also counts against the credential
+// that issued it.
 type quotas struct {
 	metrics  *metrics
 	log      *zerolog.Logger
@@ -25,9 +25,8 @@ type quotas struct {
 	byName map[string]*usage // by the name of the credential
 }
 
-// A usage is what the sessions of one credential, and of those that it has issued, use
-// together, and the limits of that. A nil usage has no limits; clients of an open bus have
-// it.
+// A usage is the joint usage of one credential and of those that it has issued, with its limits.
+// A nil usage, for clients of an open bus, has no limits.
 type usage struct {
 	quotas         *quotas
 	name           string
@@ -46,13 +45,13 @@ type usage struct {
 	rejectLogged  time.Time // when a refusal was last logged
 }
 
-// burst is how many seconds' worth of messages and bytes a credential may use at once.
+// burst is for how many seconds of messages and bytes a bucket has room.
 const burst = 2
 
 const secondsPerDay = 24 * 60 * 60
 
-// usageOf returns the usage of a credential, or nil if there is none. file, which may be
-// nil, knows the issuers of the credential.
+// usageOf returns the usage of a credential, or nil if there is none. file, which may be nil,
+// holds the issuers of the credential.
 func (q *quotas) usageOf(c *grant.Credential, file *grant.File) *usage {
 	if c == nil {
 		return nil
@@ -87,8 +86,8 @@ func (u *usage) credentialName() string {
 }
 
 // reload applies the limits of a changed file. It removes the usage of revoked credentials
-// without sessions. It keeps that of all others, so that a peer that reconnects does not
-// start afresh.
+// without sessions. It keeps all other usage, so that a peer that reconnects continues with its
+// old usage.
 func (q *quotas) reload(file *grant.File) {
 	current := map[string]grant.Limits{}
 	for _, c := range file.List() {
@@ -126,7 +125,7 @@ func (u *usage) setLimits(limits grant.Limits) {
 	u.logBytes.resize(at, logBytes, logBytes/secondsPerDay)
 }
 
-// clockLocked returns at, or the latest earlier call's time if that is later: sessions read
+// clockLocked returns at, or the time of an earlier call if that is later, because sessions read
 // the clock at different moments.
 func (u *usage) clockLocked(at time.Time) time.Time {
 	if at.After(u.at) {
@@ -152,9 +151,8 @@ func (u *usage) rejectLocked(at time.Time, limit limitName, format string, args 
 	return err
 }
 
-// openSession counts a connection, which is charged as a message too. It allows one
-// connection more than the limit, for a session that takes over another one: see
-// checkSessions.
+// openSession counts a connection, which is also charged as a message. It allows one connection
+// more than the limit, for a session that takes over another one; see checkSessions.
 func (u *usage) openSession(at time.Time) error {
 	if u == nil {
 		return nil
@@ -206,8 +204,8 @@ func (u *usage) closeSession() {
 	}
 }
 
-// addSubscriptions counts new subscriptions. The freed ones are about to end and do not
-// count against the limit.
+// addSubscriptions counts new subscriptions. The freed ones are about to end, and do not count
+// against the limit.
 func (u *usage) addSubscriptions(at time.Time, count, freed int) error {
 	if u == nil {
 		return nil
@@ -238,8 +236,8 @@ func (u *usage) removeSubscriptions(count int) {
 // chargeMessage charges a message of that size.
 func (u *usage) chargeMessage(at time.Time, bytes int) error { return u.charge(at, bytes, false) }
 
-// chargeChange charges a change of a session, which counts as a message. Some changes pass
-// even when the bytes of the log are used up, so that a peer can come back and receive.
+// chargeChange charges a change of a session, which counts as a message. A few changes are
+// allowed when the bytes of the log are used up, so that a peer can reconnect and receive.
 func (u *usage) chargeChange(at time.Time, bytes int) error { return u.charge(at, bytes, true) }
 
 func (u *usage) charge(at time.Time, bytes int, change bool) error {
@@ -289,10 +287,10 @@ func (u *usage) checkRatesLocked(at time.Time, change bool) error {
 // waits for the reader.
 const maxPause = time.Second
 
-// chargeOverhead charges work that is neither a message nor a change: a refusal, the answer
-// to a ping, or the lookup of an unexpected answer. Each second, as much overhead is free as
-// the credential may send messages. More is not refused, since a refusal is overhead too.
-// Instead the reader of the session must pause for the returned time.
+// chargeOverhead charges work that is neither a message nor a change: a refusal, the answer to a
+// ping, or the lookup of an unexpected answer. Each second, as much overhead is free as the
+// credential may send messages. More is not refused, since a refusal is also overhead. Instead,
+// the reader of the session must pause for the returned time.
 func (u *usage) chargeOverhead(at time.Time) time.Duration {
 	if u == nil {
 		return 0
@@ -316,7 +314,7 @@ func (u *usage) chargeOverhead(at time.Time) time.Duration {
 	return max(pause, delay)
 }
 
-// rowBytes is about the size of a row of the log without its names and payload.
+// rowBytes is the approximate size of a row of the log without its names and payload.
 const rowBytes = 100
 
 // chargeRow charges a row of the activity log.
@@ -338,8 +336,8 @@ func (u *usage) chargeLogBytes(n int) {
 	}
 }
 
-// chargeAnswer charges a peer's answer, and reports whether it may be recorded. A short
-// answer always may: chargePublication has charged it to the sender.
+// chargeAnswer charges a peer's answer, and reports whether it may be recorded. A short answer
+// may always be recorded: chargePublication has charged it to the sender.
 func (u *usage) chargeAnswer(at time.Time, bytes int) bool {
 	if u == nil || bytes <= rowBytes {
 		return true
@@ -351,7 +349,7 @@ func (u *usage) chargeAnswer(at time.Time, bytes int) bool {
 	return u.issuer.chargeAnswer(at, bytes) && u.logBytes.holds(at) > 0
 }
 
-// highest returns, for each limit of a credential, the largest use by any credential.
+// highest returns, for each limit, the largest use by any credential.
 func (q *quotas) highest() map[string]float64 {
 	at := time.Now()
 	used := map[string]float64{}

@@ -76,7 +76,7 @@ func (r *raw) send(topic, text, flag string) bool {
 	return false
 }
 
-// reached reads how often a bound was reached.
+// reached returns how often a limit was reached.
 func (n *credentialClients) reached(limit string) uint64 {
 	return n.bus.Server().Counters().Limits[limit]
 }
@@ -137,8 +137,8 @@ func TestQuota_BytesAtLimitAndPast(t *testing.T) {
 	})
 }
 
-// TestQuota_LogBytesAtLimitAndPast has one who sends, one who answers
-// with many words, and one who does nothing but come and go.
+// TestQuota_LogBytesAtLimitAndPast has a peer that sends, one that gives long
+// answers, and one that only connects and disconnects.
 func TestQuota_LogBytesAtLimitAndPast(t *testing.T) {
 	const bound = 50_000
 	sender := bounded("sender", grant.Limits{LogBytes: bound})
@@ -226,8 +226,8 @@ func TestQuota_SubscriptionsAtLimitAndPast(t *testing.T) {
 	})
 }
 
-// TestQuota_SessionsAtLimitAndPast: a session that takes over another one
-// of the credential passes, also when all places are taken.
+// TestQuota_SessionsAtLimitAndPast checks that a session that takes over
+// another one of the credential is accepted even if all places are taken.
 func TestQuota_SessionsAtLimitAndPast(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
 		n := newClients("few", grant.Limits{Sessions: 2})
@@ -291,7 +291,7 @@ func TestLimits_OfChangedFileApplyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOverhead_IsSlowedDown has peers that ask for more refusals and pings than their
+// TestOverhead_IsSlowedDown has peers that cause more refusals and pings than their
 // credential may send messages. All are answered, no faster than that; another credential
 // is answered at once.
 func TestOverhead_IsSlowedDown(t *testing.T) {
@@ -339,8 +339,8 @@ func TestOverhead_IsSlowedDown(t *testing.T) {
 	}
 }
 
-// TestOverhead_RefusedMessagesAreSlowedDown has a peer send on while its bound is reached: what it is
-// told is bounded too, and it is taken again when it has waited.
+// TestOverhead_RefusedMessagesAreSlowedDown has a peer continue to send while its limit is reached:
+// its refusals are limited, too, and its messages are accepted again after a wait.
 func TestOverhead_RefusedMessagesAreSlowedDown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
 		a := newClients("few", grant.Limits{Messages: 10}).join("cli:a")
@@ -356,7 +356,7 @@ func TestOverhead_RefusedMessagesAreSlowedDown(t *testing.T) {
 	})
 }
 
-// TestOverhead_WebSocketPingsAreSlowedDown has a peer ping by the frames of WebSocket itself.
+// TestOverhead_WebSocketPingsAreSlowedDown sends the ping frames of WebSocket itself.
 func TestOverhead_WebSocketPingsAreSlowedDown(t *testing.T) {
 	b, _, tokens := credentialed(t, bounded("few", grant.Limits{Messages: 10}))
 	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["few"]})

@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A registry holds the sessions of this bus and the identities that they have.
+// A registry holds the sessions of this bus and their identities.
 type registry struct {
 	bus        string // its name, for stamps
 	maxStreams int
@@ -51,8 +51,8 @@ func (r *registry) close() {
 	r.closed = true
 }
 
-// removeStream counts a stream as closed. A stream may stay open long after its session
-// ended, since a slow peer still reads the last frames.
+// removeStream counts a stream as closed. A stream may stay open long after its session has
+// ended, while a slow peer reads the last frames.
 func (r *registry) removeStream() {
 	r.mu.Lock()
 	r.streams--
@@ -60,8 +60,8 @@ func (r *registry) removeStream() {
 	r.readers.Done()
 }
 
-// register gives an identity to s if older has it; older is nil if no session has it. It
-// returns false if another session has the identity now.
+// register gives s an identity that older has; older is nil if no session has it. It returns
+// false if another session has the identity now.
 func (r *registry) register(s *session, id protocol.PeerID, older *session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *registry) remove(s *session) {
 	delete(r.sessions, s)
 }
 
-// all lists the sessions.
+// all returns the sessions.
 func (r *registry) all() []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *registry) all() []*session {
 	return list
 }
 
-// identities lists the identities that sessions have, in no order.
+// identities returns the identities of the sessions, in no order.
 func (r *registry) identities() []protocol.PeerID {
 	r.mu.Lock()
 	defer r.mu.Unlock()

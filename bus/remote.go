@@ -78,7 +78,7 @@ func (t *remoteTable) subscribedTo(id protocol.PeerID, topic string) *remote {
 	return nil
 }
 
-// identities lists the peers of all other buses, in no order.
+// identities returns the peers of all other buses, in no order.
 func (t *remoteTable) identities() (list []protocol.PeerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +104,8 @@ func (t *remoteTable) busOf(id protocol.PeerID) string {
 
 var _ Local = (*Server)(nil)
 
-// Subscriptions returns the number of subscriptions that this bus routes to, including
-// those of other buses' peers, and how many of them only observe.
+// Subscriptions returns the number of subscriptions that this bus routes to, including those of
+// peers of other buses, and how many of them only observe.
 func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size() }
 
 // Deliver implements Local.
@@ -120,8 +120,8 @@ func (srv *Server) Deliver(m AcceptedMessage, to []protocol.PeerID, done func(Re
 	b.flush()
 }
 
-// selectNamed returns the targets that are sessions of this bus and named, and the named
-// peers that are absent.
+// selectNamed returns the targets that are named sessions of this bus, and the named peers that
+// are absent.
 func (srv *Server) selectNamed(
 	targets []target, names []protocol.PeerID, topic string,
 ) (selected []target, absent []protocol.PeerID) {
@@ -146,8 +146,8 @@ func (srv *Server) selectNamed(
 	return selected, absent
 }
 
-// unsubscribed reports whether s exists and is not subscribed to the topic any more. If it
-// is subscribed, it came after the targets were looked up.
+// unsubscribed reports whether s exists but is no longer subscribed to the topic. If it is
+// subscribed, it joined after the targets were looked up.
 func unsubscribed(s *session, topic string) bool {
 	if s == nil {
 		return false
@@ -194,8 +194,8 @@ func (srv *Server) RemoteJoined(bus string, m Member) (newer Member, ok bool) {
 	}
 }
 
-// tryRemoteJoined is RemoteJoined if ours is this bus's session of the identity, or nil if
-// the bus has none. It returns takeEnded and the newer session if ours is not older.
+// tryRemoteJoined attempts RemoteJoined. ours is this bus's session of the identity, or nil. If
+// ours is not older, it returns takeEnded and ours.
 func (srv *Server) tryRemoteJoined(
 	ours *session, bus string, m Member,
 ) (newer Member, unsent []*delivery, outcome int) {

@@ -23,7 +23,7 @@ type linkedCluster struct {
 	forwards sync.WaitGroup
 }
 
-// tie starts two buses, east and west, that are one.
+// tie starts two buses, east and west, that form a cluster.
 func tie(t *testing.T) (east, west *bustest.Bus, links [2]*linkedCluster) {
 	t.Helper()
 	links = [2]*linkedCluster{{name: "east"}, {name: "west"}}

@@ -33,7 +33,7 @@ type Server struct {
 	metrics     metrics
 	initialized []byte                    // the result of initialize
 	started     atomic.Pointer[time.Time] // set by Run
-	// that the sessions were last checked against; used only by the sweeper
+	// credentialsVersion is the version against which the sweeper last checked the sessions.
 	credentialsVersion uint64
 	shutdown           shutdown
 }
@@ -190,9 +190,8 @@ func serveHTTP(s *http.Server, listener net.Listener) error {
 	return err
 }
 
-// drain waits for what is in flight, at most Options.StopTimeout. It then fails the
-// forwards to other buses, so that their senders get an answer before their sessions
-// are closed.
+// drain waits for messages in flight, at most Options.StopTimeout. It then fails the forwards to
+// other buses, so that their senders get an answer before their sessions are closed.
 func (srv *Server) drain() {
 	timer := time.NewTimer(srv.options.StopTimeout)
 	defer timer.Stop()
@@ -210,7 +209,7 @@ func (srv *Server) closeSessions() {
 	b.flush()
 }
 
-// acceptsMessages returns nil if messages are accepted now, or the reason why not.
+// acceptsMessages returns an error if the bus does not accept messages now.
 func (srv *Server) acceptsMessages() error {
 	if srv.shutdown.stopping.Load() {
 		return errors.New("the bus is stopping; send again once it is back")
@@ -221,9 +220,8 @@ func (srv *Server) acceptsMessages() error {
 	return srv.log.Admit()
 }
 
-// ServeStream serves one session over a stream and returns when it has ended.
-// The credential is nil on an open bus. It is for tests and in-process peers;
-// Run must be running.
+// ServeStream serves one session over a stream, and returns when it has ended. The credential is
+// nil on an open bus. ServeStream is for tests and in-process peers; Run must be running.
 func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.openSession(stream, remote, credential); s != nil {
 		defer srv.closeStream(s)
@@ -272,8 +270,8 @@ func (srv *Server) openSession(stream jsonrpc.Stream, remote string, credential 
 	return nil
 }
 
-// recheckNew ends a session whose credential was revoked during its upgrade: the sweep saw
-// the change before it could see the session.
+// recheckNew ends a session whose credential was revoked during its upgrade: the sweep may have
+// seen the change before the session.
 func (srv *Server) recheckNew(s *session) {
 	file := srv.options.Credentials
 	if file == nil || file.Open() {

@@ -37,7 +37,7 @@ type session struct {
 	pings     pings
 }
 
-// A connection describes where a session comes from.
+// A connection says where a session comes from.
 type connection struct {
 	remote string // address
 	opened time.Time
@@ -49,7 +49,7 @@ type publishOrder struct {
 	published uint64     // messages
 }
 
-// pings record when a peer was last asked for a sign of life.
+// pings are the state of pinging a peer.
 type pings struct {
 	waiting bool // for an answer
 	last    time.Time
@@ -72,8 +72,7 @@ func (s *session) serve() {
 	s.stream.Close(code, reason)
 }
 
-// acquireBatch takes a batch for what the reader does until it waits again. releaseBatch returns
-// it.
+// acquireBatch gets a batch for the reader until it waits again. releaseBatch returns it.
 func (s *session) acquireBatch() {
 	if s.batch == nil {
 		s.batch = batches.Get().(*batch)
@@ -103,8 +102,8 @@ func (s *session) read() error {
 	}
 }
 
-// pauseReading waits if the credential has caused too many refusals and pings. What the peer
-// writes meanwhile waits at the peer.
+// pauseReading waits if the credential has caused too many refusals and pings. Meanwhile, the
+// peer keeps what it writes.
 func (s *session) pauseReading() {
 	if s.client.pause > 0 {
 		s.releaseBatch()
@@ -113,8 +112,7 @@ func (s *session) pauseReading() {
 	}
 }
 
-// closeCode returns the code and reason for closing a stream whose Read failed with
-// err.
+// closeCode returns the code and reason for closing a stream whose Read failed with err.
 func closeCode(err error, m *metrics) (int, string) {
 	var closed *wire.CloseError
 	switch {
@@ -135,8 +133,8 @@ func closeCode(err error, m *metrics) (int, string) {
 	}
 }
 
-// ended reports whether err means that the connection is gone, so that a close frame would reach
-// nobody.
+// ended reports whether err means that the connection has ended, so that a close frame would not
+// arrive.
 func ended(err error) bool {
 	var network net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
@@ -209,14 +207,14 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	}
 }
 
-// answer replies to a request; a notification gets nothing.
+// answer replies to a request. It ignores notifications.
 func (s *session) answer(m jsonrpc.Message, result []byte) {
 	if m.Kind == jsonrpc.KindRequest {
 		s.reply(s.batch, m.ID, result)
 	}
 }
 
-// refuse replies to a request with an error; a notification gets nothing.
+// refuse replies to a request with an error. It only counts notifications.
 func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
 	s.client.chargeOverhead(s.batch.at)
 	s.server.metrics.refused.Add(1)
@@ -237,8 +235,8 @@ func (s *session) replyError(b *batch, id jsonrpc.ID, e *jsonrpc.Error) {
 	b.touch(s)
 }
 
-// end removes the session from the bus. The session gets no more deliveries, and those that it
-// has not answered fail as offline. Only the first call has an effect.
+// end removes the session from the bus. The session gets no more deliveries, and its unanswered
+// ones fail as offline. Only the first call has an effect.
 func (s *session) end(b *batch, reason string) {
 	s.mu.Lock()
 	if s.lifecycle.ended {

@@ -46,8 +46,8 @@ func (s *session) recordSubscription(event activitylog.Event, rpcID jsonrpc.ID, 
 	})
 }
 
-// addPattern adds a pattern if the credential grants it. It checks the credential with the lock
-// held that recheck takes, so that no subscription outlives its grant.
+// addPattern adds a pattern if the credential grants it. It checks the credential under the lock
+// that recheck also takes, so that no subscription outlives its grant.
 func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep ends what has timed out at one session.
+// sweep ends everything that has timed out at one session.
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
 	if !s.lifecycle.ready.Load() {
@@ -60,8 +60,8 @@ func (s *session) sweep(ctx context.Context, b *batch) {
 	}
 }
 
-// sweepUninitialized ends a session that has not initialized in time, or was replaced and must be
-// closed.
+// sweepUninitialized ends a session that has not initialized in time, or that was replaced and
+// must be closed.
 func (s *session) sweepUninitialized(b *batch) {
 	s.mu.Lock()
 	never, over := s.lifecycle.graceEnds.IsZero(), s.lifecycle.graceOver(s.window.calls.Len(), b.at)
@@ -96,9 +96,9 @@ func (s *session) pingDue(at time.Time) bool {
 	return true
 }
 
-// ping asks for a sign of life twice, and ends a session that gives none. It asks again while the
-// session has unread input, which may contain the sign: a peer that sends faster than the
-// activity log takes its messages is alive.
+// ping pings the peer, and ends the session after two unanswered pings. It does not count a ping
+// while the session has unread input, which may contain the answer: a peer that sends faster than
+// the activity log can record is alive.
 func (s *session) ping(ctx context.Context, p pinger) {
 	defer func() {
 		s.mu.Lock()
@@ -160,9 +160,8 @@ func (srv *Server) readCredentials() {
 
 var errRevoked = errors.New("the credential was revoked")
 
-// recheck gives the session the current state of its credential. It ends and returns the
-// subscriptions that the credential no longer grants. It returns an error if the session itself
-// must end.
+// recheck updates the session's credential. It ends and returns the subscriptions that the
+// credential no longer grants. It returns an error if the session must end.
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

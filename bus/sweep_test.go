@@ -57,8 +57,8 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 	return gone
 }
 
-// TestSweep_StopsCallingOnSweepWhenBlocked has somebody keep the lock of the sessions, as
-// in a deadlock: systemd's watchdog must hear nothing more.
+// TestSweep_StopsCallingOnSweepWhenBlocked holds the lock of the sessions, as in a
+// deadlock: systemd's watchdog must get no more reports.
 func TestSweep_StopsCallingOnSweepWhenBlocked(t *testing.T) {
 	sweeps := make(chan int)
 	count := 0

@@ -12,8 +12,9 @@ import (
 // takeoverGrace is how long a replaced session may still answer its deliveries.
 const takeoverGrace = 2 * time.Second
 
-// A lifecycle records how far a session has come. A session is ready from initialize until
-// it ends or another session takes its identity. Its session's mu guards the lifecycle.
+// A lifecycle is the state of a session between its start and its end. A session is ready from
+// initialize until it ends or another session takes its identity. The session's mu guards the
+// lifecycle.
 type lifecycle struct {
 	ready     atomic.Bool // the session has its identity; read without mu
 	recorded  bool        // peer_connected is in the log, and peer_disconnected is not
@@ -36,11 +37,11 @@ const (
 	errReplaced = "a newer session has taken over this clientId; this one may only answer what it was given"
 )
 
-// takeIdentity gives a session its identity and its first patterns. It takes them from the
-// older session of that identity, here or at another bus, in one step: a message goes to
-// the older session or to the newer one, never to both or to neither. Deliveries that were
-// not yet sent to the older session of this bus go to the newer one, in their order, after
-// the answer that answer writes. It returns false if the session has ended.
+// takeIdentity gives a session its identity and its first patterns. In one step, it takes the
+// identity from the older session, here or at another bus: a message goes to one of the two
+// sessions, never to both or to neither. It then calls answer. Unsent deliveries of an older
+// session of this bus go to the newer one after that, in order. It returns false if the session
+// has ended.
 func (s *session) takeIdentity(
 	b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func(),
 ) bool {
@@ -124,8 +125,8 @@ func (s *session) retireLocked() (patternSet, []*delivery) {
 	return held, s.window.takeUnsent() // write redirects the deliveries whose start is not recorded yet
 }
 
-// inheritLocked takes over an unsent delivery of the older session of this identity, and
-// reports whether it could. The caller must hold s.mu.
+// inheritLocked moves an unsent delivery of the older session to s, and reports whether it could.
+// The caller must hold s.mu.
 func (s *session) inheritLocked(b *batch, d *delivery) bool {
 	if !subscribesTo(s.patterns, d.publication.message.Topic) {
 		return false
@@ -142,8 +143,8 @@ func (s *session) inheritLocked(b *batch, d *delivery) bool {
 	return true
 }
 
-// subscribesTo reports whether one of the patterns (value: observe) matches the topic and
-// does not only observe.
+// subscribesTo reports whether one of the patterns (value: observe) matches the topic and does
+// not only observe.
 func subscribesTo(patterns map[protocol.Pattern]bool, topic string) bool {
 	for p, observe := range patterns {
 		if !observe && p.Matcher().Match(topic) {
@@ -180,8 +181,8 @@ func (s *session) recordDisconnect(b *batch, reason string) {
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 }
 
-// redirect passes a delivery that was never sent to the session that now has the identity
-// of its peer. If no such session is subscribed to the topic, the peer is offline.
+// redirect passes an unsent delivery to the session that now has the identity. If no such session
+// is subscribed to the topic, the peer is offline.
 func (d *delivery) redirect(b *batch) {
 	if next := b.server.sessions.session(d.target.id); next != nil {
 		d.redirectTo(b, next)
@@ -198,7 +199,7 @@ func (d *delivery) redirect(b *batch) {
 	}
 }
 
-// redirectTo is redirect if next has the identity.
+// redirectTo is redirect to the session next, which has the identity.
 func (d *delivery) redirectTo(b *batch, next *session) {
 	next.mu.Lock()
 	o, replacedToo := protocol.OutcomeOffline, !next.lifecycle.graceEnds.IsZero()
@@ -217,8 +218,8 @@ func (d *delivery) redirectTo(b *batch, next *session) {
 	}
 }
 
-// reportAbsent tells the bus that forwarded a message that a peer has left this bus and was
-// not sent the message.
+// reportAbsent reports to the bus that forwarded a message that a peer has left this bus before
+// it received the message.
 func (p *publication) reportAbsent(b *batch, d *delivery) {
 	d.recordMoved(b)
 	p.mu.Lock()

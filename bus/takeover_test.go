@@ -153,8 +153,8 @@ func TestTakeover_GraceEnds(t *testing.T) {
 	})
 }
 
-// TestTakeover_EndsReplacedSessionWithRevokedToken: in its grace, too, a session is as good as its
-// credential.
+// TestTakeover_EndsReplacedSessionWithRevokedToken checks that a session ends with its credential
+// even during its grace.
 func TestTakeover_EndsReplacedSessionWithRevokedToken(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	credential := func(name string) *grant.Credential {
@@ -186,8 +186,8 @@ func TestTakeover_EndsReplacedSessionWithRevokedToken(t *testing.T) {
 	})
 }
 
-// TestInitialize_TakesNoIdentityWhenLate has an initialize be handled long after its
-// connection was opened, as when the program stood still meanwhile.
+// TestInitialize_TakesNoIdentityWhenLate handles an initialize long after its
+// connection was opened, as if the program had been suspended.
 func TestInitialize_TakesNoIdentityWhenLate(t *testing.T) {
 	srv := New(nil, nil)
 	stream, _ := wire.Pipe(nil)
@@ -203,9 +203,9 @@ func TestInitialize_TakesNoIdentityWhenLate(t *testing.T) {
 	}
 }
 
-// TestDeliver_FindsPeerThatJustCame has a message of another bus look for its
-// targets just before one of them comes back to this bus: the other bus must hear that it
-// was not sent the message. One that does not want it any more is nobody's concern.
+// TestDeliver_FindsPeerThatJustCame looks up the targets of a message from another bus
+// just before one of them returns to this bus: the other bus must learn that the message
+// was not sent to it. A peer that is no longer subscribed does not matter.
 func TestDeliver_FindsPeerThatJustCame(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, srv *Server) {
 		before := srv.index.targets("t")

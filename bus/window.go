@@ -26,7 +26,7 @@ func (w *window) enqueue(d *delivery) {
 	w.addQueuedBytes(len(d.publication.params))
 }
 
-// dequeue returns the first delivery of the queue, which moves to the unanswered ones.
+// dequeue returns the first delivery of the queue, and counts it as unanswered.
 func (w *window) dequeue() *delivery {
 	d := w.queue[0]
 	w.queue[0] = nil

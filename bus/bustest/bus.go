@@ -45,8 +45,8 @@ func Start(t testing.TB, opts *bus.Options) *Bus {
 	return b
 }
 
-// StartInMemory runs a bus without a log and without a listener, for synctest. Unless opts
-// says otherwise, it looks for timeouts only once a second, since hours may pass in a bubble.
+// StartInMemory runs a bus without a log and without a listener, for synctest. Unless opts says
+// otherwise, it checks timeouts only once a second, because hours may pass in a bubble.
 func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	t.Helper()
 	b := newBus(opts)
@@ -80,7 +80,7 @@ type testReporter interface {
 	Fatalf(format string, a ...any)
 }
 
-// exampleTB stands in for testing.TB in an example.
+// exampleTB replaces testing.TB in an example.
 type exampleTB struct{}
 
 func (exampleTB) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
@@ -134,7 +134,7 @@ func (b *Bus) start(t testReporter, addr string) {
 	b.server, b.cancel, b.done, b.stopped = server, cancel, done, false
 }
 
-// URL is the address of the bus's WebSocket. A Restart keeps it.
+// URL returns the address of the bus's WebSocket. A Restart keeps it.
 func (b *Bus) URL() string { return "ws://" + b.addr }
 
 // Server returns the running bus.

@@ -44,11 +44,11 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr returns an address on loopback, where nothing listens.
+// Addr returns a loopback address without a listener.
 func (*Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7892} }
 
-// HoldBody sends the head of a request whose body never comes, and waits until the server
-// has closed the connection.
+// HoldBody sends the head of a request without its body, and waits until the server has closed
+// the connection.
 func (l *Listener) HoldBody(method, path string) error {
 	conn, err := l.Dial()
 	if err != nil {

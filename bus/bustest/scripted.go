@@ -78,14 +78,14 @@ func (s *Scripted) record(_ context.Context, d *Delivery) error {
 	return nil
 }
 
-// Refuse makes the peer refuse the deliveries for which f returns an error. A nil f ends it.
+// Refuse makes the peer refuse the deliveries for which f returns an error. A nil f stops that.
 func (s *Scripted) Refuse(f func(*Delivery) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// SetTimeout sets how long the test waits from now on for a delivery or an answer.
+// SetTimeout sets how long the test waits for later deliveries and answers.
 func (s *Scripted) SetTimeout(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

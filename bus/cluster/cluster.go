@@ -55,7 +55,7 @@ type Cluster struct {
 	nameFault   fault // another bus has the same name
 }
 
-// A state is what all goroutines of a Cluster share.
+// A state is shared by all goroutines of a Cluster.
 type state struct {
 	mu          sync.Mutex // guards the fields below
 	seq         uint64     // of the last change that was sent
@@ -69,7 +69,7 @@ type state struct {
 	view        view
 }
 
-// A memberTable is what the loop knows of the other buses. Only the loop uses it.
+// A memberTable is what is known about the other buses. Only the loop uses it.
 type memberTable struct {
 	buses      map[string]*member
 	silent     map[string]silentBus
@@ -118,8 +118,8 @@ var _ bus.Cluster = (*Cluster)(nil)
 // Attach implements bus.Cluster.
 func (c *Cluster) Attach(local bus.Local) { c.local = local }
 
-// Run takes part in the cluster until ctx ends, then tells the others that it leaves. It goes
-// on while no NATS server can be reached.
+// Run takes part in the cluster until ctx ends, and then tells the others that it leaves. It
+// continues if no NATS server can be reached.
 func (c *Cluster) Run(ctx context.Context) error {
 	nc, err := c.connect()
 	if err != nil {
@@ -172,8 +172,8 @@ func (c *Cluster) connect() (*nats.Conn, error) {
 	)
 }
 
-// connect connects to NATS, now or as soon as a server can be reached. It leaves a server that
-// does not answer for two seconds for another.
+// connect connects to NATS, now or when a server can be reached. If a server does not answer for
+// two seconds, it tries another.
 func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats.Conn, error) {
 	own := []nats.Option{
 		nats.Name(name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -183,9 +183,9 @@ func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats
 	return nats.Connect(strings.Join(urls, ","), slices.Concat(own, more, o.NATS)...)
 }
 
-// setConnected notes that a connection to NATS began or ended. The NATS client calls it a
-// little late, when a new connection may already carry messages. So only the end of a
-// connection counts as a loss of messages.
+// setConnected records that a connection to NATS began or ended. The NATS client calls it a
+// little late, when a new connection may already carry messages. So only the end of a connection
+// counts as a loss of messages.
 func (c *Cluster) setConnected(on bool, what string) {
 	s := &c.state
 	s.mu.Lock()
@@ -201,8 +201,8 @@ func (c *Cluster) setConnected(on bool, what string) {
 	}
 }
 
-// reportNATSError logs an error of NATS. If NATS refuses a subscription of this bus, it says so
-// only once, so the error holds until the next connection.
+// reportNATSError logs an error from NATS. NATS reports the refusal of a subscription only once,
+// so that error holds until the next connection.
 func (c *Cluster) reportNATSError(err error) {
 	err = fmt.Errorf("NATS: %w", err)
 	c.natsFault.report(c.options.Log, zerolog.WarnLevel, err, time.Now())
@@ -284,7 +284,7 @@ func (c *Cluster) send(nc *nats.Conn, o outgoing) {
 	}
 }
 
-// loop is the only goroutine that changes what this bus knows of the others.
+// loop is the only goroutine that changes what is known about the other buses.
 func (c *Cluster) loop(ctx context.Context) {
 	ticker := time.NewTicker(c.options.Heartbeat)
 	defer ticker.Stop()
@@ -303,7 +303,8 @@ func (c *Cluster) loop(ctx context.Context) {
 	}
 }
 
-// receiveQueued handles what has arrived, before the loop decides which buses are silent.
+// receiveQueued handles all messages that have arrived, before the loop decides which buses are
+// silent.
 func (c *Cluster) receiveQueued() {
 	for range cap(c.received) {
 		select {
@@ -315,9 +316,9 @@ func (c *Cluster) receiveQueued() {
 	}
 }
 
-// beginEpoch begins a new epoch: messages in transit may be lost. If the last epoch began more
-// than a heartbeat ago, it says hello at once. Otherwise it leaves that to the next heartbeat:
-// if NATS refused the hello itself, each hello would cause the next.
+// beginEpoch begins a new epoch, because messages in transit may be lost. If the last epoch began
+// more than a heartbeat ago, it says hello at once. Otherwise it waits for the next heartbeat: if
+// NATS refuses the hello, each hello would cause the next.
 func (c *Cluster) beginEpoch(reason string, at time.Time) {
 	c.state.mu.Lock()
 	c.state.incarnation++
@@ -346,7 +347,8 @@ func (c *Cluster) hello() {
 	}, encode(s.view.heartbeatsHeard(s.heard)))
 }
 
-// tick sends a heartbeat, removes silent buses and fails what has waited too long.
+// tick sends a heartbeat, removes silent buses, and fails forwards and checks that have waited
+// too long.
 func (c *Cluster) tick(at time.Time) {
 	c.state.mu.Lock()
 	c.state.endIsolation(at, c.options.Heartbeat)
@@ -366,8 +368,8 @@ func (c *Cluster) tick(at time.Time) {
 	c.reassembler.expire(at.Add(-c.options.SilentAfter))
 }
 
-// removeBus removes a bus and fails the forwards to it. The peers of a silent bus are kept, so
-// that results name them, and the bus counts as missing. Without NATS, all other buses do.
+// removeBus removes a bus and fails the forwards to it. If the bus is silent, its peers are kept,
+// so that results name them, and it counts as missing.
 func (c *Cluster) removeBus(name, reason string) {
 	m := c.members.buses[name]
 	delete(c.members.buses, name)

@@ -192,7 +192,8 @@ func TestCluster_SplitsLargeFrames(t *testing.T) {
 	}
 }
 
-// TestNames_CrossBuses: what the sender's bus vouches for reaches a broker at another.
+// TestNames_CrossBuses checks that the names for which the sender's bus vouches reach
+// a broker at another bus.
 func TestNames_CrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
 	ear := nodes[1].Join(t, protocol.PeerBroker, "collab:*")
@@ -236,8 +237,8 @@ func TestOrder_HoldsAcrossBuses(t *testing.T) {
 	}
 }
 
-// TestCluster_FailsForwardsToDeadBus leaves a message on its way: its sender has an answer within
-// seconds, whatever the delivery timeout.
+// TestCluster_FailsForwardsToDeadBus kills a bus while a message is under way: the sender gets an
+// answer within seconds, whatever the delivery timeout.
 func TestCluster_FailsForwardsToDeadBus(t *testing.T) {
 	nats := startNATS(t, 0)
 	a, b := join(t, "a", nats.ClientURL(), nil), join(t, "b", nats.ClientURL(), nil)
@@ -393,7 +394,7 @@ func (p *proxy) copyLoop(to, from net.Conn) {
 	}
 }
 
-// freeze holds every byte, as a network does that has lost its way.
+// freeze holds back every byte, like a network that has lost its route.
 func (p *proxy) freeze(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,8 +402,8 @@ func (p *proxy) freeze(on bool) {
 	p.thawed.Broadcast()
 }
 
-// TestCluster_ReportsPartition is cut off from NATS without its connection being closed,
-// as when a cable is pulled or the machine stands still.
+// TestCluster_ReportsPartition cuts a bus off from NATS without closing its connection, as
+// when a cable is pulled or the machine hangs.
 func TestCluster_ReportsPartition(t *testing.T) {
 	nats := startNATS(t, 0)
 	cut := startProxy(t, nats.Addr().String())

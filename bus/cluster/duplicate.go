@@ -23,8 +23,8 @@ type duplicateChecks struct {
 	open map[uint64]*duplicateCheck
 }
 
-// CheckDuplicate implements bus.Cluster. It does not ask buses that are out of reach, and does
-// not wait for those that fall silent.
+// CheckDuplicate implements bus.Cluster. It does not ask buses that are out of reach, and stops
+// waiting for buses that become silent.
 func (c *Cluster) CheckDuplicate(key bus.DedupKey, done func([]bus.DedupReply, error)) {
 	check := &duplicateCheck{
 		waitingFor: map[string]bool{},
@@ -64,7 +64,7 @@ var (
 		"send it again with the same messageId")
 )
 
-// ShareOutcome implements bus.Cluster. A bus that misses it asks when it needs the outcome.
+// ShareOutcome implements bus.Cluster. A bus that misses the outcome asks for it when needed.
 func (c *Cluster) ShareOutcome(key bus.DedupKey, answer []byte) {
 	c.state.mu.Lock()
 	c.state.nextID++
@@ -117,7 +117,7 @@ func (l *duplicateChecks) add(id uint64, check *duplicateCheck) {
 	l.open[id] = check
 }
 
-// addReply adds a reply to a check. The last reply ends the check, and so does one of a bus
+// addReply adds a reply to a check. The last reply ends the check, as does a reply from a bus
 // that has the message.
 func (l *duplicateChecks) addReply(id uint64, reply bus.DedupReply) {
 	l.mu.Lock()

@@ -18,7 +18,7 @@ func onceParams(id string) string {
 	return fmt.Sprintf(`{"once":true,"topic":"agent:x","payload":{"messageId":%q,"type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, id)
 }
 
-// A caller is a session that asks one thing after another.
+// A caller is a session that makes one request after another.
 type caller struct {
 	t testing.TB
 	*wire.WebSocket
@@ -109,9 +109,9 @@ func TestOnce_HoldsAtEveryBus(t *testing.T) {
 	}
 }
 
-// TestOnce_RefusesWhileOwnerIsAway: what a bus took that is cut off is not delivered by another, and
-// has its outcome again when the bus is back. What it did not take is delivered without
-// it, and the result says that it speaks for a part.
+// TestOnce_RefusesWhileOwnerIsAway checks that a message that an unreachable bus took is not
+// delivered by another bus, and gets its outcome when that bus is back. A message that it did
+// not take is delivered without it, and the result says that it is partial.
 func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
@@ -161,8 +161,9 @@ func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	}
 }
 
-// TestOnce_StartingBusCountsOnThoseThatAnswer: a bus that starts does not wait for a bus that the
-// others only remember. What that one took is still not delivered again.
+// TestOnce_StartingBusCountsOnThoseThatAnswer checks that a starting bus does not wait for a bus
+// that the others only remember. A message that the remembered bus took is still not delivered
+// again.
 func TestOnce_StartingBusCountsOnThoseThatAnswer(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())

@@ -13,15 +13,14 @@ import (
 const faultLogInterval = time.Minute
 
 // faultTTL is how long an error counts as current after it last occurred. NATS is used several
-// times within that time.
+// times in that time.
 const faultTTL = 5 * time.Second
 
-// maxFaults bounds the number of different errors that are remembered.
+// maxFaults bounds the number of different errors that a fault remembers.
 const maxFaults = 16
 
-// A fault remembers the current error, for the status, and logs errors. An error that occurs
-// many times a second is logged when it is new, and then once a minute. The zero value has no
-// error.
+// A fault holds the current error, for the status, and logs errors. It logs an error when it is
+// new, and then once a minute, however often it occurs. The zero value has no error.
 type fault struct {
 	mu     sync.Mutex // guards the fields below
 	last   string
@@ -30,7 +29,7 @@ type fault struct {
 	logged *simplelru.LRU[string, time.Time] // when each error was last logged
 }
 
-// report remembers an error, and logs it unless it was logged recently.
+// report sets the current error, and logs it unless it was logged recently.
 func (f *fault) report(log *zerolog.Logger, level zerolog.Level, err error, at time.Time) {
 	text := err.Error()
 	if f.isDue(text, at) {
@@ -76,8 +75,7 @@ func (f *fault) current(at time.Time) string {
 	return f.last
 }
 
-// redactURLs lists the addresses of servers without their user part, which may be a password
-// or a token.
+// redactURLs lists the addresses of servers without their user part, which may contain a secret.
 func redactURLs(servers []string) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

@@ -55,8 +55,8 @@ func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 	}
 }
 
-// TestFault_HoldsDeniedSubscription has NATS let this bus say
-// everything and hear nothing, of which it speaks once.
+// TestFault_HoldsDeniedSubscription lets this bus publish everything and
+// receive nothing, which it logs once.
 func TestFault_HoldsDeniedSubscription(t *testing.T) {
 	c := New(nil, "east", nil)
 	later := func() string { return c.natsFault.current(time.Now().Add(time.Hour)) }
@@ -79,8 +79,8 @@ func TestRedactURLs_HidesPasswords(t *testing.T) {
 	}
 }
 
-// TestCluster_SaysHelloOncePerHeartbeatAfterLoss has NATS refuse what is published, the hello
-// after each refusal too: that must not go round in circles.
+// TestCluster_SaysHelloOncePerHeartbeatAfterLoss makes NATS refuse every publication,
+// including the hello after each refusal, which must not cause an endless loop.
 func TestCluster_SaysHelloOncePerHeartbeatAfterLoss(t *testing.T) {
 	c := New(nil, "east", nil)
 	at := time.Now()

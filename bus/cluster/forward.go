@@ -30,15 +30,15 @@ func (c *Cluster) Forward(f *bus.Forward) {
 	}
 }
 
-// A pendingForward has no outcome yet.
+// A pendingForward is a forward without an outcome.
 type pendingForward struct {
 	*bus.Forward
 	sent bool // it was passed to NATS, so the other bus may have it
 }
 
-// markSent notes that a forward is about to be passed to NATS, and returns the last heartbeat
-// of its bus. It returns false if the forward was given up. Then it must not be sent, since
-// its peers were reported as not written to.
+// markSent records that a forward is about to be passed to NATS, and returns the last heartbeat
+// of its bus. It returns false if the forward was given up. Then it must not be sent, because its
+// peers were reported as not written to.
 func (c *Cluster) markSent(id uint64) (beat uint64, ok bool) {
 	c.state.mu.Lock()
 	defer c.state.mu.Unlock()

@@ -24,7 +24,7 @@ func newHeartbeats(lease time.Duration) heartbeats {
 	return heartbeats{lease: lease, last: rand.Uint64() >> 1}
 }
 
-// next returns the number of a heartbeat that is about to be sent.
+// next returns the number for the next heartbeat.
 func (h *heartbeats) next(at time.Time) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,12 +33,14 @@ func (h *heartbeats) next(at time.Time) uint64 {
 	return h.last
 }
 
-// withinLease reports whether no bus that has received this heartbeat has given this bus up.
+// withinLease reports whether the buses that have received this heartbeat cannot have given up
+// this bus.
 func (h *heartbeats) withinLease(beat uint64, at time.Time) bool {
 	return age(at, h.sent(beat)) < h.lease
 }
 
-// sent returns when a heartbeat was sent, or zero if it is old or of another run.
+// sent returns when a heartbeat was sent. It returns zero for one that is too old or of another
+// run.
 func (h *heartbeats) sent(beat uint64) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,8 +50,8 @@ func (h *heartbeats) sent(beat uint64) time.Time {
 	return h.at[beat%uint64(len(h.at))]
 }
 
-// age returns the time since then, by the monotonic or the wall clock, whichever shows more:
-// one of them may have stopped together with the machine.
+// age returns the time since then, by the monotonic or the wall clock, whichever shows more. One
+// of them may stop while the machine is suspended.
 func age(at, then time.Time) time.Duration {
 	return max(at.Sub(then), at.Round(0).Sub(then.Round(0)))
 }

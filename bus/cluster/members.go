@@ -7,14 +7,15 @@ import (
 	"hubbub/protocol"
 )
 
-// A member is what this bus knows of another one.
+// A member is what is known about another bus.
 type member struct {
 	name     string
 	instance string
 	epoch    uint64
 	seq      uint64 // of the last change that was applied
 	seen     time.Time
-	// the last heartbeats that it has received from other buses; 0 for a bus that it misses
+	// the last heartbeats that it has received from other buses; 0 for a bus that it does
+	// not hear
 	heard      map[string]uint64
 	knownUntil time.Time // when this bus sent the last heartbeat that m had received when it sent its peers
 	stale      bool      // its peers are not known for certain and must be requested
@@ -35,8 +36,8 @@ type change struct {
 	Observe bool             `json:"observe,omitempty"`
 }
 
-// broadcastChange sends a change to every bus. If it cannot be queued, its number will be
-// missing, and the others request the whole state.
+// broadcastChange sends a change to every bus. If the change cannot be queued, the others notice
+// that its number is missing, and request the whole state.
 func (c *Cluster) broadcastChange(ch change) {
 	body := encode(ch)
 	c.state.mu.Lock()
@@ -63,8 +64,8 @@ func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
 	c.broadcastChange(change{Do: "unsub", Member: bus.Member{Peer: peer}, Pattern: pattern})
 }
 
-// ensureMember returns what is known of the sender of a message. The sender may be new, or may
-// have been restarted.
+// ensureMember returns the member for the sender of a message. The sender may be new, or may have
+// been restarted.
 func (c *Cluster) ensureMember(h header) *member {
 	m := c.members.buses[h.From]
 	if m != nil && m.instance != h.Instance {
@@ -85,7 +86,7 @@ func (c *Cluster) ensureMember(h header) *member {
 	return m
 }
 
-// endSilence ends the silence of a bus. If the bus was restarted meanwhile, it removes the peers.
+// endSilence ends the silence of a bus. If the bus was restarted, it removes the old peers.
 func (c *Cluster) endSilence(h header) {
 	was, ok := c.members.silent[h.From]
 	delete(c.members.silent, h.From)
@@ -107,7 +108,7 @@ func (c *Cluster) noteHeartbeat(h header) {
 	c.state.heard[h.From] = h.Beat
 }
 
-// handleHello compares the state of another bus with what is known of it.
+// handleHello compares the state in a bus's hello with the known state.
 func (c *Cluster) handleHello(m *member, h header, body []byte) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
 		c.failForwards("lost its connection", func(f *pendingForward) bool { return f.Bus == m.name })
@@ -170,8 +171,8 @@ func (c *Cluster) apply(m *member, ch change) {
 	}
 }
 
-// applyJoin notes the session of another bus. If this bus has a newer session of the identity, it
-// sends that again to the others.
+// applyJoin records a session of another bus. If this bus has a newer session of the identity, it
+// announces that again.
 func (c *Cluster) applyJoin(m *member, session bus.Member) {
 	if newer, ok := c.local.RemoteJoined(m.name, session); ok {
 		c.Joined(newer)
@@ -179,7 +180,7 @@ func (c *Cluster) applyJoin(m *member, session bus.Member) {
 }
 
 // sendMembers sends the peers of this bus to a bus that has requested them. It reads the number
-// of the last change first: a later change may then be sent twice, which does no harm.
+// of the last change first: a later change may then be sent twice, which is harmless.
 func (c *Cluster) sendMembers(h header) {
 	c.state.mu.Lock()
 	head := header{Kind: kindMembers, Epoch: c.state.incarnation, Seq: c.state.seq, Beat: c.heartbeats.next(time.Now())}
@@ -189,8 +190,8 @@ func (c *Cluster) sendMembers(h header) {
 	c.queue.sendTo(h.From, head, encode(c.local.Members()))
 }
 
-// handleMembers replaces what is known of the peers of a bus, then applies the changes that have
-// arrived meanwhile.
+// handleMembers replaces the known peers of a bus, and then applies the changes that have arrived
+// meanwhile.
 func (c *Cluster) handleMembers(m *member, h header, body []byte) {
 	var sessions []bus.Member
 	if !c.decode(m.name, "a list of members", body, &sessions) {

@@ -81,12 +81,13 @@ func encode(v any) []byte {
 	return raw
 }
 
-// decode unmarshals a message of another bus, and reports whether it could.
+// decode unmarshals a message from another bus, and reports whether it succeeded.
 func (c *Cluster) decode(from, what string, body []byte, into any) bool {
 	return c.readable(from, what, json.Unmarshal(body, into))
 }
 
-// readable reports whether err is nil. It logs that a message of another bus could not be read.
+// readable reports whether err is nil. Otherwise it logs that a message from another bus cannot
+// be read.
 func (c *Cluster) readable(from, what string, err error) bool {
 	if err != nil {
 		c.options.Log.Warn().Err(err).Str("bus", from).

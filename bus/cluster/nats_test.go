@@ -70,8 +70,8 @@ func TestCluster_SurvivesLossOfNATS(t *testing.T) {
 	}
 }
 
-// TestFault_EndsAfterRefusal has a server refuse the bus again and again, as
-// one does whose accounts are not loaded, and then take it.
+// TestFault_EndsAfterRefusal has a server that refuses the bus repeatedly, like
+// one whose accounts are not loaded, and then accepts it.
 func TestFault_EndsAfterRefusal(t *testing.T) {
 	strict, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
@@ -109,9 +109,9 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return net.DialTimeout(network, address, time.Second)
 }
 
-// TestCluster_UsesConnectionBeforeItsNotice holds back what the NATS client tells of the
-// connection of one bus: messages cross it already, and those that are on their way
-// when it is told stay so.
+// TestCluster_UsesConnectionBeforeItsNotice delays the NATS client's notice of the
+// connection of one bus: messages already cross it, and the notice does not fail those
+// under way.
 func TestCluster_UsesConnectionBeforeItsNotice(t *testing.T) {
 	url := startNATS(t, 0).ClientURL()
 	tell, told := make(chan struct{}), make(chan struct{})
@@ -169,9 +169,9 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestCluster_ReportsRefusalOfNATS has a server that wants another password, one
-// that lets this bus publish nothing, and none at all: the bus stands alone, and its
-// log and /readyz say why.
+// TestCluster_ReportsRefusalOfNATS has a server with another password, one that lets
+// this bus publish nothing, and none at all: the bus is alone, and its log and
+// /readyz say why.
 func TestCluster_ReportsRefusalOfNATS(t *testing.T) {
 	user := &server.User{Username: "u", Password: "right", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Deny: []string{">"}},
@@ -195,9 +195,9 @@ func TestCluster_ReportsRefusalOfNATS(t *testing.T) {
 	}
 }
 
-// TestNATS_ReadsExpiredCredentialsAgain has a server whose users are known by a signed file,
-// which is good for four seconds and replaced by whoever runs the bus, late: until then the bus
-// stands alone and says why, and then is taken back.
+// TestNATS_ReadsExpiredCredentialsAgain uses credentials that expire after four seconds and are
+// replaced late by the operator. Until then the bus is alone and says why; after that the
+// server accepts it again.
 func TestNATS_ReadsExpiredCredentialsAgain(t *testing.T) {
 	operator, account := keyPair(t, nkeys.CreateOperator), keyPair(t, nkeys.CreateAccount)
 	public := func(k nkeys.KeyPair) string {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// maxQueued bounds what waits for NATS, in bytes, so that a slow connection does not fill the
-// memory.
+// maxQueued bounds the messages that wait for NATS, in bytes, because a slow connection must not
+// fill the memory.
 const maxQueued = 256 << 20
 
 // An outgoing message waits to be sent.
@@ -51,7 +51,7 @@ func (q *sendQueue) enqueue(o outgoing) bool {
 	return false
 }
 
-// subjectOfAll is the subject to which every bus subscribes, and subjectOf that of one bus.
+// subjectOfAll returns the subject to which every bus subscribes, and subjectOf that of one bus.
 func (q *sendQueue) subjectOfAll() string         { return q.prefix + ".all" }
 func (q *sendQueue) subjectOf(name string) string { return q.prefix + ".to." + encodeName(name) }
 

@@ -16,14 +16,15 @@ type partKey struct {
 	id                   uint64
 }
 
-// A partial is a message whose last parts have not arrived yet.
+// A partial is a message with missing parts.
 type partial struct {
 	body  []byte
 	next  int
 	since time.Time // when the last part arrived
 }
 
-// add adds one part of a message. Parts arrive in order. It returns true with the last one.
+// add adds one part of a message. Parts arrive in order. With the last one, it returns the
+// message and true.
 func (r *reassembler) add(h header, body []byte) ([]byte, bool) {
 	key := partKey{h.From, h.Instance, h.Kind, h.ID}
 	p := r.parts[key]

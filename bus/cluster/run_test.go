@@ -56,8 +56,8 @@ type nowhere struct{}
 
 func (nowhere) Dial(string, string) (net.Conn, error) { return nil, net.ErrClosed }
 
-// TestCluster_RunsUseDistinctIDs has a bus that was started anew: an
-// outcome on its way to the run before must find nothing that waits for it.
+// TestCluster_RunsUseDistinctIDs restarts a bus: an outcome for the previous
+// run must match nothing that waits.
 func TestCluster_RunsUseDistinctIDs(t *testing.T) {
 	before, now := New(nil, "east", nil), New(nil, "east", nil)
 	apart := max(before.state.nextID, now.state.nextID) - min(before.state.nextID, now.state.nextID)
@@ -66,8 +66,8 @@ func TestCluster_RunsUseDistinctIDs(t *testing.T) {
 	}
 }
 
-// TestFault_ReportsNameConflictOnce has a bus hear another of its name, which says
-// something twice a second and with every subscription.
+// TestFault_ReportsNameConflictOnce has another bus of the same name, which sends
+// something twice a second and at every subscription.
 func TestFault_ReportsNameConflictOnce(t *testing.T) {
 	var logged bytes.Buffer
 	log := zerolog.New(&logged)
@@ -85,8 +85,8 @@ func TestFault_ReportsNameConflictOnce(t *testing.T) {
 	}
 }
 
-// TestNATS_ConnectionsNoticeDeadServer has the copy of the log and the cluster find
-// out equally soon that a server does not answer: the copy once waited for minutes.
+// TestNATS_ConnectionsNoticeDeadServer checks that the activity stream and the
+// cluster notice a dead server equally soon: the stream once waited for minutes.
 func TestNATS_ConnectionsNoticeDeadServer(t *testing.T) {
 	o := (&Options{NATS: []nats.Option{nats.SetCustomDialer(nowhere{})}}).withDefaults()
 	c := New([]string{"nats://east.invalid"}, "east", &o)

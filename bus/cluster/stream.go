@@ -18,11 +18,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An ActivityStream copies the rows of the activity log to a JetStream stream, each once, so that
-// they can be kept in one place. It never slows the log. Rows that the stream does not take wait
-// in a queue. Rows that do not fit in the queue are counted, and a log_gap row with the count
-// follows as soon as there is room. Rows that were sent again may come after later rows; their
-// ids give the order.
+// An ActivityStream copies the rows of the activity log to a JetStream stream, each once, to
+// collect them in one place. It never slows the log. Rows wait in a queue until the stream
+// accepts them. Rows that do not fit in the queue are counted, and a log_gap row with the count
+// follows when there is room. Rows that were sent again may come after later rows; their ids give
+// the order.
 type ActivityStream struct {
 	urls    []string
 	stream  string
@@ -62,7 +62,7 @@ func NewActivityStream(urls []string, stream, bus string, opts *Options) *Activi
 	}
 }
 
-// Enqueue queues one commit. It is activitylog's OnCommit and does not block.
+// Enqueue queues one commit. It implements OnCommit of the log's writer, and does not block.
 func (s *ActivityStream) Enqueue(first int64, rows []activitylog.Row) {
 	c := commitRows{first, append([]activitylog.Row(nil), rows...)}
 	select {
@@ -86,14 +86,14 @@ func (s *ActivityStream) takeLost() int {
 	return lost
 }
 
-// subject is the subject of the rows of this bus.
+// subject returns the subject for the rows of this bus.
 func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity." + encodeName(s.bus) }
 
 func (s *ActivityStream) connect() (*nats.Conn, error) {
 	return connect(s.urls, "hubbub-bus activity "+s.bus, &s.options)
 }
 
-// Run publishes rows until ctx ends, and then the queued ones, for at most 2 s. It goes on while
+// Run publishes rows until ctx ends, and then the queued ones, for at most 2 s. It continues if
 // NATS cannot be reached.
 func (s *ActivityStream) Run(ctx context.Context) error {
 	nc, err := s.connect()
@@ -129,8 +129,8 @@ func (s *ActivityStream) flush(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// publish sends one commit until the stream has stored all of it. So a server that dies or a
-// leader that moves costs only time. If ctx ends, publish counts the remaining rows as lost.
+// publish sends one commit until the stream has stored all of it. So if a server dies or the
+// leader moves, only time is lost. If ctx ends, publish counts the remaining rows as lost.
 func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c commitRows) {
 	var rest []*nats.Msg
 	if lost := s.takeLost(); lost > 0 {
@@ -154,8 +154,9 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 	}
 }
 
-// attempt sends messages. It returns those whose storage the stream has not confirmed, and the
-// reason. The stream may have stored them: it recognizes them by their ids when they come again.
+// attempt sends messages. It returns the messages that the stream has not confirmed, and the
+// reason. If the stream has stored them, it recognizes them by their ids when they are sent
+// again.
 func (s *ActivityStream) attempt(
 	ctx context.Context, js jetstream.JetStream, all []*nats.Msg,
 ) (rest []*nats.Msg, cause error) {

@@ -15,10 +15,10 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestTakeover_BetweenThreeBuses takes an identity over again and again, each time at
-// another bus, while a peer of each bus sends to it and one bus now and then hears nothing
-// from NATS for a moment: no message reaches two sessions, none is called never sent that
-// reached one, and what is called lost came from the bus that was cut off, or went there.
+// TestTakeover_BetweenThreeBuses takes over an identity repeatedly, each time at another
+// bus, while a peer of each bus sends to it and one bus is sometimes cut off from NATS for
+// a moment. No message reaches two sessions, and none that reached one is reported as
+// never sent. A lost message came from the bus that was cut off, or went there.
 func TestTakeover_BetweenThreeBuses(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A view is how well this bus knows the others. Each hello of a bus lists the last heartbeats
-// that it has received from others. A hello with a heartbeat of this bus proves that all
-// earlier messages of its sender, which arrive in order, were sent after that heartbeat. So
-// this bus knows all peers that were subscribed at the sender when the heartbeat was sent. A
-// hello also names the buses that its sender knows, which this bus may not have met yet.
+// A view is what this bus knows about the others. Each hello of a bus lists the last heartbeats
+// that it has received. Messages arrive in order, so a hello that lists a heartbeat of this bus
+// proves that this bus knows all earlier changes of the sender: all peers that were subscribed
+// there when the heartbeat was sent. A hello also names the buses that its sender knows, which
+// this bus may not have met yet.
 type view struct {
 	isolated   bool                 // nothing comes from NATS, as far as this bus can tell
 	reachable  []string             // names of the buses that send heartbeats
@@ -19,7 +19,7 @@ type view struct {
 	knownUntil map[string]time.Time // for each bus, until when its peers are known for certain
 }
 
-// recordHello records what the hello of another bus contains; updateView publishes it.
+// recordHello records the content of another bus's hello; updateView publishes it.
 func (c *Cluster) recordHello(m *member, body []byte) {
 	m.heard = nil
 	if !c.decode(m.name, "a heartbeat", body, &m.heard) {
@@ -28,9 +28,9 @@ func (c *Cluster) recordHello(m *member, body []byte) {
 	m.knownUntil = c.heartbeats.sent(m.heard[c.name])
 }
 
-// updateView publishes what is known of the other buses to the other goroutines. A bus that has
-// received a heartbeat since this bus was connected has named all buses that it knows. From
-// then on this bus is not isolated, and the named buses count as missing until they are known.
+// updateView publishes to the other goroutines what is known about the other buses. A bus that
+// has received a heartbeat since this bus connected has named all buses that it knows. Then this
+// bus is no longer isolated, and the named buses count as missing until they are known.
 func (c *Cluster) updateView() {
 	members := &c.members
 	v := view{
@@ -67,8 +67,8 @@ func (c *Cluster) updateView() {
 	}
 }
 
-// heartbeatsHeard returns the last heartbeats of the buses that this bus has met: 0 for those that
-// are silent.
+// heartbeatsHeard returns the last heartbeats of the buses that this bus has met, or 0 for silent
+// buses.
 func (v *view) heartbeatsHeard(heard map[string]uint64) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, name := range v.silent {
@@ -80,11 +80,11 @@ func (v *view) heartbeatsHeard(heard map[string]uint64) map[string]uint64 {
 	return all
 }
 
-// certainFor is how long the peers of another bus count as known after the last proof.
+// certainFor returns how long the peers of another bus count as known after the last proof.
 func (o *Options) certainFor() time.Duration { return o.SilentAfter + 2*o.Heartbeat }
 
-// missing returns the names of the buses whose peers are not known for certain: nil if there
-// are none, and empty if there may be buses that are not known at all.
+// missing returns the names of the buses whose peers are not known for certain. It returns nil if
+// there are none, and an empty slice if there may be unknown buses.
 func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 	var missing []string
 	if v.isolated {
@@ -99,13 +99,13 @@ func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 	return missing
 }
 
-// hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not met
-// all buses that others hear, or it has just been isolated. Silent buses that only others remember
-// do not count: nobody can ask them.
+// hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not
+// met all buses that others hear, or it was just isolated. Silent buses that only others remember
+// do not count, because no bus can ask them.
 func (v *view) hasUnmet(justIsolated bool) bool { return v.isolated && justIsolated || v.unmet }
 
-// endIsolation ends the isolation of a connected bus that no other bus has answered: it is the
-// only bus. The caller must hold mu.
+// endIsolation ends the isolation of a connected bus that no other bus has answered, because it
+// is the only bus. The caller must hold mu.
 func (s *state) endIsolation(at time.Time, heartbeat time.Duration) {
 	if s.connected && at.Sub(s.since) >= 2*heartbeat {
 		s.view.isolated = false

@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// told has a bus receive a message of another one.
+// told makes a bus receive a message of another one.
 func told(c *Cluster, from string, h header, content any) {
 	h.From, h.Instance = from, from+"-1"
 	c.receive(&nats.Msg{Data: join(h, encode(content))})
 }
 
-// TestCoverage_IsCompleteOnceAllBusesAreKnown follows a bus that begins beside two others: what it
-// says of a message is whole once both have told their peers, and have lately heard it.
+// TestCoverage_IsCompleteOnceAllBusesAreKnown starts a bus beside two others: its results are
+// complete once both have sent their peers, and have recently received its heartbeat.
 func TestCoverage_IsCompleteOnceAllBusesAreKnown(t *testing.T) {
 	c := New(nil, "east", nil)
 	bus.New(nil, &bus.Options{Cluster: c})
@@ -130,8 +130,9 @@ func TestCluster_EndsIsolationWithoutOthers(t *testing.T) {
 	}
 }
 
-// TestOnce_WaitsForSilentBus: a bus that has just lost NATS, or has just begun, cannot know
-// whether another has a message with once. After a while that is a partition.
+// TestOnce_WaitsForSilentBus checks that a bus that has just lost NATS, or has just
+// started, waits, because it cannot know whether another bus has a message with once. After
+// a while, that counts as a partition.
 func TestOnce_WaitsForSilentBus(t *testing.T) {
 	c := New(nil, "east", nil)
 	for age, want := range map[time.Duration]error{0: errNotChecked, c.options.SilentAfter - time.Second: errNotChecked, c.options.SilentAfter: nil} {

@@ -23,7 +23,7 @@ const (
 	searchTimeout = 3 * time.Second // of a search in the log
 )
 
-// An activityView is the page of the rows of the log.
+// An activityView is the page with rows of the log.
 type activityView struct {
 	Query   url.Values // values of the form
 	Rows    []activitylog.Entry
@@ -121,13 +121,13 @@ func describe(err error) string {
 	return "the activity log cannot be read: " + err.Error()
 }
 
-// show sets the rows, which come oldest first, and shows them newest first.
+// show sets the rows, given the oldest first, to be shown newest first.
 func (v *activityView) show(rows []activitylog.Entry) {
 	slices.Reverse(rows)
 	v.Rows = rows
 }
 
-// activityRows answers with older rows or with new ones.
+// activityRows answers with older or with newer rows.
 func (r *request) activityRows() error {
 	q, f, err := readQuery(r.Request)
 	before, older := readCursor(r.FormValue("before"))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestActivityView_ExplainsEmptyList: an empty page says whether nothing matches, nothing was
-// written yet, or something is wrong.
+// TestActivityView_ExplainsEmptyList checks that an empty page says whether nothing matches,
+// nothing was written yet, or something is wrong.
 func TestActivityView_ExplainsEmptyList(t *testing.T) {
 	for want, v := range map[string]activityView{
 		"Nothing is recorded yet. Rows appear here as soon as something happens.": {},

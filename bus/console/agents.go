@@ -40,7 +40,7 @@ type agentLine struct {
 	ListedChats []string // its chats, except those of gone clients
 }
 
-// isGoneClient reports whether a chat is that of a disconnected client that never got a reply.
+// isGoneClient reports whether a chat belongs to a disconnected client that never got a reply.
 func (f *readModel) isGoneClient(chat string, connected map[string]bool) bool {
 	c := f.chats.get(chat)
 	return roleClass(chat) == "role-cli" && !connected[chat] && (c == nil || c.Out == 0)
@@ -98,7 +98,7 @@ func (f *readModel) agentLines(connected map[string]bool, matches func(id string
 	}
 	var list []agentLine
 	add := func(a *agent) {
-		// Peers other than agents are listed if they had events to decide on.
+		// List other peers only if they had events to decide on.
 		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && a.Stats(a.ID).Events == 0 {
 			return
 		}
@@ -152,8 +152,8 @@ const (
 	maxChatText = 4096 // bytes
 )
 
-// directChat sends an agent a message for the visitor, waits for the answer, and shows the page
-// of the agent with it.
+// directChat sends a message from the visitor to an agent, waits for the answer, and shows it on
+// the page of the agent.
 func (r *request) directChat() error {
 	if err := r.checkAct(); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (r *request) directChat() error {
 	return nil
 }
 
-// resetBudget resets the budgets of an agent, so that it goes on.
+// resetBudget resets the budgets of an agent, so that it continues.
 func (r *request) resetBudget() error {
 	if err := r.checkAct(); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (r *request) resetBudget() error {
 // Recent returns the last events, newest first.
 func (a *agent) Recent() []*agentEvent { return lastOf(a.Events, listedEvents, nil) }
 
-// A chatLine is one event of a chat and the decisions of the agents on it.
+// A chatLine is one event of a chat with the decisions of the agents on it.
 type chatLine struct {
 	*chatEvent
 	Decisions []eventAt

@@ -47,7 +47,7 @@ func (o *alertFinder) add(tone, what, more, link string, at time.Time) {
 	o.alerts = append(o.alerts, alert{tone, what, more, link, at})
 }
 
-// find returns the alerts, the worst first. The caller must hold f.mu.
+// find returns the alerts, the most severe first. The caller must hold f.mu.
 func (o *alertFinder) find(f *readModel) []alert {
 	o.checkBus()
 	o.checkFailures(f)
@@ -126,8 +126,8 @@ func (o *alertFinder) checkFailures(f *readModel) {
 	}
 }
 
-// checkAgents adds alerts about agents that are disconnected or stuck with open events, or out of
-// budget.
+// checkAgents adds alerts about agents with open events that are disconnected or stuck, and about
+// agents out of budget.
 func (o *alertFinder) checkAgents(f *readModel) {
 	connected := make(map[string]bool, len(o.Peers))
 	for _, l := range o.Peers {
@@ -187,7 +187,7 @@ type deadLetterCount struct {
 }
 
 // deadLetters returns the number of dead letters, at most a few seconds old. It returns false if
-// the bridge's queues cannot be read from here.
+// this program cannot read the bridge's queues.
 func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	if c.dead == nil {
 		return 0, false
@@ -203,7 +203,7 @@ func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	return d.n, d.ok
 }
 
-// limited returns how often limits were reached since a time.
+// limited returns how often limits were reached since a given time.
 func (s *series) limited(since time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,8 @@ type auth struct {
 	visits visitorTable
 }
 
-// A visitor is what a credential, or the secret of a link or visit, allows until it expires.
+// A visitor has the access of a credential, or of the secret of a link or visit, until it
+// expires.
 type visitor struct {
 	Access
 	Token    string    // in the forms of this visitor's pages
@@ -148,8 +149,7 @@ func (r *request) MayAct() bool {
 	return v.MayAct && (!v.Cookie || r.Now.Before(v.ActUntil))
 }
 
-// bearer returns the access of the token of a request, or the reason why it has none. The reason
-// is errNoToken if there is no token.
+// bearer returns the access of a request's token. The error is errNoToken if there is no token.
 func (a *auth) bearer(r *http.Request) (Access, error) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -165,12 +165,13 @@ func (a *auth) bearer(r *http.Request) (Access, error) {
 	return access, nil
 }
 
-// A visit has two secrets, each useless alone. One is a part of the path of its pages, which
-// browsers tell no other origin. The other is a cookie for that path alone. Browsers send cookies
-// to every port of a host, but this one only to clients that know the path.
+// cookieName is the name of the cookie of a visit. A visit has two secrets, each useless alone.
+// One is a part of the path of its pages, which browsers reveal to no other origin. The other is
+// a cookie for only that path. Browsers send cookies to every port of a host, but this one only
+// if the client knows the path.
 const cookieName = "hubbub_console"
 
-// home returns the path of the pages of a visit, as the bus sees it. An empty visit is that of an
+// home returns the path of the pages of a visit, as the bus sees it. An empty visit is for an
 // open bus or a bearer token.
 func home(visit string) string {
 	if visit == "" {
@@ -179,7 +180,7 @@ func home(visit string) string {
 	return "/console/v/" + visit + "/"
 }
 
-// visitSecret returns both secrets of the visit of a request, joined.
+// visitSecret returns both secrets in a request for a visit, joined.
 func visitSecret(r *http.Request) string {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -197,8 +198,8 @@ func (a *auth) link(access Access, address *url.URL) string {
 	return key
 }
 
-// redeem exchanges the key of a link, once, for the secrets of a visit. It also returns the address
-// of the link.
+// redeem exchanges the key of a link, once, for the secrets of a visit. It also returns the
+// address of the link.
 func (a *auth) redeem(key string) (visit, cookie string, address *url.URL, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,7 +213,7 @@ func (a *auth) redeem(key string) (visit, cookie string, address *url.URL, ok bo
 	return visit, cookie, l.address, true
 }
 
-// makeLink answers POST /console/link with a link that opens a visit.
+// makeLink answers POST /console/link with a link for opening a visit.
 func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	address, err := visitedAddress(r)
 	if err != nil {
@@ -232,9 +233,9 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// visitedAddress returns the address of the bus for the browser that will open a link. Only the
-// caller knows it if a proxy adds TLS, a port or a path. It gives it as the parameter "address",
-// which defaults to where the request came to.
+// visitedAddress returns the address of the bus for the browser that will open a link. If a proxy
+// adds TLS, a port or a path, only the caller knows it, and sends it as the parameter "address".
+// The default is the address of the request.
 func visitedAddress(r *http.Request) (*url.URL, error) {
 	text := r.URL.Query().Get("address")
 	if text == "" {
@@ -257,7 +258,7 @@ func visitedAddress(r *http.Request) (*url.URL, error) {
 func notInCookiePath(r rune) bool { return r < ' ' || r > '~' || r == ';' }
 
 // enter opens the visit of a link. Its page refreshes to the console, so that the browser sends
-// the cookie wherever the link was followed from.
+// the cookie even if another site linked to it.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	if c.auth.open() {
 		redirect(w, root(r))
@@ -274,8 +275,8 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	c.answer(w, http.StatusOK, "enter", page)
 }
 
-// setCookie sets the cookie of a visit, for a browser that sees the bus at address. A negative age
-// removes it.
+// setCookie sets the cookie of a visit, for a browser that sees the bus at address. A negative
+// age removes it.
 func setCookie(w http.ResponseWriter, address *url.URL, visit, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name:     cookieName,
@@ -304,8 +305,9 @@ func (r *request) leave() error {
 // maxForm bounds the body of an action, in bytes.
 const maxForm = 16 << 10
 
-// checkForm returns nil if an action comes from a page of the console. It does not compare Origin
-// and Host, because a proxy may have replaced the Host. The bus checks the Origin of all requests.
+// checkForm returns an error unless an action comes from a page of the console. It does not
+// compare Origin and Host, because a proxy may have replaced the Host. The bus checks the Origin
+// of all requests.
 func (r *request) checkForm() error {
 	v := r.Visitor
 	site, form := r.Header.Get("Sec-Fetch-Site"), []byte(r.PostFormValue("form"))
@@ -316,7 +318,8 @@ func (r *request) checkForm() error {
 	return nil
 }
 
-// checkAct returns nil if the visitor may act and the action comes from a page of the console.
+// checkAct returns an error unless the visitor may act and the action comes from a page of the
+// console.
 func (r *request) checkAct() error {
 	switch {
 	case !r.Visitor.MayAct:
@@ -327,7 +330,7 @@ func (r *request) checkAct() error {
 	return r.checkForm()
 }
 
-// policy allows pages to load and do nothing but the console's own files and forms.
+// policy allows pages only the console's own files and forms.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

@@ -40,7 +40,7 @@ func (s *fixture) enter(t *testing.T, name string) (home, cookie string) {
 	return visitOf(t, a)
 }
 
-// visitOf reads the answer to who followed a link.
+// visitOf reads the response to a followed link.
 func visitOf(t *testing.T, a answer) (home, cookie string) {
 	t.Helper()
 	cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")

@@ -28,7 +28,7 @@ type chat struct {
 	byID    map[string]*chatEvent
 }
 
-// KindWord returns the kind of the chat in everyday words instead of those of C2A.
+// KindWord returns the kind of the chat in everyday words.
 func (c *chat) KindWord() string {
 	switch {
 	case c.Kind == "dm":
@@ -78,8 +78,8 @@ func (c *chat) add(e *chatEvent) {
 	c.Last = e.At
 }
 
-// LastLine returns the last line that people in the chat see, or nil. Signals, deleted messages
-// and undelivered replies do not count.
+// LastLine returns the last line that people in the chat can see, or nil. Signals, deleted
+// messages and undelivered replies do not count.
 func (c *chat) LastLine() *chatEvent {
 	for _, e := range slices.Backward(c.Events) {
 		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
@@ -110,7 +110,7 @@ func isChat(id string) bool {
 	return protocol.IsChat(protocol.PeerID(id))
 }
 
-// applyRoute applies a step of assigning an agent to a chat.
+// applyRoute applies a message about assigning an agent to a chat.
 func (f *readModel) applyRoute(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r struct {
 		protocol.RouteAssigned
@@ -208,7 +208,7 @@ func (c *chat) relayed(m *protocol.ChatMessage) *chatEvent {
 	return nil
 }
 
-// relayLookback is the number of events in which relayed looks for the reply.
+// relayLookback is the number of events that relayed searches.
 const relayLookback = 100
 
 func author(a *protocol.Author) string {
@@ -292,7 +292,7 @@ type agent struct {
 	byID   map[string]*agentEvent
 }
 
-// An agentEvent is one event from the view of one agent.
+// An agentEvent is one event as one agent handles it.
 type agentEvent struct {
 	agentstats.EventState
 	ID        string
@@ -354,7 +354,7 @@ func (f *readModel) applyAgentRecord(e *activitylog.Entry, m *protocol.Message, 
 	}
 }
 
-// BudgetUntil returns the end of the period for which a budget holds turns back, or zero.
+// BudgetUntil returns until when a budget prevents turns, or zero.
 func (a *agent) BudgetUntil(now time.Time) time.Time {
 	until, err := time.Parse(time.RFC3339, a.BudgetRecord.Until)
 	if err != nil || !until.After(now) {

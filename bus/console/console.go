@@ -20,7 +20,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ErrUnreachable is the error of dead letters that cannot be reached from here.
+// ErrUnreachable is the error for dead letters in another data folder.
 var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data folder")
 
 // Options are the optional settings of a Console. Nil is valid.
@@ -32,7 +32,8 @@ type Options struct {
 	Now         func() time.Time // default time.Now
 }
 
-// A Console serves /console/. It is an http.Handler. Its answers are current only while Run runs.
+// A Console serves /console/. It is an http.Handler. Its answers are current only while Run is
+// running.
 type Console struct {
 	bus       Bus
 	log       *activitylog.Reader
@@ -68,8 +69,8 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	return c
 }
 
-// routes maps each path to a method and a template. The method fills the page in, and the
-// template draws it. A page without a template is JSON.
+// routes maps each path to a method and a template. The method fills in the page, and the
+// template renders it. A page without a template is JSON.
 func (c *Console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /console/assets/{name}", serveAsset)
@@ -146,7 +147,7 @@ type Bus interface {
 	Counters() report.Counters
 }
 
-// Credentials are the credentials of the bus. Nil Credentials are open.
+// Credentials are the credentials of the bus. Nil Credentials mean an open bus.
 type Credentials interface {
 	// Open reports whether the bus has no credentials. Then every visitor may read and act.
 	Open() bool
@@ -176,13 +177,13 @@ type Access struct {
 	ActingAs ActingAs    // acts as the holder; nil: the holder may not act
 }
 
-// DeadLetters are the messages that could not be delivered to the outside and wait for a person.
+// DeadLetters are the messages that could not be delivered outside the bus and wait for a person.
 type DeadLetters interface {
-	// List lists at most limit of them, the oldest of each program first. Its error names the
-	// programs whose messages are missing. The error wraps ErrUnreachable if the bridge's queues
-	// cannot be reached from here.
+	// List returns at most limit of them, the oldest of each program first. Its error names the
+	// programs whose messages are missing. It wraps ErrUnreachable if the bridge's queues cannot
+	// be read.
 	List(ctx context.Context, limit int) ([]DeadLetter, error)
-	// Retry sends a message again, and Drop gives it up.
+	// Retry sends a message again, and Drop discards it.
 	Retry(ctx context.Context, id string) error
 	Drop(ctx context.Context, id string) error
 }

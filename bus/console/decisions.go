@@ -19,7 +19,7 @@ const (
 	maxPages        = 50 // of a list of the broker
 )
 
-// A decision is a person's decision, as the broker's events describe it.
+// A decision is a person's decision about a tool, as the broker's events describe it.
 type decision struct {
 	collab.Approval
 	UpdatedAt time.Time `json:"-"`
@@ -55,7 +55,7 @@ func (r *request) actor() ActingAs {
 }
 
 // decisions shows pending, reusable and past decisions. A visitor who may act sees the broker's
-// own list of open decisions. Others see what its events add up to.
+// list of open decisions. Other visitors see those in the console's model.
 func (r *request) decisions() error {
 	view := &decisionsView{Done: r.FormValue("done")}
 	actor := r.actor()
@@ -97,8 +97,8 @@ func (r *request) decisions() error {
 	return nil
 }
 
-// openDecisions asks the broker for the decisions that may still change, and for the
-// unanswered questions.
+// openDecisions returns the broker's decisions that may still change, and the unanswered
+// questions.
 func openDecisions(ctx context.Context, actor ActingAs) (list []*decision, questions []collab.Question, err error) {
 	if actor == nil {
 		return nil, nil, nil
@@ -118,7 +118,7 @@ func openDecisions(ctx context.Context, actor ActingAs) (list []*decision, quest
 	return list, questions, err
 }
 
-// listAll asks the broker for all pages of a list.
+// listAll returns all pages of a list of the broker.
 func listAll[P, T any, PP interface {
 	*P
 	SetAfter(next string)

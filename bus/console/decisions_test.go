@@ -156,7 +156,7 @@ func TestDecisions_AreListedAndMade(t *testing.T) {
 	}
 }
 
-// TestDecisions_ReadOnlyVisitorDecidesNothing: from what the log tells.
+// TestDecisions_ReadOnlyVisitorDecidesNothing shows decisions from the log.
 func TestDecisions_ReadOnlyVisitorDecidesNothing(t *testing.T) {
 	s, d := newDecisionFixture(t)
 	broker := s.Join(t, "collab:broker", "collab:*")
@@ -213,7 +213,7 @@ func (d *fakeBroker) DirectChat(ctx context.Context, agent protocol.PeerID, text
 	return "you said <b>" + text, d.err
 }
 
-// As notes as whom the next thing is asked.
+// As notes the identity that acts next.
 func (d *fakeBroker) As(person protocol.PeerID) console.ActingAs {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -221,7 +221,7 @@ func (d *fakeBroker) As(person protocol.PeerID) console.ActingAs {
 	return d
 }
 
-// ResetBudget notes whose budget was counted anew.
+// ResetBudget notes the agent whose budget was reset.
 func (d *fakeBroker) ResetBudget(ctx context.Context, agent protocol.PeerID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,8 +231,8 @@ func (d *fakeBroker) ResetBudget(ctx context.Context, agent protocol.PeerID) err
 
 var _ console.ActingAs = (*fakeBroker)(nil)
 
-// TestDirectChat_ShowsAnswer: who may act has a box on the page of an agent that is there, and
-// its answer, or why there is none; nobody else has one.
+// TestDirectChat_ShowsAnswer checks that a visitor who may act has a box on the page of a
+// connected agent, and sees its answer, or why there is none. Other visitors have no box.
 func TestDirectChat_ShowsAnswer(t *testing.T) {
 	s, d := newDecisionFixture(t)
 	s.Join(t, "agent:lead", "agent:lead")
@@ -279,8 +279,8 @@ func TestDirectChat_ShowsAnswer(t *testing.T) {
 	}
 }
 
-// TestBudget_IsResetFromItsPage: the page of an agent that has used up a budget says so, with what ends that
-// for who may act, and with the command for who may only look.
+// TestBudget_IsResetFromItsPage checks that the page of an agent that has used up a budget says so,
+// with a button for visitors who may act, and with the command for others.
 func TestBudget_IsResetFromItsPage(t *testing.T) {
 	s, d := newDecisionFixture(t)
 	lead := s.Join(t, "agent:lead", "agent:lead")

@@ -130,7 +130,7 @@ func (l *fakeDeadLetters) did() string {
 	return strings.Join(l.done, ", ")
 }
 
-// An answer is what a request got.
+// An answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -183,7 +183,7 @@ func (s *fixture) shows(t testing.TB, path, text string, header ...string) strin
 	return s.becomes(t, path, fmt.Sprintf("%q", text), func(body string) bool { return strings.Contains(body, text) }, header...)
 }
 
-// becomes asks for a page until it is as wanted.
+// becomes asks for a page until it meets a condition.
 func (s *fixture) becomes(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

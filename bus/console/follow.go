@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// historyRows is the number of rows that are read for the first request, and after more than
-	// that were missed.
+	// historyRows is the number of rows that are read for the first request. If more rows were
+	// missed later, it is also the number of rows that are read.
 	historyRows = 100_000
 	// followInterval is the time between two reads.
 	followInterval = 500 * time.Millisecond
-	// followRows is the number of rows that are read each time, at most. Further rows are
-	// skipped, so that the console costs the bus little.
+	// followRows bounds the rows that are read each time. Further rows are skipped, so that the
+	// console costs the bus little.
 	followRows = 1_000
 	// followFor is how long the log is followed after the last request.
 	followFor = 2 * time.Minute
@@ -35,7 +35,7 @@ func (c *Console) noteRequest() {
 	c.wake.Notify()
 }
 
-// waitForRows waits until the model is current, but not for long.
+// waitForRows waits a moment for the model to be current.
 func (c *Console) waitForRows(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxRowWait)
 	defer cancel()

@@ -26,8 +26,8 @@ type noBus struct{}
 func (noBus) Peers() []report.Peer      { return nil }
 func (noBus) Counters() report.Counters { return report.Counters{} }
 
-// TestFollow_SkipsRowsOfBusyBus checks that one look reads so many rows and no
-// more, and that what it leaves out is counted.
+// TestFollow_SkipsRowsOfBusyBus checks that one pass reads a bounded number of
+// rows, and counts the rows that it skips.
 func TestFollow_SkipsRowsOfBusyBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
 	w := activitylog.NewWriter(path, nil)
@@ -215,7 +215,8 @@ func (s *slowReader) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestPage_SlowReaderDoesNotHoldModel: the model may change while a page is sent.
+// TestPage_SlowReaderDoesNotHoldModel checks that the model may change while a
+// page is sent.
 func TestPage_SlowReaderDoesNotHoldModel(t *testing.T) {
 	c := New(noBus{}, nil, nil)
 	c.model.chat("tg:1")

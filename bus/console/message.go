@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxChainRange is how far around a message to look for causes and effects. The range is
-	// shorter if more than chainMessages were sent before or after the message, but at least
-	// minChainRange.
+	// maxChainRange is how much time around a message is searched for causes and effects. The
+	// range is shorter if more than chainMessages were sent before or after the message, but at
+	// least minChainRange.
 	maxChainRange = 15 * time.Minute
 	minChainRange = 30 * time.Second
 	chainMessages = 2000
@@ -54,7 +54,7 @@ type barLine struct {
 	SpanLeft, SpanWidth string
 }
 
-// An eventAt is an event from the view of one agent.
+// An eventAt is an event as one agent handles it.
 type eventAt struct {
 	Agent string
 	agentEvent
@@ -98,7 +98,8 @@ func (r *request) message() error {
 }
 
 // searchPage returns the page for a search that finds no message: the page of the only chat whose
-// title or identity contains the text, or else the rows that contain it. The caller must hold mu.
+// title or identity contains the text, or otherwise the rows that contain it. The caller must
+// hold mu.
 func (f *readModel) searchPage(words string) string {
 	var found []string
 	for id, c := range f.chats.all() {
@@ -112,8 +113,8 @@ func (f *readModel) searchPage(words string) string {
 	return link("activity", "text", words)
 }
 
-// searchRange returns how far around a message to look. It depends on a sample of the traffic
-// after the message.
+// searchRange returns how much time around a message to search. It depends on a sample of the
+// traffic after the message.
 func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 	const some = 100
 	m, err := c.log.Message(ctx, id)

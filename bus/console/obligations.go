@@ -22,7 +22,7 @@ type obligationLine struct {
 	Page   string          // that shows more; empty if there is none
 }
 
-// detailPage returns the page of what an obligation is about. The caller must hold mu.
+// detailPage returns the page with the subject of an obligation. The caller must hold mu.
 func (f *readModel) detailPage(o *collab.Obligation) string {
 	fromAgent := strings.HasPrefix(string(o.OwedToIdentity), "agent:")
 	switch {
@@ -54,8 +54,8 @@ type obligationsView struct {
 	Done        string
 }
 
-// obligations shows what is owed, and who owes it to whom. A visitor who may act sees the
-// broker's own list. Others see what its events add up to.
+// obligations shows the open obligations and their parties. A visitor who may act sees the
+// broker's list. Other visitors see that of the console's model.
 func (r *request) obligations() error {
 	actor := r.actor()
 	view := &obligationsView{Done: r.FormValue("done"), MayAct: actor != nil}
@@ -81,7 +81,7 @@ func (r *request) obligations() error {
 	return nil
 }
 
-// An obligationAction is what a visitor may do about an obligation. input is the text that the
+// An obligationAction is an action of a visitor on an obligation. input is the text that the
 // visitor entered.
 type obligationAction func(ctx context.Context, actor ActingAs, id, input string) (collab.Result, error)
 
@@ -143,8 +143,7 @@ func (r *request) actOnObligation() error {
 	return &refusal{http.StatusSeeOther, link("owed", "done", done)}
 }
 
-// applyObligation stores a newer version of an obligation, without its acts, which are in the
-// log.
+// applyObligation stores a newer version of an obligation, without its acts.
 func (b *brokerProjection) applyObligation(o collab.EventObligation) {
 	if o.EventID == "" {
 		return
@@ -154,7 +153,7 @@ func (b *brokerProjection) applyObligation(o collab.EventObligation) {
 	*b.obligations.touch(collab.ObligationKey(o.EventID, o.Recipient)) = o
 }
 
-// listObligations works out the open obligations. The caller must hold mu.
+// listObligations derives the open obligations. The caller must hold mu.
 func (b *brokerProjection) listObligations(now time.Time) []collab.Obligation {
 	var work []collab.WorkItem
 	for _, w := range b.work.all() {
@@ -173,7 +172,7 @@ func (b *brokerProjection) listObligations(now time.Time) []collab.Obligation {
 	return collab.Obligations(work, b.listQuestions(), decisions, obligations)
 }
 
-// listQuestions lists the questions, the latest first. The caller must hold mu.
+// listQuestions returns the questions, the latest first. The caller must hold mu.
 func (b *brokerProjection) listQuestions() (list []collab.Question) {
 	for _, q := range sortedByTime(b.questions, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }) {
 		asked := q.Question

@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestObligations_AreListed: what the broker says to who may act, and to others what its events
-// told, of which nothing is shown that is done.
+// TestObligations_AreListed checks that visitors who may act see the broker's list, and that
+// others see the obligations from its events, without those that are discharged.
 func TestObligations_AreListed(t *testing.T) {
 	s, d := newDecisionFixture(t)
 	d.obligations = []collab.Obligation{{ID: "q_1", Kind: collab.KindQuestion, Title: "which <b>region?", State: "open", OwedByID: "will", OwedByIdentity: "cli:will", OwedToID: "lead", OwedToIdentity: "agent:lead"}}
@@ -52,7 +52,8 @@ func TestObligations_AreListed(t *testing.T) {
 	}
 }
 
-// TestObligations_AreActedOnByOperators: by who may act alone, and what the broker refuses is told.
+// TestObligations_AreActedOnByOperators checks that only visitors who may act can, and that
+// refusals of the broker are shown.
 func TestObligations_AreActedOnByOperators(t *testing.T) {
 	s, d := newDecisionFixture(t)
 	d.obligations = []collab.Obligation{

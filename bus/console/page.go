@@ -100,7 +100,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	}
 }
 
-// newPage returns the request of a page that belongs to a visit.
+// newPage returns a request for a page of a visit.
 func newPage(r *http.Request, visit string, now time.Time) *request {
 	l := &request{Request: r, Root: root(r), Now: now}
 	l.Home = l.Root + strings.TrimPrefix(home(visit), home(""))
@@ -115,15 +115,15 @@ func root(r *http.Request) string {
 	return "./"
 }
 
-// redirect sends a browser to a relative path. http.Redirect would make it absolute, without the
-// prefix that a proxy may have removed.
+// redirect sends a browser to a relative path. http.Redirect would make it absolute, and lose a
+// prefix that a proxy has removed.
 func redirect(w http.ResponseWriter, path string) {
 	w.Header().Set("Location", path)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// lockModel returns the model as soon as it is current, or after a short wait. The model does not
-// change until the page is drawn.
+// lockModel returns the model when it is current, or after a short wait. The model does not
+// change until releaseModel.
 func (r *request) lockModel() *readModel {
 	r.waitForRows(r.Context())
 	r.Model = r.model
@@ -144,7 +144,7 @@ func (r *request) matches(words ...string) bool {
 	return r.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), strings.ToLower(r.Query))
 }
 
-// answer draws and sends a page, or the requested part of it.
+// answer renders and sends a page, or the requested part of it.
 func (c *Console) answer(w http.ResponseWriter, status int, name string, l *request) {
 	var b bytes.Buffer
 	err := c.pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
@@ -177,7 +177,7 @@ func escapeBidi(page []byte) []byte {
 
 func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// refuse answers why a page is not shown. Programs get JSON.
+// refuse answers with the reason why a page is not shown. Programs get JSON.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusServiceUnavailable
 	if e, ok := errors.AsType[*refusal](err); ok {
@@ -248,7 +248,7 @@ func nameOf(titles *view.Titles, id string) string {
 	return cmp.Or(agentName(id), titles.Title(id), id)
 }
 
-// agentName returns the name of an agent, or "" for other identities. The spawner is none.
+// agentName returns the name of an agent, or "" for other identities and for the spawner.
 func agentName(id string) string {
 	name, ok := strings.CutPrefix(id, "agent:")
 	if !ok || id == "agent:system" {
@@ -257,8 +257,8 @@ func agentName(id string) string {
 	return name
 }
 
-// personOrAgent returns the name of whom the broker calls by a name: people are called by the
-// number of their own chat.
+// personOrAgent returns a readable name for a name in the broker's records, which is a chat's
+// number for a person.
 func personOrAgent(titles *view.Titles, name string) string {
 	return cmp.Or(titles.Title("tg:"+name), titles.Title("mx:"+name), nameOf(titles, name))
 }
@@ -336,7 +336,7 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// relativeTime returns how far in the past or future a time of the broker is, in words.
+// relativeTime describes how far in the past or future a time of the broker is.
 func relativeTime(now time.Time, at string) string {
 	t := collab.ParseTime(at)
 	if t.After(now) {
@@ -361,7 +361,7 @@ func perMinute(v float64) string {
 // maxPretty bounds the part of a payload that is shown, in bytes.
 const maxPretty = 64 << 10
 
-// brief says what a row holds, with the codes of the protocol.
+// brief describes a row, with the codes of the protocol.
 func brief(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) }
 
 // pretty indents JSON for people, and cuts it if it is too long.
@@ -388,8 +388,7 @@ func shortID(id string) string {
 //go:embed assets
 var assetFiles embed.FS
 
-// versions are the versions of the assets that pages load, by name. A version depends on the
-// content.
+// versions are the versions of the assets, by name. A version depends on the content.
 var versions = assetVersions()
 
 func assetVersions() map[string]string {

@@ -162,8 +162,7 @@ func TestPages_ShowScenario(t *testing.T) {
 	}
 }
 
-// TestSearch_FindsMessageByText: who saw the id of an event somewhere need not
-// know that of the message which brought it.
+// TestSearch_FindsMessageByText finds a message by the id of its event.
 func TestSearch_FindsMessageByText(t *testing.T) {
 	s := newFixture(t, nil)
 	message := s.scene(t)
@@ -173,8 +172,8 @@ func TestSearch_FindsMessageByText(t *testing.T) {
 	}
 }
 
-// TestSearch_FindsTextsAndTitles: ids lead to their message, what names one chat to it, and other words
-// to the rows that have them.
+// TestSearch_FindsTextsAndTitles checks that ids lead to their message, a text that names one chat
+// to that chat, and other words to the rows that contain them.
 func TestSearch_FindsTextsAndTitles(t *testing.T) {
 	s := newFixture(t, nil)
 	message := s.scene(t)
@@ -379,8 +378,8 @@ func TestConsole_WorksWithoutLog(t *testing.T) {
 	}
 }
 
-// TestChat_ShowsRelayedReplyOnce: that the other agents of the chat are told of it is no further message,
-// and what they made of it stands beside it.
+// TestChat_ShowsRelayedReplyOnce checks that relaying a reply to the other agents of the chat adds
+// no message, and that their decisions are shown beside it.
 func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 	s := newFixture(t, nil)
 	bridge := s.Join(t, "tg:room", "tg:room")
@@ -401,8 +400,9 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 	}
 }
 
-// TestPages_CountGoneClients: a command that published something and left is counted, and listed on demand;
-// nor does it make a chat, or what it published to an agent. A bridge talks with whom its chats talk with.
+// TestPages_CountGoneClients checks that a command that published something and left is counted,
+// and listed on demand, and that neither it nor its message becomes a chat. A bridge talks with
+// whom its chats talk with.
 func TestPages_CountGoneClients(t *testing.T) {
 	s := newFixture(t, nil)
 	s.scene(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Limits of what is remembered. The least recently used entries are forgotten.
+// Bounds of the model. It forgets the least recently used entries.
 const (
 	maxEdges  = 10_000
 	maxPeers  = 10_000
@@ -30,7 +30,8 @@ const (
 	maxText   = 300 // characters of a text
 )
 
-// A readModel is what the pages show of the rows of the log. Only the follower changes it.
+// A readModel is the state that pages show, derived from the rows of the log. Only the follower
+// changes it.
 type readModel struct {
 	readError atomic.Pointer[string] // why the log cannot be read; nil while it can
 	titles    view.Titles
@@ -49,7 +50,7 @@ type readModel struct {
 	gaps     []gap
 }
 
-// A brokerProjection is the state that the broker's events add up to.
+// A brokerProjection is the state that results from the broker's events.
 type brokerProjection struct {
 	work        lruMap[string, workItem]
 	questions   lruMap[string, question]
@@ -229,8 +230,8 @@ func (f *readModel) addFailure(x StateFailure) {
 	f.failures = appendBounded(maxRecent, f.failures, x)
 }
 
-// appendBounded appends to a list. The list keeps at least the last keep items, and at most twice
-// as many.
+// appendBounded appends to a list, which keeps at least the last keep items, and at most twice as
+// many.
 func appendBounded[T any](keep int, list []T, v T) []T {
 	if len(list) >= 2*keep {
 		list = append(list[:0], list[len(list)-keep:]...)
@@ -275,10 +276,10 @@ func (p *peerStats) fails(at time.Time, status, reason string) {
 	p.StateFailureStats = StateFailureStats{p.Failures + 1, at, status, text.Clip(reason, maxText)}
 }
 
-// A pairKey names a sender and a recipient.
+// A pairKey is a sender and a recipient.
 type pairKey struct{ from, to string }
 
-// An edge is what one identity has sent to another.
+// An edge counts the messages from one identity to another.
 type edge struct {
 	rate
 	types      map[string]int64
@@ -302,8 +303,8 @@ func (e *edge) add(at time.Time, typ, status string) {
 	}
 }
 
-// recipient returns the recipient of a delivery. If a bridge received it for a chat, that is the
-// chat.
+// recipient returns the recipient of a delivery. If a bridge received it for a chat, the
+// recipient is the chat.
 func recipient(peer, topic string) string {
 	p, t := protocol.PeerID(peer), protocol.PeerID(topic)
 	if protocol.MaySendForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {

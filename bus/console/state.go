@@ -131,10 +131,10 @@ func bytesText(v float64) string {
 	return view.Count(v) + " GiB"
 }
 
-// keptSamples is the number of samples that are kept: those of half an hour.
+// keptSamples is the number of samples that are kept, enough for half an hour.
 const keptSamples = 900
 
-// A sample is the state of the counters at one time.
+// A sample holds the counters at one time.
 type sample struct {
 	at time.Time
 	report.Counters
@@ -163,11 +163,11 @@ func (s *series) last(n int) []sample {
 	return slices.Clone(s.list[len(s.list)-n:])
 }
 
-// A point is what happened between two samples, by column of the charts. A value is per second,
-// in milliseconds, or the value at the end. A negative value is unknown.
+// A point describes the interval between two samples, by column of the charts. A value is per
+// second, in milliseconds, or the value at the end. A negative value is unknown.
 type point map[string]float64
 
-// between compares two samples.
+// between returns the point for two samples.
 func between(a, b sample) point {
 	seconds := b.at.Sub(a.at).Seconds()
 	if seconds <= 0 {

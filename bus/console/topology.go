@@ -23,7 +23,7 @@ const (
 	mapMaxAge = 30 * time.Minute // silence after which an identity is not on the map
 )
 
-// A peerLine is one identity, which is connected or represented by a bridge.
+// A peerLine is one identity, connected or represented by a bridge.
 type peerLine struct {
 	StatePeer
 	Role      string // CSS class
@@ -52,7 +52,7 @@ type edgeLine struct {
 	Speed   string
 }
 
-// Types returns the most frequent message types of the pair, in words.
+// Types returns descriptions of the most frequent message types of the pair.
 func (e edgeLine) Types() string { return e.listTypes(wordsFor) }
 
 // TypeCodes returns the most frequent message types of the pair.
@@ -218,7 +218,7 @@ func percent(n, of int) int {
 	return min(100*n/of, 100)
 }
 
-// edgeLines lists the pairs that exchange messages, the busiest first.
+// edgeLines returns the pairs that exchange messages, the busiest first.
 func (f *readModel) edgeLines(now time.Time) []edgeLine {
 	var lines []edgeLine
 	for k, e := range f.edges.all() {

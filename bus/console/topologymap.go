@@ -16,8 +16,8 @@ const (
 	mapMargin                   = 46
 )
 
-// column returns the column of an identity on the map: chats are left, agents right, and all
-// others between them.
+// column returns the column of an identity on the map: chats are on the left, agents on the
+// right, and all others between them.
 func column(id string) int {
 	switch roleClass(id) {
 	case "role-tg", "role-chorus":
@@ -127,7 +127,7 @@ func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	return e
 }
 
-// A detour leads the edges between chats and agents above or below the boxes between them, side
+// A detour routes the edges between chats and agents above or below the boxes between them, side
 // by side.
 type detour struct{ above, below int }
 

@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol"
 )
 
-// codeWords are everyday words for codes of the drafts and of the log. Pages show the words, and the
-// codes as tooltips.
+// codeWords are everyday words for codes of the drafts and of the log. Pages show the words, and
+// the codes as tooltips.
 var codeWords = map[string]string{
 	// To whom an event is directed.
 	"to_me": "to it", "to_my_role": "to its role", "to_other": "to somebody else", "ambient": "to nobody",
@@ -28,18 +28,18 @@ var codeWords = map[string]string{
 	"collab_event": "broker's event",
 }
 
-// wordsFor returns a code in words.
+// wordsFor returns the words for a code.
 func wordsFor(code string) string {
 	return cmp.Or(codeWords[code], strings.NewReplacer("_", " ", ".", " ").Replace(strings.TrimPrefix(code, "collab.")))
 }
 
-// reasonWords returns the reason of a record in words.
+// reasonWords returns the words for the reason of a record.
 func reasonWords(reason string) string {
 	return cmp.Or(view.DescribeReason(reason), wordsFor(reason))
 }
 
-// recordWords returns the decision of an agent, or how an event ended, in words. It returns "" for
-// other messages.
+// recordWords describes an agent's decision, or how an event ended. It returns "" for other
+// messages.
 func recordWords(kind string, payload []byte) string {
 	var m struct{ Content json.RawMessage }
 	if kind != string(protocol.TypeAgentEvent) || json.Unmarshal(payload, &m) != nil {
@@ -64,7 +64,7 @@ func recordWords(kind string, payload []byte) string {
 	return words
 }
 
-// Outcome says what an agent did about an event, after the agent's name.
+// Outcome describes what an agent did about an event, to follow the agent's name.
 func (e *eventAt) Outcome() string {
 	switch {
 	case e.End.Disposition != "":

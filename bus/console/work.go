@@ -222,7 +222,8 @@ func (r *request) work() error {
 	return nil
 }
 
-// sortedByTime lists the values of a map, the latest first, and those of one time by id.
+// sortedByTime lists the values of a map, the latest first; values of the same time are
+// sorted by id.
 func sortedByTime[V any](kept lruMap[string, V], at func(*V) (time.Time, string)) []*V {
 	var list []*V
 	for _, v := range kept.all() {

@@ -67,8 +67,8 @@ type fileVersion struct {
 // NewFile returns the credentials file at path. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Version returns a number that grows whenever a new state comes into force, through Reload
-// or a change by this File.
+// Version returns a number that grows whenever Reload or a change by this File puts a new state
+// in force.
 func (f *File) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,8 +208,8 @@ func (f *File) Create(c Credential) (token string, err error) {
 	return f.add(c, func([]Credential) error { return nil })
 }
 
-// Issue is Create for the holder of another credential, which must be in force and allow it.
-// It records the issuer.
+// Issue adds a credential for the holder of the credential issuer, which must be in force and
+// allow it. It records the issuer and returns the token of the new credential.
 func (f *File) Issue(issuer *Credential, c Credential) (token string, err error) {
 	c.Issuer = issuer.Name
 	return f.add(c, func(list []Credential) error {

@@ -104,8 +104,8 @@ func TestDerivedToken_OpensOnlyItsAddress(t *testing.T) {
 	}
 }
 
-// TestFile_IsChangedByManyPrograms: each waits for the others, and none takes away what
-// another has written.
+// TestFile_IsChangedByManyPrograms checks that each program waits for the others, and
+// that none removes what another has written.
 func TestFile_IsChangedByManyPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	var wg sync.WaitGroup
@@ -126,7 +126,7 @@ func TestFile_IsChangedByManyPrograms(t *testing.T) {
 	}
 }
 
-// TestFile_RefusesLargeFile: not even to find out that it is no TOML.
+// TestFile_RefusesLargeFile checks that a large file is not even parsed.
 func TestFile_RefusesLargeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	for size, want := range map[int64]string{16 << 20: "NULL bytes", 16<<20 + 1: "larger than 16777216 bytes"} {
@@ -139,7 +139,8 @@ func TestFile_RefusesLargeFile(t *testing.T) {
 	}
 }
 
-// TestFile_FailsWithoutFolder has a name so long that its copy could have none.
+// TestFile_FailsWithoutFolder uses a name so long that the temporary copy
+// cannot be named.
 func TestFile_FailsWithoutFolder(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), strings.Repeat("x", 250)))
 	if _, err := f.Create(bridge); err == nil || !strings.Contains(err.Error(), "writing the credentials file") || !f.Open() {
@@ -167,8 +168,8 @@ func TestFile_RefusesDuplicateNames(t *testing.T) {
 	}
 }
 
-// TestFile_StaysInForceWhenBroken replaces good credentials with things that are
-// none: the last valid state stays.
+// TestFile_StaysInForceWhenBroken replaces valid credentials with invalid files:
+// the last valid state stays.
 func TestFile_StaysInForceWhenBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
@@ -208,8 +209,8 @@ func TestFile_StaysInForceWhenBroken(t *testing.T) {
 	}
 }
 
-// TestFile_KeepsStateWhenWriteFails has a folder that is none, a lock
-// and a file that are folders, and a file that somebody broke.
+// TestFile_KeepsStateWhenWriteFails has a folder that is a file, a lock and a
+// file that are folders, and a broken file.
 func TestFile_KeepsStateWhenWriteFails(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"the folder is a file": func(dir string) error {
@@ -241,8 +242,8 @@ func TestFile_KeepsStateWhenWriteFails(t *testing.T) {
 	}
 }
 
-// TestFile_ReportsEachErrorOnce keeps a bus that looks five times a second from
-// filling its log.
+// TestFile_ReportsEachErrorOnce checks that a bus that checks the file five
+// times a second does not fill its log.
 func TestFile_ReportsEachErrorOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
@@ -288,8 +289,8 @@ func TestFile_ChecksTokensDuringChanges(t *testing.T) {
 	}
 }
 
-// TestFile_ReportsFileThatCannotBeExamined: whoever revokes a token there must learn that
-// the bus does not see it.
+// TestFile_ReportsFileThatCannotBeExamined checks that an operator who revokes a token
+// learns that the bus does not see it.
 func TestFile_ReportsFileThatCannotBeExamined(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	f := grant.NewFile(filepath.Join(dir, grant.FileName))

@@ -54,7 +54,8 @@ func TestIssue_IsBounded(t *testing.T) {
 	}
 }
 
-// TestFile_IsNeverWrittenTooLarge: the bus would not read it any more.
+// TestFile_IsNeverWrittenTooLarge checks that the file never exceeds the size
+// that the bus reads.
 func TestFile_IsNeverWrittenTooLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	f := NewFile(path)
@@ -97,7 +98,8 @@ func oneByteHash(t *testing.T) []byte {
 	return content
 }
 
-// TestIssue_BoundsChainOfIssuers: each message is charged to every issuer above its sender.
+// TestIssue_BoundsChainOfIssuers bounds the chain because each message is charged to every
+// issuer above its sender.
 func TestIssue_BoundsChainOfIssuers(t *testing.T) {
 	list := []Credential{issuedBy("", "c0")}
 	for i := range maxDepth {

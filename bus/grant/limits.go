@@ -41,9 +41,9 @@ func (l Limits) WithDefaults(defaults Limits) Limits {
 	return l
 }
 
-// CappedAt returns the limits of a credential whose issuer has the limits most: none exceeds
-// them. A limit that is not set stays so if the bus's default does not exceed that of the
-// issuer.
+// CappedAt returns the limits of a credential whose issuer has the limits most. No returned
+// limit exceeds the issuer's. An unset limit stays unset if the default of the bus does not
+// exceed the issuer's limit.
 func (l Limits) CappedAt(most, defaults Limits) Limits {
 	for i, limit := range l.all() {
 		issuer, usual := *most.all()[i], *defaults.all()[i]

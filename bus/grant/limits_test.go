@@ -19,8 +19,8 @@ func TestLimits_OfIssuedCredentialLieWithinIssuers(t *testing.T) {
 	}
 }
 
-// TestLimit_RefusesZero: in what a request for a credential has, and in the file,
-// where 0 is no way to say that there is none.
+// TestLimit_RefusesZero refuses 0 in a request for a credential and in the file,
+// where it does not mean that there is no limit.
 func TestLimit_RefusesZero(t *testing.T) {
 	for bound, right := range map[grant.Limit]bool{-1: false, 0: true, 1: true} {
 		c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Limits: grant.Limits{Bytes: bound}}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFile_ReadsFileThatBecomesReadable has an administrator write credentials that
-// the bus may not read, and then give them to it: the file itself is as before.
+// TestFile_ReadsFileThatBecomesReadable writes credentials that the bus may not
+// read, and then gives the bus access without changing the file.
 func TestFile_ReadsFileThatBecomesReadable(t *testing.T) {
 	dir, err := os.MkdirTemp("", "grant") // those of the test are its user's alone
 	if err != nil {
@@ -54,8 +54,8 @@ func TestFile_ReadsFileThatBecomesReadable(t *testing.T) {
 	}
 }
 
-// loseRights has this test's thread open files as one of no rights, where it
-// runs as root. regainRights ends that.
+// loseRights makes this test's thread open files as an ordinary user if it runs
+// as root. regainRights ends that.
 func loseRights(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -61,8 +61,8 @@ func (c *Credential) size() (n int) {
 	return n
 }
 
-// withoutOrphans returns the credentials of a list all of whose issuers are in it. So removing
-// a credential from the file by hand also removes all that it has issued.
+// withoutOrphans returns the credentials of a list whose issuers are all in the list. So
+// removing a credential from the file by hand also removes all that it has issued.
 func withoutOrphans(list []Credential) []Credential {
 	kept := make([]Credential, 0, len(list))
 	WalkIssued(list, "", func(c *Credential, _ int) { kept = append(kept, *c) })

@@ -66,8 +66,8 @@ func TestWalkIssued_VisitsTree(t *testing.T) {
 	}
 }
 
-// TestIssue_RefusesRevokedIssuer: also where its request was allowed before, or its name
-// is somebody else's now.
+// TestIssue_RefusesRevokedIssuer covers a request that was allowed before, and a name
+// that now belongs to another credential.
 func TestIssue_RefusesRevokedIssuer(t *testing.T) {
 	f := issuing(t)
 	list := f.List()
@@ -85,8 +85,8 @@ func TestIssue_RefusesRevokedIssuer(t *testing.T) {
 	}
 }
 
-// TestIssue_RefusedCredentialIsNotStored: neither what lies outside its own, nor another one
-// when it has issued as much as it may.
+// TestIssue_RefusedCredentialIsNotStored covers a credential that exceeds its issuer's own,
+// and one more than an issuer may issue.
 func TestIssue_RefusedCredentialIsNotStored(t *testing.T) {
 	f := issuing(t)
 	list := f.List()
@@ -104,8 +104,8 @@ func TestIssue_RefusedCredentialIsNotStored(t *testing.T) {
 	}
 }
 
-// TestFile_DropsCredentialsWithoutIssuer takes out what it issued, and issuers in a circle are
-// nobody's.
+// TestFile_DropsCredentialsWithoutIssuer removes an issuer from the file, and has issuers in a
+// circle.
 func TestFile_DropsCredentialsWithoutIssuer(t *testing.T) {
 	f := issuing(t)
 	path := filepath.Join(t.TempDir(), grant.FileName)

@@ -1,7 +1,9 @@
-// Package report is what a bus tells of itself: its peers and its counters. The
-// bus fills it in; the console, /peers and the command line show it.
+// Package report defines the records in which a bus reports its peers and its
+// counters. The bus fills them in; the console, /peers and the command line show
+// them.
 //
-// The Agent Communication Protocol has no such records; they are Hubbub's own.
+// The records are Hubbub's own: the Agent Communication Protocol does not define
+// them.
 package report
 
 import (
@@ -47,7 +49,8 @@ type Counters struct {
 	Unanswered    int                `json:"unanswered"`
 	Queued        int                `json:"queued"`
 	Bounds        map[string]float64 `json:"bounds"` // in force
-	// of those that fill up; of a bound of each peer, by the peer that uses most
+	// use of the limits that can fill up; for a limit of each peer, that of the
+	// peer that uses most
 	Used map[string]float64 `json:"-"`
 
 	Log     *activitylog.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
