@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol"
 )
 
-// An AttentionRecord is one agent_event to system:attention: how an agent
-// judged an event, ran a turn for it, claimed it, was refused an action, or ended
-// it. Its Agent is the sender, whatever the content claims.
+// An AttentionRecord is one agent_event to system:attention: an agent decided on an event, ran a
+// turn for it, claimed it, was refused an action, or ended it. Its Agent is the sender, whatever
+// the content says.
 type AttentionRecord struct {
 	At        time.Time `json:"ts"`
 	MessageID string    `json:"messageId"`
@@ -33,8 +33,8 @@ func (a *AttentionRecord) Sent() string {
 	return ""
 }
 
-// Concerns reports whether the record is about an event, about a turn that merged the event, or
-// about a message of the agent with that id.
+// Concerns reports whether the record is about an event with that id, about a turn that merged
+// the event, or about a message of the agent with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
 	turn, ok := a.Content.(*protocol.TurnRecord)
 	return a.EventID == eventID || a.Sent() == eventID || ok && slices.Contains(turn.MergedEventIDs, eventID)

@@ -44,8 +44,8 @@ func (e *Entry) Time() time.Time {
 	return t
 }
 
-// Decode decodes the message of a send_start row, and its content into content unless that is
-// nil. It reports whether both could be decoded; members of another type stay empty.
+// Decode decodes the message of a send_start row, and the message's content into content unless
+// that is nil. It reports whether both succeeded; members of another type stay empty.
 func (e *Entry) Decode(content any) (m protocol.Message, ok bool) {
 	err := json.Unmarshal(e.Payload, &m)
 	if content != nil {

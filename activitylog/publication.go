@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Leg is one trip of a message, with a start and a finish.
+// A Leg is one trip of a message, from a start to a finish.
 type Leg struct {
 	Bus    string
 	RPCID  string
@@ -58,16 +58,16 @@ type Delivery struct {
 // their times; a row of another bus may be dated before the send_start row of its message. The
 // zero Assembler is ready to use.
 type Assembler struct {
-	// MaxPending, if positive, is for rows that are assembled as they are written. A publication
-	// is then forgotten once it is finished, rows of messages whose send_start was not seen are
-	// skipped, and when more messages than this are pending, all are forgotten.
+	// MaxPending, if positive, bounds the memory of an Assembler that receives rows as they are
+	// written. It then forgets a publication when it is finished and skips rows of a message
+	// without a send_start row. If more messages than this are pending, it forgets all of them.
 	MaxPending int
 
 	publications map[string][]*Publication // by message id, in the order of their first rows
 }
 
-// Add adds the next row. It returns the publication of the row, and the delivery of a process
-// row; nil if the row belongs to none.
+// Add adds the next row. It returns the publication of the row and, for a process row, the
+// delivery. It returns nil if the row belongs to none.
 func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 	if a.publications == nil || a.MaxPending > 0 && len(a.publications) > a.MaxPending {
 		a.publications = map[string][]*Publication{}
@@ -115,8 +115,9 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 	return p, d
 }
 
-// publicationOf returns the publication that the row names. If it names none, it is the latest
-// publication of its message that fits, by the first test that any fits, or a new one.
+// publicationOf returns the publication that the row's Sent names. Without one, it tries the
+// tests in order and returns the latest publication of the message that passes. If none does, it
+// returns a new one.
 func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publication) bool) *Publication {
 	list := a.publications[e.MessageID]
 	for _, p := range list {
@@ -151,7 +152,7 @@ func (p *Publication) deliver(e *Entry) *Delivery {
 	return d
 }
 
-// delivery returns the open delivery of the row's request to its peer, or nil.
+// delivery returns the open delivery with the row's request id and peer, or nil.
 func (p *Publication) delivery(e *Entry) *Delivery {
 	for p.open < len(p.Deliveries) && p.Deliveries[p.open].ended {
 		p.open++

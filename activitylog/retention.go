@@ -17,8 +17,8 @@ import (
 // DefaultRetention is how much of a log is kept.
 const DefaultRetention = "90d"
 
-// A Retention is how much of a log is kept: the rows of a period, or a number of bytes. The zero
-// Retention keeps everything.
+// A Retention limits how much of a log is kept, by age or by size. The zero Retention keeps
+// everything.
 type Retention struct {
 	Age   time.Duration
 	Bytes int64
@@ -56,7 +56,7 @@ func ParseRetention(text string) (k Retention, err error) {
 	return k, nil
 }
 
-// String says it in words.
+// String describes the retention in words.
 func (k Retention) String() string {
 	switch {
 	case k.Forever():

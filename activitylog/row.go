@@ -84,15 +84,13 @@ type Row struct {
 	Payload   []byte // the payload, result or error, as JSON
 	Error     string
 
-	// Of is the sending that the row tells of, with those that have the same Of; nil
-	// if that is not known.
+	// Of is the Sending that the row belongs to, shared by all its rows; nil if unknown.
 	Of *Sending
 }
 
-// A Sending joins the rows of one message that was sent once: they have the same
-// MessageID and Topic, and those of SendStart and SendFinish the same RPCID and Actor.
-// The log stores once what they share. The zero Sending is ready to use; the log alone
-// looks into it.
+// A Sending joins the rows of one message that was sent once. All have the same MessageID and
+// Topic; those of SendStart and SendFinish also have the same RPCID and Actor. The log stores
+// these values once. The zero Sending is ready to use; only the log accesses its fields.
 type Sending struct {
 	file  int64 // which file has its first row; see database.file
 	first int64 // id of that row
@@ -103,8 +101,7 @@ type Sending struct {
 	leaf   int32 // which one of that commit
 }
 
-// Entry returns the row as a Reader would read it, under an id. Type and From are
-// left empty.
+// Entry returns the row as a Reader would return it under that id, without Type and From.
 func (r *Row) Entry(id int64) Entry {
 	return Entry{
 		ID: id, TS: protocol.FormatTime(time.UnixMicro(r.At)), Event: r.Event.String(), MessageID: r.MessageID,

@@ -1,3 +1,3 @@
-// Package agentstats counts what agents did with events and what their turns cost, from the
-// attention records in the activity log or as they come.
+// Package agentstats counts what agents did with events, and what their turns cost, from
+// attention records. The records come from the activity log, or as agents publish them.
 package agentstats

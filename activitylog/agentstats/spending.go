@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A Spending is what the turns of one agent cost in one chat on one day.
+// A Spending is the cost of one agent's turns in one chat on one day.
 type Spending struct {
 	Day    string `json:"day"` // UTC, such as 2026-11-26
 	Agent  string `json:"agent"`
@@ -20,7 +20,7 @@ type Spending struct {
 	Held   int64  `json:"held"` // turns that a budget held back
 }
 
-// ReadSpending returns what turns took for each day, agent and chat, sorted so, from the attention
+// ReadSpending sums the cost of turns by day, agent and chat, in that order, from the attention
 // records between two times.
 func ReadSpending(
 	ctx context.Context, r *activitylog.Reader, since, until time.Time,

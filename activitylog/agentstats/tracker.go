@@ -11,7 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-// Stats count what one agent did with the events that it was given.
+// Stats count what one agent did with its events.
 type Stats struct {
 	Agent        string           `json:"agent"`
 	Events       int64            `json:"events"`       // that it decided on
@@ -45,8 +45,8 @@ func (s *Stats) Add(o *Stats) {
 	}
 }
 
-// An EventState is what one agent made of one event: the last record of each kind,
-// empty while there is none.
+// An EventState is one agent's handling of one event: the last record of each kind, empty if
+// there is none.
 type EventState struct {
 	Decision  protocol.AttentionDecision
 	DecidedAt time.Time
@@ -61,12 +61,12 @@ type EventState struct {
 // Decided reports whether the agent has decided on the event.
 func (e *EventState) Decided() bool { return e.Decision.Event != "" }
 
-// Open reports whether the event waits for its end.
+// Open reports whether the event was decided on and has not ended.
 func (e *EventState) Open() bool {
 	return e.Decided() && !activitylog.FinalDisposition(e.End.Disposition)
 }
 
-// What one event adds to the numbers of its agent: 0 or 1 of each.
+// The counts that one event adds to those of its agent, each 0 or 1.
 const (
 	countDecided = iota
 	countInjected
@@ -100,11 +100,10 @@ func (e *EventState) counts() (c eventCounts) {
 	return c
 }
 
-// An Tracker counts the attention records of one agent as they come. The zero
-// Tracker is ready to use.
+// A Tracker counts the attention records of one agent. The zero Tracker is ready to use.
 type Tracker struct {
-	// MaxEvents, if positive, bounds the turns that are remembered, so that their later
-	// attempts count as the same turn, and the names of dispositions.
+	// MaxEvents, if positive, bounds the turns that are remembered, and the names of
+	// dispositions. A turn is remembered so that a later attempt does not count as another turn.
 	MaxEvents int
 
 	sum      eventCounts
@@ -117,11 +116,11 @@ type Tracker struct {
 	known    map[string]bool // turns
 }
 
-// maxRefusals bounds the refusals that are kept of one event.
+// maxRefusals bounds the refusals kept for one event.
 const maxRefusals = 10
 
-// Add takes the next record, whose Reason the caller may have shortened. The caller keeps the
-// events: event returns one by its id.
+// Add adds the next record, whose Reason the caller may have shortened. The callback event
+// returns the state of the event with that id, which the caller keeps.
 func (t *Tracker) Add(r *activitylog.AttentionRecord, event func(id string) *EventState) {
 	switch c := r.Content.(type) {
 	case *protocol.AttentionDecision:
@@ -166,8 +165,8 @@ func (t *Tracker) start(turn string) {
 	}
 }
 
-// change changes an event and counts it again. An event that ended without a turn
-// may get one later: a digest brings it, or an edit.
+// change updates the state of an event and its counts. An event that ended without a turn may get
+// one later, through a digest or an edit.
 func (t *Tracker) change(e *EventState, change func(*EventState)) {
 	before := e.End.Disposition
 	change(e)
@@ -190,8 +189,8 @@ func (t *Tracker) change(e *EventState, change func(*EventState)) {
 	e.counted = now
 }
 
-// Stats returns the numbers. An agent that records no turns is assumed to run one
-// for each event whose content was injected and that no later event superseded.
+// Stats returns the counts. If the agent recorded no turns, Stats assumes one for each event
+// whose content was injected and that no later event superseded.
 func (t *Tracker) Stats(agent string) Stats {
 	s := Stats{
 		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks],

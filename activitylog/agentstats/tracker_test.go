@@ -122,8 +122,8 @@ func TestATallyIsBounded(t *testing.T) {
 	if e := tallied(&tally, records...)["e"]; len(e.Refusals) != 10 || tally.Stats("").Refusals != 12 {
 		t.Errorf("%d refusals are kept of %d", len(e.Refusals), tally.Stats("").Refusals)
 	}
-	// The one after as many as are kept lets go of them, and what is tried again counts
-	// as another one.
+	// One turn more than the bound makes the tracker forget all of them, so a retried
+	// turn counts again.
 	for keep, want := range map[int]int64{0: 3, 2: 4, 3: 4, 4: 3} {
 		tally = Tracker{MaxEvents: keep}
 		tallied(&tally, turned("started", "t", "e"), turned("started", "u", "e"), turned("started", "v", "e"), turned("started", "t", "e"))

@@ -20,7 +20,7 @@ type Step struct {
 	Reason string // why that counts as its cause: LinkAnswers and so on
 }
 
-// A Chain is a message, what led to it, and what it caused.
+// A Chain is a message with its causes and effects.
 type Chain struct {
 	Causes []Step // from the first cause to the direct one
 	Steps  []Step // the message itself, then what it caused; each message is followed by what it caused itself
@@ -33,7 +33,7 @@ type Options struct {
 	Limit  int           // steps; default 200
 }
 
-// maxChainMessages bounds how many messages are looked at.
+// maxChainMessages bounds the messages that a search reads.
 const maxChainMessages = 200_000
 
 // Find returns a message with its causes and consequences, as far as
@@ -73,15 +73,15 @@ func Find(ctx context.Context, r *activitylog.Reader, id string, opts *Options) 
 	return c, nil
 }
 
-// errStop ends a reading early.
+// errStop ends a query early.
 var errStop = errors.New("enough")
 
-// besideRows is how many rows before and after a message are looked at whatever their times are.
-// An earlier row may have a later time, and a later row an earlier time: the clock was put back.
+// besideRows is how many rows before and after a message are read whatever their times are. If
+// the clock was set back, an earlier row may have a later time.
 const besideRows = 2000
 
-// cluesAround reads the messages around one, in order: each once for every topic
-// that it was sent to.
+// cluesAround reads the messages around m in order, each once for every topic that it was sent
+// to.
 func cluesAround(
 	ctx context.Context, r *activitylog.Reader, m *activitylog.Message, within time.Duration,
 ) (all []clues, cut bool, err error) {
@@ -135,8 +135,8 @@ func cluesAround(
 // A cause is why a message was sent.
 type cause struct{ id, reason string }
 
-// planChain decides which messages belong to the chain of a message. The steps that it
-// returns hold only the ids of their messages.
+// planChain finds the messages in the chain of a message. The steps that it returns have only
+// ids.
 func planChain(all []clues, id string, limit int) *Chain {
 	c := &Chain{}
 	if !slices.ContainsFunc(all, func(other clues) bool { return other.id == id }) {
@@ -174,8 +174,8 @@ func planChain(all []clues, id string, limit int) *Chain {
 	return c
 }
 
-// causesOf returns the cause of each message that has one, and what each
-// message caused, by time. A message that was sent to several topics is one.
+// causesOf returns the cause of each message that has one, and the effects of each message, by
+// time. It treats a message that was sent to several topics as one.
 func causesOf(all []clues) (causes map[string]cause, caused map[string][]string) {
 	l := newLinker(all)
 	causes, caused = map[string]cause{}, map[string][]string{}
@@ -197,19 +197,17 @@ const (
 	SpanTurn = "turn" // a turn runs
 )
 
-// A Span is what goes on at an agent between the message that reports its beginning
-// and the one that reports its end.
+// A Span is an activity of an agent, between the messages that report its start and its end.
 type Span struct {
 	Kind  string
 	Until time.Time
 }
 
-// Turns remembers what stood at the start of each turn that goes on, by its agent
-// and id.
+// Turns holds a value for the start of each turn under way, by agent and turn id.
 type Turns[T any] map[string]T
 
-// Follow takes a record of an agent's turn. It returns what stood at the start of the turn
-// that the record ends; false if it ends none.
+// Follow processes a record of an agent's turn. If the record ends a turn, Follow returns the
+// value from the turn's start and true.
 func (t Turns[T]) Follow(agent string, r *protocol.TurnRecord, start T) (begun T, ended bool) {
 	key := agent + " " + r.TurnID
 	switch r.State {
@@ -227,8 +225,8 @@ func (t Turns[T]) Follow(agent string, r *protocol.TurnRecord, start T) (begun T
 	return begun, false
 }
 
-// Spans finds what goes on between the messages of a chain, by the id of the
-// message with which each begins.
+// Spans returns the spans between the messages of a chain, by the id of the message that reports
+// the start.
 func (c *Chain) Spans() map[string]Span {
 	spans, turns := map[string]Span{}, Turns[string]{}
 	waits := map[string]string{} // the message of the decision, by agent and event

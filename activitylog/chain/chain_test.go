@@ -217,9 +217,9 @@ func TestARefusedMessageHasAChainOfItself(t *testing.T) {
 	}
 }
 
-// TestTrace_CrossesAJumpOfTheClock: the cause and the consequence of a message are found although
-// the clock jumped while the message was on its way, or was put back before or after it. A clock
-// that was put forward between two messages looks like a time without messages.
+// TestTrace_CrossesAJumpOfTheClock finds the cause and the effect of a message although the clock
+// jumped while the message was under way, or was set back before or after it. A clock that was
+// set forward between two messages looks like a time without messages.
 func TestTrace_CrossesAJumpOfTheClock(t *testing.T) {
 	for _, jump := range []time.Duration{400 * 24 * time.Hour, -400 * 24 * time.Hour, time.Hour, -time.Hour, 0} {
 		var rows []activitylog.Row

@@ -1,3 +1,3 @@
-// Package chain finds what caused a message and what it caused, as far as rows of the activity log
-// tell: by inReplyTo, traceparent, and the ids in contents.
+// Package chain finds the causes and effects of a message in rows of the activity log, by
+// inReplyTo, traceparent, and the ids in contents.
 package chain

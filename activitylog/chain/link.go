@@ -9,7 +9,7 @@ import (
 	"hubbub/protocol"
 )
 
-// clues are the members of a message from which its place in a chain follows.
+// clues are the members of a message that determine its place in a chain.
 type clues struct {
 	id      string
 	typ     protocol.MessageType
@@ -25,7 +25,7 @@ type clues struct {
 	route     string    // route_assigned, configure, tg_message: which chat talks to which agent
 }
 
-// cluesOf reads a send_start row.
+// cluesOf returns the clues in a send_start row.
 func cluesOf(e *activitylog.Entry) clues {
 	var content struct {
 		InReplyTo, SourceID, EventID, RequestID, CreatedAt, MessageID string
@@ -66,7 +66,7 @@ func route(chat, agent string) string {
 	return chat + "\x00" + agent
 }
 
-// traceID returns the trace id of a W3C traceparent; empty if there is none.
+// traceID returns the trace id of a W3C traceparent, or "".
 func traceID(parent string) string {
 	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -75,16 +75,15 @@ func traceID(parent string) string {
 	return parts[1]
 }
 
-// A linker finds what caused a message. It holds all messages of a time, in
-// order.
+// A linker finds the causes of messages. It holds all messages of a period, in order.
 type linker struct {
 	all      []clues
 	index    map[mark][]int
 	welcomed map[int]bool // configure messages whose first chat message was seen
 }
 
-// A mark is a value by which messages are found: an id, a sourceId, the requestId
-// of a request, the route of a route_assigned or a configure, a trace.
+// A mark is a key for finding messages: an id, a sourceId, the requestId of a request, the route
+// of a route_assigned or a configure, or a trace.
 type mark struct{ kind, value string }
 
 func newLinker(all []clues) *linker {
@@ -109,7 +108,7 @@ func newLinker(all []clues) *linker {
 	return l
 }
 
-// The reasons for which one message counts as caused by another.
+// The relations by which one message is the cause of another.
 const (
 	LinkAnswers = "answers"   // inReplyTo, eventId, or the messageId of a delivery_status
 	LinkRequest = "requestId" // the answer to a request
@@ -118,7 +117,7 @@ const (
 	LinkTrace   = "trace"     // the same traceparent
 )
 
-// parent returns which message caused message i and why; -1 if none did.
+// parent returns the index of the message that caused message i, and their relation, or -1.
 func (l *linker) parent(i int) (int, string) {
 	c := &l.all[i]
 	toMe := func(o *clues) bool { return o.topic == c.from }
@@ -150,8 +149,8 @@ func (l *linker) parent(i int) (int, string) {
 	return -1, ""
 }
 
-// waited reports whether a chat message waited for the configure message: it
-// is the first after it, or was written before it.
+// waited reports whether a chat message waited for the configure message: it is the first one
+// after it, or its author sent it before.
 func (l *linker) waited(c *clues, configure int) bool {
 	if !l.welcomed[configure] {
 		l.welcomed[configure] = true
@@ -160,8 +159,8 @@ func (l *linker) waited(c *clues, configure int) bool {
 	return !c.createdAt.IsZero() && c.createdAt.Before(l.all[configure].at)
 }
 
-// last returns the last message with a mark before i that fits; if none is
-// before it (another bus has another clock), the first after it; else -1.
+// last returns the index of the last message before i with a mark that fits. If there is
+// none, it returns the first one after i, because the clocks of buses differ, or -1.
 func (l *linker) last(m mark, i int, fits func(*clues) bool) int {
 	at := -1
 	for _, j := range l.index[m] {

@@ -32,7 +32,7 @@ const (
 	complainEvery = time.Minute
 )
 
-// An Exporter sends spans. Run must be running for Offer to have an effect.
+// An Exporter sends spans to a collector. Offer has no effect unless Run is running.
 type Exporter struct {
 	settings Settings
 	client   *http.Client
@@ -43,7 +43,7 @@ type Exporter struct {
 	sent    atomic.Int64
 	dropped atomic.Int64
 
-	// Of the goroutine in Run alone.
+	// The fields below belong to the goroutine in Run.
 	spans      []span
 	tries      int       // of the request that comes next
 	resume     time.Time // nothing is sent before
@@ -52,15 +52,14 @@ type Exporter struct {
 	complained time.Time // when it was told
 }
 
-// New makes an exporter. It does no I/O. The log may be nil.
+// New returns an Exporter. It does no I/O. The log may be nil.
 func New(s Settings, log *zerolog.Logger) *Exporter {
 	defaults.Log(&log)
 	return &Exporter{settings: s, client: &http.Client{Timeout: s.Timeout}, log: *log,
 		queue: make(chan []activitylog.Row, queuedCommits)}
 }
 
-// Offer takes rows that were committed: it is an OnCommit of the log's writer.
-// It never blocks.
+// Offer queues committed rows. It implements OnCommit of the log's writer, and never blocks.
 func (e *Exporter) Offer(_ int64, rows []activitylog.Row) {
 	kept, size := slices.Clone(rows), int64(0)
 	for i := range kept {
@@ -112,7 +111,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// finish sends what is left.
+// finish sends the remaining spans.
 func (e *Exporter) finish(ctx context.Context, m *spanMaker) {
 	ctx, cancel := context.WithTimeout(ctx, lastWait)
 	defer cancel()
@@ -147,7 +146,7 @@ func (e *Exporter) flush(ctx context.Context, least int) {
 	}
 }
 
-// settle notes what became of a request with the first n spans.
+// settle records the result of a request with the first n spans.
 func (e *Exporter) settle(n int, err error) {
 	if err == nil {
 		e.tries = 0
@@ -167,15 +166,14 @@ func (e *Exporter) settle(n int, err error) {
 	}
 }
 
-// drop gives up the first n spans.
+// drop drops the first n spans.
 func (e *Exporter) drop(n int) {
 	e.tries = 0
 	e.dropped.Add(int64(n))
 	e.spans = slices.Delete(e.spans, 0, n)
 }
 
-// complain logs what was dropped, at most once a minute: the collector is away, or too
-// slow.
+// complain logs how many spans were dropped, at most once a minute.
 func (e *Exporter) complain() {
 	dropped := e.dropped.Load()
 	if dropped == e.told || time.Since(e.complained) < complainEvery {
@@ -220,7 +218,7 @@ const (
 	maxPause = 10 * time.Minute // that a collector may ask for
 )
 
-// A statusError is an answer that is no success.
+// A statusError is an HTTP answer other than success.
 type statusError struct {
 	code  int
 	after time.Duration // that the collector asks to wait; zero: it does not say
@@ -228,7 +226,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("the collector answered HTTP %d", e.code) }
 
-// statusOfAnswer is nil for a success.
+// statusOfAnswer returns nil for a success, and otherwise a statusError.
 func statusOfAnswer(code int, header http.Header, now time.Time) error {
 	if code/100 == 2 {
 		return nil
@@ -243,9 +241,9 @@ func statusOfAnswer(code int, header http.Header, now time.Time) error {
 	return e
 }
 
-// pauseAfter says how long nothing is to be sent after a failure, and whether the
-// same request may then succeed: OTLP names four answers, and connections that fail.
-// random, in [0,1), keeps many buses from coming back at one moment.
+// pauseAfter returns how long to pause after a failure, and whether to retry the request. OTLP
+// allows retries after four statuses and after connection failures. random, in [0,1), spreads the
+// retries of several buses.
 func pauseAfter(err error, tries int, random float64) (pause time.Duration, again bool) {
 	var answer *statusError
 	var connection *url.Error

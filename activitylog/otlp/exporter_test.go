@@ -31,7 +31,7 @@ type exported struct {
 	}
 }
 
-// A collector takes spans as one of OpenTelemetry does.
+// A collector accepts spans like a collector of OpenTelemetry.
 type collector struct {
 	mu     sync.Mutex // guards the fields below
 	spans  []exported
@@ -109,7 +109,7 @@ func TestSpansOfALog(t *testing.T) {
 	w.Append(message(at+1000, "m2", "agent:a", "tg:1", `{"type":"tg_reply","inReplyTo":"m1"}`, "timeout")...)
 	w.Append(message(at+2000, "m3", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"00-`+trace+`-`+above+`-00"}`, "ok")...)
 	w.Append(message(at+3000, "m4", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"rubbish"}`, "ok")...)
-	// What a peer answers carries the traceparent as it came.
+	// The answers of a peer carry the traceparent unchanged.
 	w.Append(message(at+4000, "m5", "agent:a", "tg:1", `{"type":"tg_reply","inReplyTo":"m1","traceparent":"00-`+trace+`-`+above+`-01"}`, "ok")...)
 	w.Append(message(at+5000, "m6", "tg:1", "agent:a", `{"type":"delivery_status","inReplyTo":"m3"}`, "ok")...) // m3 was not sampled
 	endLog()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Settings say where spans go.
+// Settings are the destination and the attributes of spans.
 type Settings struct {
 	Endpoint string            // full URL of the traces; empty: nothing is exported
 	Headers  map[string]string // of each request; may hold secrets
@@ -18,8 +18,8 @@ type Settings struct {
 
 const defaultTimeout = 10 * time.Second
 
-// FromEnv reads the standard variables with getenv. The error says which of them
-// cannot be used; it holds no header's value.
+// FromEnv reads the standard variables with getenv. The error names the invalid variable, but not
+// the value of a header.
 func FromEnv(getenv func(string) string) (Settings, error) {
 	s := Settings{Timeout: defaultTimeout, Resource: map[string]string{"service.name": "hubbub-bus"},
 		Headers: map[string]string{}}
@@ -69,7 +69,7 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 	return s, nil
 }
 
-// pairs reads name=value,name=value, with percent escapes in values.
+// pairs parses name=value,name=value, with percent escapes in values, into a map.
 func pairs(text string, into map[string]string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {

@@ -18,7 +18,7 @@ const (
 	maxTurns    = 10_000 // turns under way that are followed
 )
 
-// A spanMaker makes spans of rows. It is not safe for concurrent use.
+// A spanMaker makes spans from rows. It is not safe for concurrent use.
 type spanMaker struct {
 	passes activitylog.Assembler
 	open   map[*activitylog.Publication]*sending
@@ -26,13 +26,13 @@ type spanMaker struct {
 	turns  chain.Turns[int64]
 }
 
-// traced is what a message hands on to those that answer it.
+// traced is what the answers to a message inherit.
 type traced struct {
 	own    parent // its trace, and its span in it; empty if it was not sampled
 	stated parent // what its traceparent said
 }
 
-// A sending is a message on its way through the bus whose spans are wanted.
+// A sending is a sampled message on its way through the bus.
 type sending struct {
 	trace      parent // trace, and the span above
 	id         string
@@ -44,7 +44,7 @@ type sending struct {
 // A parent is a trace and a span in it.
 type parent struct{ trace, span string }
 
-// A span is one of OTLP, as JSON.
+// A span is a span of OTLP, as JSON.
 type span struct {
 	TraceID  string      `json:"traceId"`
 	SpanID   string      `json:"spanId"`
@@ -84,7 +84,7 @@ func newSpanMaker() *spanMaker {
 	}
 }
 
-// add takes a row and returns the spans that it completes.
+// add adds a row and returns the spans that it completes.
 func (m *spanMaker) add(r *activitylog.Row) []span {
 	e := r.Entry(0)
 	p, d := m.passes.Add(&e)
@@ -104,8 +104,8 @@ func (m *spanMaker) add(r *activitylog.Row) []span {
 	return nil
 }
 
-// begin follows a message from its send_start on. A message that tells the end of
-// a turn completes the turn's span.
+// begin begins the span of a message. If the message reports the end of a turn, begin returns the
+// turn's span.
 func (m *spanMaker) begin(p *activitylog.Publication, r *activitylog.Row) []span {
 	var message struct {
 		Type, InReplyTo, TraceParent string
@@ -139,8 +139,8 @@ func (m *spanMaker) begin(p *activitylog.Publication, r *activitylog.Row) []span
 	return m.turn(above, r, message.Content)
 }
 
-// chooseParent says below what a message belongs. Peers hand the traceparent on as
-// it came: one that equals that of the message answered says less than inReplyTo.
+// chooseParent returns the parent of a message. Peers copy the traceparent from the message that
+// they answer. So a traceparent equal to that message's is less precise than inReplyTo.
 func chooseParent(stated parent, answered traced) parent {
 	if stated.trace == "" || answered.own.trace != "" && stated == answered.stated {
 		return answered.own
@@ -148,8 +148,7 @@ func chooseParent(stated parent, answered traced) parent {
 	return stated
 }
 
-// turn makes the span of a turn from what its agent tells of it: that it started,
-// and that it ended.
+// turn returns the span of a turn when its agent reports the end.
 func (m *spanMaker) turn(above parent, r *activitylog.Row, content []byte) []span {
 	var c protocol.TurnRecord
 	if json.Unmarshal(content, &c) != nil || c.Event != protocol.RecordTurn || c.TurnID == "" {
@@ -218,13 +217,13 @@ func attributes(pairs ...string) []attribute {
 
 func nanos(micros int64) string { return strconv.FormatInt(micros*1000, 10) }
 
-// idOf makes an id of n bytes from what is unique.
+// idOf returns an id of n bytes, derived from unique values.
 func idOf(n int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:n])
 }
 
-// parseParent reads a W3C traceparent. One that cannot be read counts as none.
+// parseParent parses a W3C traceparent. It treats an invalid one as missing.
 func parseParent(text string) (p parent, sampled bool) {
 	parts := strings.Split(text, "-")
 	if len(parts) < 4 || !isID(parts[1], 32) || !isID(parts[2], 16) || len(parts[3]) != 2 {
@@ -237,7 +236,7 @@ func parseParent(text string) (p parent, sampled bool) {
 	return parent{parts[1], parts[2]}, flags&1 == 1
 }
 
-// isID reports whether a text is so many lowercase hex digits, and not all zero.
+// isID reports whether s consists of n lowercase hex digits that are not all zero.
 func isID(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" && strings.Trim(s, "0") != ""
 }

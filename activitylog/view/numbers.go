@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Short writes a duration with three digits that matter.
+// Short formats a duration with about three digits.
 func Short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -31,7 +31,7 @@ func belowSecond(d time.Duration) string {
 	}
 }
 
-// Long is Short for what may take days; it writes nothing for a negative duration.
+// Long is like Short for durations of up to many days. It returns "" for a negative duration.
 func Long(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -50,7 +50,7 @@ func Long(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours())/24)
 }
 
-// Ago writes how long ago something was, in one unit or two.
+// Ago formats the age of something in one or two units, with between between them.
 func Ago(d time.Duration, between string) string {
 	switch {
 	case d < time.Minute:
@@ -64,7 +64,7 @@ func Ago(d time.Duration, between string) string {
 	}
 }
 
-// Count writes a number with its thousands apart.
+// Count formats a number with commas between thousands.
 func Count(v any) string {
 	digits := fmt.Sprint(v)
 	if f, ok := v.(float64); ok {
@@ -80,10 +80,10 @@ func Count(v any) string {
 	return sign + digits
 }
 
-// Many writes a number of things, of which the word names one.
+// Many returns a number and a noun, with a plural in s.
 func Many(v any, word string) string { return Plural(v, word, word+"s") }
 
-// Plural writes a number of things, with the word for one and that for more.
+// Plural returns a number and a noun in the singular or the plural.
 func Plural(v any, one, more string) string {
 	n := Count(v)
 	if n == "1" {

@@ -10,18 +10,17 @@ import (
 	"hubbub/protocol"
 )
 
-// Not, before a type or a pattern, asks for all others.
+// Not, before a type or a pattern, selects all others.
 const Not = "!"
 
-// A Query is which rows a person asked for, as they typed it. What is empty
-// chooses all.
+// A Query selects rows, in the form that a person typed. An empty field selects all.
 type Query struct {
 	Topic, Peer, Status, Text, Since, Until string
 	Types, Events                           []string
 	Brief                                   bool // one row a message, unless rows of an event or a status are asked for
 }
 
-// Statuses are those that rows have.
+// Statuses are the statuses of rows.
 var Statuses = []string{
 	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial,
 	activitylog.StatusFailed,
@@ -29,7 +28,7 @@ var Statuses = []string{
 	string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
 }
 
-// EventNames are the names of the events that rows record.
+// EventNames returns the names of the events.
 func EventNames() (names []string) {
 	for e := activitylog.SendStart; e <= activitylog.LogPruned; e++ {
 		names = append(names, e.String())
@@ -37,7 +36,7 @@ func EventNames() (names []string) {
 	return names
 }
 
-// TypeNames are the names of the types of messages.
+// TypeNames returns the message types.
 func TypeNames() []string {
 	names := make([]string, len(protocol.AllTypes))
 	for i, t := range protocol.AllTypes {
@@ -87,7 +86,7 @@ func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	return f, nil
 }
 
-// pattern reads what matches, or behind Not what does not.
+// pattern parses a pattern, or with a leading Not the pattern to exclude.
 func pattern(name, text string) (p, not protocol.Pattern, err error) {
 	if text == "" {
 		return "", "", nil
@@ -102,8 +101,8 @@ func pattern(name, text string) (p, not protocol.Pattern, err error) {
 	return p, "", nil
 }
 
-// Moment reads a time: RFC 3339, a day, or a duration before now. Its error
-// begins with the name; an empty text is the zero time.
+// Moment parses a time: RFC 3339, a day, or a duration before now. An empty text is the zero
+// time. Its error begins with the name.
 func Moment(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -2,8 +2,8 @@ package view
 
 import "strings"
 
-// reasonTexts describe each reason that an attention record may carry. Those with a
-// + are added to another reason.
+// reasonTexts are the descriptions of the reasons in attention records. A name with a + is added
+// to another reason.
 var reasonTexts = map[string]string{
 	"acknowledgement":       "it only says thanks",
 	"addressed_to_other":    "it is addressed to somebody else",
@@ -130,8 +130,8 @@ var reasonTexts = map[string]string{
 	"+no_digest":    "its harness takes no digests",
 }
 
-// DescribeReason describes the reason of an attention record. It returns an empty string for a
-// reason that is unknown or already in words.
+// DescribeReason returns the description of a reason. It returns "" for a reason that is unknown
+// or is already a description.
 func DescribeReason(reason string) string {
 	name, more, weighed := strings.Cut(reason, "+")
 	words := reasonTexts[name]

@@ -12,8 +12,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Titles are what people call their chats, learned from what is said in them. The zero
-// Titles knows none. Its methods may be called at any time.
+// Titles are the titles of chats, learned from messages. The zero Titles is empty. Its methods
+// may be called from any goroutine.
 type Titles struct {
 	mu    sync.RWMutex
 	known map[protocol.PeerID]string
@@ -24,7 +24,7 @@ const (
 	maxTitle  = 40     // characters
 )
 
-// Learn takes up the title of the chat that a row's message comes from, if it has one.
+// Learn notes the title of the chat that a row's message comes from, if it has one.
 func (t *Titles) Learn(e *activitylog.Entry) {
 	if !e.Is(activitylog.SendStart) || e.Type != string(protocol.TypeTGMessage) &&
 		e.Type != string(protocol.TypeChatMessage) {
@@ -39,7 +39,7 @@ func (t *Titles) Learn(e *activitylog.Entry) {
 	}
 }
 
-// Note takes up the title of a chat, unless it is empty.
+// Note sets the title of a chat, unless the title is empty.
 func (t *Titles) Note(chat protocol.PeerID, title string) {
 	title = text.Clip(strings.NewReplacer("“", "'", "”", "'").Replace(strings.TrimSpace(title)), maxTitle)
 	if title == "" {
@@ -64,15 +64,15 @@ func (t *Titles) Title(id string) string {
 	return t.known[protocol.PeerID(chat)]
 }
 
-// All returns the titles by their chats.
+// All returns the titles by chat.
 func (t *Titles) All() map[protocol.PeerID]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return maps.Clone(t.known)
 }
 
-// Called returns how a person knows an identity or a topic: a chat by its role and title, such as
-// tg:“Launch crew”, and anything else by itself. An agent keeps its identity, which holds its name.
+// Called returns the name of an identity or a topic for people: the role and title of a chat,
+// such as tg:“Launch crew”, and otherwise the id. The identity of an agent contains its name.
 func (t *Titles) Called(id string) string {
 	role, _, _ := strings.Cut(id, ":")
 	title := t.Title(id)
@@ -85,11 +85,11 @@ func (t *Titles) Called(id string) string {
 // Both returns an identity with the title of its chat in parentheses, if it has one.
 func (t *Titles) Both(id string) string { return t.Beside(id, id) }
 
-// identities are what may be one, or the name of an agent, within a text.
+// identities matches words in a text that may be an identity or the name of an agent.
 var identities = regexp.MustCompile(`[A-Za-z][\w.]*[:-][\w:.-]*\w`)
 
-// Within returns a text with the titles of the chats behind their identities and the names of their
-// agents, each once.
+// Within returns a text with the titles of its chats, each once, after the identity of the chat
+// or the name of its agent.
 func (t *Titles) Within(words string) string {
 	told := map[string]bool{}
 	return identities.ReplaceAllStringFunc(words, func(id string) string {

@@ -43,7 +43,7 @@ func (b *Bar) Open() bool { return b.Kind != BarNote && b.Finish.IsZero() }
 // Lasted returns how long the span took.
 func (b *Bar) Lasted() time.Duration { return b.Span.Until.Sub(b.Start) }
 
-// A Waterfall is messages and their deliveries on one time axis.
+// A Waterfall shows messages and their deliveries on one time axis.
 type Waterfall struct {
 	Bars  []Bar
 	Begin time.Time
@@ -52,9 +52,8 @@ type Waterfall struct {
 	deliveries, most int
 }
 
-// NewWaterfall lays out a chain. Of the traced message so many deliveries are
-// bars, and all that failed; of the others those that failed; never more than
-// most of one message, if most is positive.
+// NewWaterfall lays out a chain. Each failed delivery is a bar. For the traced message, the first
+// deliveries are bars, too. If most is positive, it bounds the deliveries shown for one message.
 func NewWaterfall(c *chain.Chain, deliveries, most int) *Waterfall {
 	w := &Waterfall{deliveries: deliveries, most: most}
 	for i := range c.Causes {
@@ -79,8 +78,7 @@ func NewWaterfall(c *chain.Chain, deliveries, most int) *Waterfall {
 	return w
 }
 
-// add adds the bars of a message: one each time that it was sent, and those of
-// its deliveries.
+// add adds the bars of a message: one for each publication, followed by those of its deliveries.
 func (w *Waterfall) add(s *chain.Step, b Bar) {
 	b.Step, b.Kind, b.Depth, b.Topic, b.Reason, b.Start = s, BarMessage, s.Depth, s.Topic, s.Reason, s.Begin()
 	if len(s.Publications) == 0 {
@@ -108,7 +106,7 @@ func (w *Waterfall) add(s *chain.Step, b Bar) {
 	}
 }
 
-// SentAgain is the reason of a message that its sender repeated.
+// SentAgain is the reason of the bar for a repeated message.
 const SentAgain = "sent again"
 
 func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
@@ -131,8 +129,8 @@ func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
 	}
 }
 
-// addSpans adds waits and turns to the bars of the messages with which they
-// begin: of a message that was sent again, to the first.
+// addSpans adds waits and turns to the bars of the messages that begin them. If a message was
+// sent again, its first bar gets the span.
 func (w *Waterfall) addSpans(spans map[string]chain.Span) {
 	for i := range w.Bars {
 		b := &w.Bars[i]
@@ -144,10 +142,11 @@ func (w *Waterfall) addSpans(spans map[string]chain.Span) {
 	}
 }
 
-// Place returns where on the axis a time lies: 0 is its beginning, 1 its end.
+// Place returns the position of a time on the axis, from 0 at the beginning to 1 at the end.
 func (w *Waterfall) Place(t time.Time) float64 { return float64(t.Sub(w.Begin)) / float64(w.Whole) }
 
-// NameOf returns the name of a message: what an agent tells by it, else its type.
+// NameOf returns a name for a message: the event that an agent reports, or else the type. told
+// reports whether it is an event.
 func NameOf(typ string, payload []byte) (name string, told bool) {
 	var m struct{ Content struct{ Event string } }
 	if typ == string(protocol.TypeAgentEvent) && json.Unmarshal(payload, &m) == nil && m.Content.Event != "" {

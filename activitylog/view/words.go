@@ -14,16 +14,16 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Style is how much words say. They say the same of a row.
+// A Style is how detailed a description is.
 type Style int
 
-// The voices.
+// The styles.
 const (
 	Full  Style = iota // a sentence, for a terminal
 	Brief              // a phrase, for a cell of a table
 )
 
-// Row says what a row holds beside its columns.
+// Row describes the part of a row that its columns do not show.
 func (v Style) Row(e *activitylog.Entry) string {
 	detail := ""
 	switch {
@@ -76,7 +76,7 @@ func (v Style) gap(payload []byte) string {
 	return fmt.Sprintf("%d rows could not be written:", gap.Lost)
 }
 
-// Message says what a message says: its text, what an agent recorded, or its content.
+// Message describes a message: its text, an agent's record, or its content.
 func (v Style) Message(payload []byte) string {
 	var m struct{ Content json.RawMessage }
 	if json.Unmarshal(payload, &m) != nil {
@@ -108,7 +108,7 @@ func (v Style) Message(payload []byte) string {
 	return b.String()
 }
 
-// result says what became of a message.
+// result describes the result of sending a message.
 func (v Style) result(result []byte) string {
 	var r protocol.SendResult
 	if json.Unmarshal(result, &r) != nil {
@@ -131,7 +131,7 @@ func (v Style) result(result []byte) string {
 	return text
 }
 
-// Record says what an agent recorded.
+// Record describes an agent's record.
 func (v Style) Record(r *protocol.Record) string {
 	if v == Brief {
 		return brief(r)
@@ -212,7 +212,7 @@ func escalation(c *protocol.EscalationRecord, because string) string {
 	return "escalated: a person was called into the exchange with " + cmp.Or(c.With, "another agent") + because
 }
 
-// cost says what a turn took, where its harness told.
+// cost describes the cost of a turn if its harness reported it.
 func cost(a *protocol.TurnCost) string {
 	if a.InputTokens+a.OutputTokens == 0 {
 		return ""
@@ -243,12 +243,12 @@ func brief(r *protocol.Record) string {
 	return strings.TrimSuffix(what+": "+r.Reason, ": ")
 }
 
-// approval says who decided what about a tool.
+// approval describes a decision about a tool.
 func approval(a *protocol.ApprovalRecord) string {
 	return fmt.Sprintf("%s: %s by %s", a.Tool, a.State, cmp.Or(a.By, "nobody"))
 }
 
-// obligation says what became of what the author of an event waits for.
+// obligation describes what happened to an obligation.
 func obligation(a *protocol.ObligationRecord) string {
 	by := ""
 	if a.By != nil {
@@ -278,10 +278,10 @@ func obligation(a *protocol.ObligationRecord) string {
 	return owed + a.State
 }
 
-// redactor removes the secrets of calls that agents of others recorded.
+// redactor removes secrets from the arguments of tool calls in records.
 var redactor = sync.OnceValue(redact.New)
 
-// toolCall says which tool was called with what, and what came of it.
+// toolCall describes a call of a tool and its result.
 func toolCall(a *protocol.ToolCall) string {
 	line := "called " + a.Tool
 	if len(a.Arguments) > 0 {
