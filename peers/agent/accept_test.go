@@ -24,8 +24,8 @@ import (
 	"hubbub/protocol"
 )
 
-// A gate is where a turn waits while its message is edited: whoever comes to the moment
-// first goes on once the edit is in the mailbox.
+// A gate blocks a turn while its message is edited. Whoever reaches the moment first continues
+// once the edit is in the mailbox.
 type gate struct {
 	moment string
 	unseen bool   // the turn goes on before the agent looks at the edit; else once it has
@@ -43,7 +43,7 @@ func newGate(moment string, unseen bool) *gate {
 	return &gate{moment: moment, unseen: unseen, stored: make(chan struct{}), acted: make(chan struct{}), anew: make(chan struct{})}
 }
 
-// at is called at each moment. Ctx ends when the one who comes is told to stop.
+// at is called at each moment. ctx ends when its caller is stopped.
 func (g *gate) at(ctx context.Context, moment string) {
 	if moment != g.moment {
 		return

@@ -186,7 +186,7 @@ func (a *Agent) work(ctx context.Context) error {
 	return g.Wait()
 }
 
-// wrap adds what failed to an error. It returns nil for nil.
+// wrap prefixes an error with a description of what failed. It returns nil for nil.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

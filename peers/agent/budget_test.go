@@ -21,7 +21,7 @@ func costing(tokens int64) func(context.Context, *harness.Turn, harness.Tools) (
 	}
 }
 
-// withheld returns the events whose turns a budget held back, with the reasons.
+// withheld returns the events whose turns a budget prevented, with the reasons.
 func (w *fixture) withheld() (list []string) {
 	for _, r := range w.records {
 		if r.is("budget") {

@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol"
 )
 
-// choosing asks with choices where it is told to deploy, and says what it hears otherwise.
+// choosing asks with choices when it is told to deploy, and otherwise repeats its input.
 func choosing(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	said := t.Event.Content[len(t.Event.Content)-1].Text
 	if said == "deploy" {

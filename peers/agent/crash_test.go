@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runChild runs an agent whose model never says the same twice.
+// runChild runs an agent whose model never repeats an answer.
 func runChild() error {
 	db, err := agent.Open(os.Getenv(childData))
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *child) kill() {
 	<-c.died
 }
 
-// TestAKilledAgentLosesAndDoublesNothing kills the agent at each step of a
+// TestSIGKILL_AgentLosesAndDoublesNothing kills the agent at each step of a
 // turn, whatever its model does, and starts it again.
 func TestAKilledAgentLosesAndDoublesNothing(t *testing.T) {
 	for acts, steps := range map[string][]string{
@@ -266,7 +266,7 @@ func TestAKilledAgentTriesAgainWithAHigherAttempt(t *testing.T) {
 	equal(t, "turns", states, []string{"1 started", "1 interrupted", "2 started", "2 finished"})
 }
 
-// TestAKilledAgentRunsWhatWasAllowedOnce kills the agent at each step of a decision: the question is
+// TestSIGKILL_RunsAnApprovedToolOnce kills the agent at each step of a decision: the question is
 // asked again only if its verdict was used up, and the tool runs once, after a row that allows it.
 func TestAKilledAgentRunsWhatWasAllowedOnce(t *testing.T) {
 	for step, questions := range map[string]int{"decision asked": 1, "decided": 1, "decision used": 2} {

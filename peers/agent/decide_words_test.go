@@ -11,8 +11,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestDecision_IsMadeInWords: of people who may decide, to the question, by a clear word alone. What
-// else they write while the question is open changes nothing, and they are told how to decide.
+// TestDecision_IsMadeInWords checks that only a clear word of a person who may decide, in answer
+// to the question, decides. The person's other messages while the question is open change
+// nothing, and the chat explains how to decide.
 func TestDecision_IsMadeInWords(t *testing.T) {
 	to := func(m protocol.ChatMessage, source string) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}
@@ -94,7 +95,7 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 	}
 }
 
-// TestDecision_AWordThatGoesOnIsNone: people write in pieces, edit, and delete.
+// TestDecision_AWordThatGoesOnIsNone covers words that are followed by others, edited or deleted.
 func TestDecision_AWordThatGoesOnIsNone(t *testing.T) {
 	gone := dm("2", "")
 	gone.Event = protocol.EventDelete
@@ -128,7 +129,8 @@ func TestDecision_AWordThatGoesOnIsNone(t *testing.T) {
 	}
 }
 
-// TestDecision_AsksOnceForOneCall: also if the message is edited meanwhile, and whatever is said.
+// TestDecision_AsksOnceForOneCall checks that a call is asked about once, even if the message is
+// edited in between, whatever people say.
 func TestDecision_AsksOnceForOneCall(t *testing.T) {
 	ran := 0
 	withFixture(t, newStub(sensitive(&ran)), &agent.Options{Approve: approving.Approve, ComposeCap: time.Minute}, func(t *testing.T, w *fixture) {

@@ -221,8 +221,8 @@ func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
 	})
 }
 
-// TestDefer_TakesTimesOnly gives etas that are times, and words that are none: those are refused with
-// what can be written instead.
+// TestDefer_TakesTimesOnly tries etas that are times and others that are not. The latter are
+// refused with examples of valid ones.
 func TestDefer_TakesTimesOnly(t *testing.T) {
 	for eta, ok := range map[string]bool{
 		"tomorrow 9:00": true, "Friday": true, "in 45 minutes": true, "2h": true, "2099-01-31T17:00:00+01:00": true, "": true,

@@ -56,8 +56,8 @@
 // more after an edit or a granted claim. Each run of a harness has
 // {"event":"turn","eventId","mergedEventIds","agent","turnId","attempt","mode",
 // "state":"started"}, followed by one of the states accepted, finished, failed, cancelled or
-// interrupted. An interrupted turn runs again. A turn that waits for others has the state waiting
-// before, once. An event whose id is in no started turn is a turn avoided. Records are sent at
+// interrupted. An interrupted turn runs again. A turn that waits for others first has the state
+// waiting, once. An event whose id is in no started turn is a turn avoided. Records are sent at
 // least once: those with the same messageId are one.
 //
 // The other records are: claim (granted or not, and to whom), delivery (a message that its chat

@@ -12,8 +12,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestElicit_IsAnsweredInWords: by the person whose message the turn serves, in their chat. A question
-// of theirs, words of others and a thumb are no answers.
+// TestElicit_IsAnsweredInWords checks that the author of the turn's message answers in their
+// chat. A question of that person, messages of others and a thumbs-up are not answers.
 func TestElicit_IsAnsweredInWords(t *testing.T) {
 	to := func(m protocol.ChatMessage, source string) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}

@@ -56,7 +56,7 @@ func (w *fixture) rungs() (list []string) {
 
 const toldMended = "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 
-// withLead is a world in which agent:lead, which fails every turn, has agent:boss above it.
+// withLead starts a fixture in which agent:lead fails every turn and has agent:boss as its lead.
 func withLead(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test func(t *testing.T, w *fixture)) {
 	withQuestions(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Escalation: attention.EscalationPolicy{Lead: "lead", Owner: "lead", Person: "lead"}})()

@@ -21,7 +21,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A shelf plays a bridge's files: whoever asks gets them by the path.
+// A fileServer acts as a bridge's files: it serves them by path to any client.
 type fileServer struct {
 	mu     sync.Mutex
 	files  map[string][]byte
@@ -411,8 +411,8 @@ func TestAModelSeesWhatIsAnswered(t *testing.T) {
 	})
 }
 
-// TestEarlierImages_AreShownAgain: those of the last messages of the same chat, the newest first, to
-// models that see them.
+// TestEarlierImages_AreShownAgain checks that models with vision see the images of the last
+// messages of the same chat, the newest first.
 func TestEarlierImages_AreShownAgain(t *testing.T) {
 	gone := attached("p1")
 	gone.Event, gone.Attachments = protocol.EventDelete, nil

@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestFragments_OfGroupAreOneTurn plays messages of a channel. Those of Will are fragments of his
-// mention if they are near it and are for nobody else.
+// TestFragments_OfGroupAreOneTurn plays messages of a channel. Will's messages near his mention
+// are fragments of it unless they address somebody else.
 func TestFragments_OfGroupAreOneTurn(t *testing.T) {
 	file := []protocol.Attachment{{Kind: "photo", Name: "oven.jpg"}}
 	type said struct {
@@ -67,8 +67,8 @@ func TestFragments_OfGroupAreOneTurn(t *testing.T) {
 	}
 }
 
-// TestFragments_OfThreadAreOneTurn plays messages of a thread in which the agent takes part. What Will
-// writes just before a mention belongs to it; other messages remain knocks.
+// TestFragments_OfThreadAreOneTurn plays messages of a thread in which the agent takes part. Will's
+// messages just before a mention belong to it, and other messages remain knocks.
 func TestFragments_OfThreadAreOneTurn(t *testing.T) {
 	other := by(post("", ""), "78", "human")
 	file := protocol.ChatMessage{Attachments: []protocol.Attachment{{Kind: "photo", Name: "oven.jpg"}}}

@@ -21,8 +21,8 @@ func endless(stopped *int) func(context.Context, *harness.Turn, harness.Tools) (
 	}
 }
 
-// halt has the chat, or somebody at the command line, halt or resume, and reports
-// whether the agent took it.
+// halt makes the chat, or a command line, halt or resume the agent, and reports whether the agent
+// accepted.
 func (w *fixture) halt(by *bustest.Scripted, from protocol.PeerID, scope protocol.Topic, halt string) bool {
 	w.t.Helper()
 	r := by.SendAs(w.t, from, "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: scope, Halt: halt, By: "Will"})

@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol"
 )
 
-// interim calls chat.send_message with interim, and says what came of it.
+// interim calls chat.send_message with interim, and returns the result.
 func interim(tools harness.Tools, event, text string) string {
 	got, _ := call(tools, "chat.send_message", map[string]any{"inReplyTo": event, "text": text, "interim": true})
 	status, _ := got["status"].(string)
@@ -146,7 +146,7 @@ func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
 	})
 }
 
-// TestOnlyTheFirstPartOfAnAnswerTakesThePlace: what a program says in parts follows as
+// TestInterim_IsReplacedByTheFirstPart checks that the later parts of an answer follow as
 // messages.
 func TestOnlyTheFirstPartOfAnAnswerTakesThePlace(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {

@@ -44,7 +44,7 @@ func reaction(id, target, actor, signal, recipient string) protocol.ChatMessage 
 	return m
 }
 
-// returns lists after how long what somebody waits for came back as a turn of the model.
+// returns lists the ages at which an open obligation came back as a turn of the model.
 func (s *stub) returns() (list []string) {
 	for _, t := range s.seen() {
 		if strings.HasPrefix(t.Event.EventID, "return:") {
@@ -69,7 +69,7 @@ func (w *fixture) obligations() (list []string) {
 	return list
 }
 
-// evading answers with something else once, and reacts done and seen, as arm A has it.
+// evading sends one text that is no answer, and reacts with done and seen, as arm A describes.
 func evading(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	if !strings.HasPrefix(tn.Event.EventID, "return:") {
 		call(tools, "chat.send_message", map[string]any{"text": "nice weather today"})
@@ -314,7 +314,7 @@ func TestWhatIsUnclearObligesItsAuthor(t *testing.T) {
 	})
 }
 
-// owed lists "recipient: id" of what the tools of the agent tell.
+// owed lists "recipient: id" from the results of the agent's tools.
 func (w *fixture) owed(who, tool string) string {
 	w.t.Helper()
 	if tool == "" {

@@ -11,7 +11,7 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// TestOutbound_SaysVisibilityAndDirectedness: of posts, also into threads, and of files.
+// TestOutbound_SaysVisibilityAndDirectedness covers posts, also into threads, and files.
 func TestOutbound_SaysVisibilityAndDirectedness(t *testing.T) {
 	workspace := t.TempDir()
 	if err := os.WriteFile(filepath.Join(workspace, "a.txt"), []byte("text"), 0o600); err != nil {

@@ -427,7 +427,8 @@ func TestAChatThatHangsLeavesTheOthersRoom(t *testing.T) {
 	})
 }
 
-// TestSignal_UnclearAsksAndSeenAnswersNothing: what is unclear stays open until its author writes again.
+// TestSignal_UnclearAsksAndSeenAnswersNothing checks that an unclear event stays open until its
+// author writes again.
 func TestSignal_UnclearAsksAndSeenAnswersNothing(t *testing.T) {
 	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		signal := map[string]string{"e1": "unclear", "e3": "seen"}[turn.Event.EventID]

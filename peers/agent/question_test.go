@@ -59,7 +59,7 @@ func inReply(m protocol.ChatMessage, source string) protocol.ChatMessage {
 	return m
 }
 
-// consulting asks Will for the region where it is told to deploy, and says what it hears of it.
+// consulting asks Will for the region when it is told to deploy, and reports the answer.
 func consulting(name string) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		switch {
@@ -218,8 +218,8 @@ func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
 	})
 }
 
-// TestAnswer_ToAnOpenQuestionIsHeard: whatever the word. Without a question, or of thanks that it
-// does not offer, it is an acknowledgement.
+// TestAnswer_ToAnOpenQuestionIsHeard checks that any word answers an open question. Without a
+// question, or for thanks that the question does not offer, it is an acknowledgement.
 func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
 	for _, c := range []struct {
 		question, answer string
@@ -255,8 +255,8 @@ func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
 	}
 }
 
-// TestAnswer_InGroupNeedsNoName asks Will a question in a channel and plays what is said there next.
-// The last message is heard if it answers the question.
+// TestAnswer_InGroupNeedsNoName asks Will a question in a channel and plays the next messages
+// there. The last message is accepted if it answers the question.
 func TestAnswer_InGroupNeedsNoName(t *testing.T) {
 	type said struct {
 		text  string

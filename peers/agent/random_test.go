@@ -55,7 +55,7 @@ func mood(r *rand.Rand, s *stub) func(context.Context, *harness.Turn, harness.To
 	}
 }
 
-// whatever is a chat event at random.
+// whatever returns a random chat event.
 func whatever(r *rand.Rand, n int) protocol.ChatMessage {
 	id := fmt.Sprint("e", n)
 	texts := []string{"hello", "@lead look", "@backend-agents?", "thanks", "stop", "@lead leave", "lunch?", "@w3 hi", "@lead and?"}

@@ -20,13 +20,13 @@ func (w *fixture) sayIn(chat protocol.PeerID, m protocol.ChatMessage) {
 	}
 }
 
-// in says that a message was said in a conversation of a kind.
+// in sets the conversation of a message, with its kind.
 func in(m protocol.ChatMessage, conversation, kind string) protocol.ChatMessage {
 	m.Chat = &protocol.Chat{ID: conversation, Kind: kind}
 	return m
 }
 
-// read calls the reading tools as widely as they go, and returns all that they
+// readChats calls the reading tools as widely as they go, and returns all that they
 // gave.
 func read(tools harness.Tools, conversations ...string) string {
 	var seen strings.Builder

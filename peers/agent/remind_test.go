@@ -202,7 +202,7 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 	})
 }
 
-// TestAKilledAgentIsRemindedOnce kills the agent between each step of a reminder, and starts it again:
+// TestSIGKILL_ReminderComesOnce kills the agent between each step of a reminder, and starts it again:
 // once it is set, once its event is stored, in the turn for that, once that has answered, and at its end.
 func TestAKilledAgentIsRemindedOnce(t *testing.T) {
 	for _, step := range []string{"reminding", "reminded", "started#2", "acted", "returned#2"} {

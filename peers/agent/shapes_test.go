@@ -33,7 +33,7 @@ import (
 	posts "hubbub/protocol/chorus"
 )
 
-// fence is drawn for every turn of these tests, so that shapes can have it, whole and cut.
+// fence is the fence of every turn of these tests, so that shapes can contain it, whole and cut.
 var fence = attention.Fence(rand.Text())
 
 // innerShapes are what models write that is no answer.
@@ -50,13 +50,12 @@ var innerShapes = []string{
 // answerShapes are what models write that is one.
 var answerShapes = []string{"", "", "The answer is 4.\n", "It is 4, and <b>that</b> is all.\n", "Here: ", "Sure 🙂 ", "Write `<think>` there.\n", "```\n<tool_call>\n```\n"}
 
-// A shape is what a model answers, and what of it is an answer, as it was put together.
+// A shape is a random output of a model, with the part of it that is an answer.
 type shape struct{ text, answer string }
 
-// shapes returns n answers of models: what is for people among what is not, each cut at
-// random. A cut may leave the beginning of a word that only its end could tell from others:
-// of a fence without its marks, of code, or one character, and within a line that of a header or a
-// fence. Those are cut elsewhere.
+// shapes returns n outputs of models that mix answers with hidden parts, each cut at random. No
+// cut ends where only the missing text could tell a hidden part from a word: in a fence without
+// its marks, in code, or within one line of a header.
 func shapes(n int) (list []shape) {
 	r := mathrand.New(mathrand.NewPCG(26, 8))
 	for len(list) < n {
@@ -137,7 +136,7 @@ func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 	return server
 }
 
-// again is what a program answers that was told that nothing of its answer is for people.
+// again is a program's answer after it was told that nothing of its answer was for people.
 const again = "Once more: it is 4."
 
 // wholeFuzz, in the environment, has every harness get all shapes, as make walk does.
@@ -210,8 +209,8 @@ func textAskedFor(list []shape, message string) string {
 	return list[n].text
 }
 
-// newPosted is the harness of an agent that answers at callbacks, and once more if that is
-// refused, as it is told.
+// newPosted returns the harness of an agent that answers at callbacks, and answers again if it is
+// refused.
 func newPosted(t *testing.T, list []shape) harness.Harness {
 	var h *chorus.Harness
 	var playing sync.WaitGroup

@@ -196,8 +196,8 @@ func TestTheTypingSignEnds(t *testing.T) {
 	})
 }
 
-// TestTurn_ShowsTheTime: the present time in the zone of the chat, else of the settings, and when
-// each message was written, also one that waited for a bridge.
+// TestTurn_ShowsTheTime checks the present time in the zone of the chat, or else of the settings,
+// and the time at which each message was written, even if it waited for a bridge.
 func TestTurn_ShowsTheTime(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

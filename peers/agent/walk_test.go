@@ -17,7 +17,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A walk is a random talk of three agents and two people in one channel, whose bridge
+// A walk is a random conversation of three agents and two people in one channel, whose bridge
 // passes on to each agent what the others say.
 type walk struct {
 	*group
@@ -77,7 +77,7 @@ func TestARandomWalkInARoomKeepsItsBounds(t *testing.T) {
 	})
 }
 
-// person is one of the two saying something to one, all or nobody.
+// person makes one of the two people write to one agent, to all, or to nobody.
 func (w *walk) person() {
 	w.messages++
 	w.chain, w.calls = 0, 0

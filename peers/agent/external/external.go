@@ -79,8 +79,8 @@ func Open(s *Spec) (*Agent, error) {
 // the bus refuses the agent. Call it once.
 func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(ctx), x.db.Close()) }
 
-// Tools returns the MCP endpoint with the chat tools of one chat, for a caller that was given the
-// given revision of a turn.
+// Tools returns the MCP endpoint with the chat tools of one chat, for a caller that received this
+// revision of a turn.
 func (x *Agent) Tools(chat, turn, revision string) http.Handler {
 	return mcptools.NewHandler(
 		func(*http.Request) harness.Tools { return turnTools{x.agent.ToolsFor(chat), turn, revision} },

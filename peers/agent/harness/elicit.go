@@ -256,7 +256,8 @@ func (f *field) choices() (list []choice) {
 	return list
 }
 
-// read returns the answer that a person's words give, or an error that says what does not fit.
+// read returns the answer that a person's words give, or an error that says what is missing or
+// invalid.
 func (f *form) read(words string, people Approver) (map[string]any, error) {
 	content, _ := f.accepted()
 	for i := range f.fields {
@@ -293,7 +294,7 @@ func (f *form) read(words string, people Approver) (map[string]any, error) {
 	return content, nil
 }
 
-// takesNo reports whether a field in which no is an answer of its own was given.
+// takesNo reports whether the answer sets a field for which "no" is a valid value.
 func (f *form) takesNo(said map[string]any) bool {
 	return slices.ContainsFunc(f.fields, func(one field) bool {
 		return said[one.name] != nil && (one.Type == "boolean" || len(one.choices()) > 0)
@@ -335,7 +336,7 @@ func (f *form) split(words string) (map[string]any, error) {
 	return said, nil
 }
 
-// named returns the field that a line begins with the name of, and the rest of the line.
+// named returns the field whose name begins a line, and the rest of the line.
 func (f *form) named(line string) (*field, string) {
 	i := strings.IndexAny(line, ":=：")
 	if i < 0 {

@@ -49,8 +49,8 @@ func newReplier(words ...string) *replier {
 	return &replier{words: words, reader: attention.NewAnswerReader(&known)}
 }
 
-// TestElicit_ReadsWords: values of every type, named or not, in words of several languages. What does
-// not fit is asked again once, with what was wrong.
+// TestElicit_ReadsWords covers values of every type, named or not, in words of several languages.
+// An unsuitable answer is asked for again once, with what was wrong.
 func TestElicit_ReadsWords(t *testing.T) {
 	one := func(field string) string {
 		return `{"type":"object","properties":{"x":` + field + `},"required":["x"]}`
@@ -119,7 +119,8 @@ func manyFields(n int) string {
 	return strings.Join(list, ",")
 }
 
-// TestElicit_ShowsTheForm: each field with what it takes, and how to answer several.
+// TestElicit_ShowsTheForm checks that the question names each field with its type, and explains
+// how to answer several.
 func TestElicit_ShowsTheForm(t *testing.T) {
 	p := newReplier()
 	harness.Elicit(t.Context(), p, "hotel.book", "Which room?", json.RawMessage(`{"type":"object","required":["size","nights"],"properties":{

@@ -77,8 +77,7 @@ var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 	},
 }
 
-// elsewhere is the harness of an agent elsewhere, which is told of each turn's policy
-// beside the protocol.
+// elsewhere is the harness of a remote agent, which gets each turn's policy outside the protocol.
 type elsewhere struct {
 	*chorus.Harness
 	turns sync.Map // by id: func(), which plays one
@@ -115,7 +114,7 @@ type reference struct {
 	*c2a.Harness
 }
 
-// awaitCancel waits until a program that works in its own time was told to stop.
+// awaitCancel waits until an asynchronous program was told to stop.
 func (r reference) awaitCancel(t *testing.T) {
 	harnesstest.Until(t, "the program is told", func() bool {
 		received, _ := harnesstest.ReadState(r.state) // none before the first run
@@ -129,8 +128,8 @@ type words struct {
 	write func(text string, call *harnesstest.Call, n int) any
 }
 
-// modelOptions start a server whose model does what a scripted agent does: it plays the
-// turn again with each request, up to the first call that has no result yet.
+// modelOptions starts a server whose model acts like a scripted agent: it replays the turn with
+// each request, up to the first call that has no result yet.
 func modelOptions(t *testing.T, w words, failing bool) *model.Options {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -228,7 +227,7 @@ var anthropicWords = words{
 	},
 }
 
-// playPrefix stands before the event in a prompt: a command of the ACP program.
+// playPrefix precedes the event in a prompt: a command of the ACP program.
 const playPrefix = "play "
 
 // A host is a running harness, with what an agent gives it.
@@ -335,7 +334,7 @@ func (o *host) heard(n int) (calls []string) {
 	return calls
 }
 
-// hostCases are what an agent relies on, whatever harness it has.
+// hostCases are the properties that an agent needs from every harness.
 var hostCases = map[string]struct {
 	failing bool // the harness fails at its first turn
 	run     func(o *host)

@@ -76,8 +76,8 @@ type Approver interface {
 	Ask(ctx context.Context, name string, question json.RawMessage) (words string, err error)
 	// Read reads a yes or a no in the words of the configuration.
 	Read(words string) attention.Answer
-	// ReadTime reads a time or a day in the zone of the chat. A day without a time of day has one of
-	// its own.
+	// ReadTime reads a time or a day in the zone of the chat. A day without a time of day means the
+	// whole day, and gets a fixed time of day.
 	ReadTime(words string) (time.Time, error)
 }
 

@@ -104,7 +104,7 @@ const openQuestion = 30 * time.Minute
 
 // mayAnswer reports whether an event is the first message of a person, outside of direct messages,
 // after a question that the agent asked them at asked. If no person's message led to the question,
-// anybody may answer. What another agent has written since may be what the person answers.
+// anybody may answer. The person may be answering what another agent has written since.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||

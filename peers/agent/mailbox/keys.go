@@ -39,7 +39,8 @@ const NoticeNobody = "nobody_above"
 // ReasonHalted is the reason of turns that a halt stopped or did not let start.
 const ReasonHalted = "halted"
 
-// ReasonChatStopped is the reason of what ended because a person stopped its chat.
+// ReasonChatStopped is the reason of events and turns that ended because a person
+// stopped their chat.
 const ReasonChatStopped = "the chat was stopped"
 
 // Kinds of notices.

@@ -128,8 +128,8 @@ func TestARecordOfATurnNamesItsMessages(t *testing.T) {
 	}
 }
 
-// TestHandleExplanation_EndsWhatWasUnclear: of the same author in the same thread, and nothing else
-// that waits there.
+// TestHandleExplanation_EndsWhatWasUnclear checks that only unclear events of the same author and
+// thread end.
 func TestHandleExplanation_EndsWhatWasUnclear(t *testing.T) {
 	events := map[string]struct {
 		author, thread string

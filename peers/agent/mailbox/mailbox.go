@@ -247,7 +247,9 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	return count, since, err
 }
 
-// Failing implements agent.Failing.
+// Failing reads from the database of an agent how many turns have failed since the last success,
+// the reason of the last failure, and when the first of them failed. count is 0 if the last turn
+// succeeded. It does not change the database.
 func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
 	db, err := store.OpenExisting(path)
 	if err != nil {

@@ -199,7 +199,7 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 // HandleDeliveryStatus stores what a chat reports about a message. Unknown messages and typing
 // signs are ignored.
 func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStatus) {
-	// of the whole or a part
+	// of a whole message or a part
 	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) {
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`,
 			s.SourceID, s.MessageID, s.IdempotencyKey, chat)

@@ -13,9 +13,9 @@ var states = []mailbox.State{
 	mailbox.Responded, mailbox.Acknowledged, mailbox.Ignored, mailbox.Superseded, mailbox.Failed,
 }
 
-// TestTransitions: nothing follows a final disposition, except the offer of what another agent had claimed and the part of a later message, every open state can end, an
-// answer that is on its way is neither put off nor answered again, and what nobody
-// decided on is not acted on.
+// TestTransitions checks that a final disposition is followed only by the offer of a released
+// claim or by the merge with a later message, that every open state can end, that a queued answer
+// is neither deferred nor repeated, and that an event without a decision is not acted on.
 func TestTransitions(t *testing.T) {
 	ends := []mailbox.Cause{mailbox.Respond, mailbox.Supersede, mailbox.Fail}
 	for _, s := range states {
@@ -51,7 +51,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestDispositionOfAState: what others see of an event follows from its state.
+// TestDispositionOfAState checks the disposition that others see for each state.
 func TestDispositionOfAState(t *testing.T) {
 	for s, want := range map[mailbox.Status]attention.Disposition{
 		{State: mailbox.Turned}:                 "",

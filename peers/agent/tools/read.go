@@ -150,7 +150,7 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 	return harness.StructuredResult(answer)
 }
 
-// now returns the present time, by which the times of a result are read.
+// now returns the present time, which results include for comparison with their times.
 func (b *Toolset) now() string {
 	return attention.TimeText(time.Now().In(b.provider.ZoneOf(nil)))
 }

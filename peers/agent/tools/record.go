@@ -64,7 +64,7 @@ func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.Ra
 	})
 }
 
-// IsOwn reports whether a program means one of the agent's own tools, under whatever name.
+// IsOwn reports whether a program's name for a tool means one of the agent's own tools.
 func (b *Toolset) IsOwn(name string) bool {
 	for _, r := range b.rows() {
 		if harness.IsToolName(name, r.tool.Name) {

@@ -92,8 +92,8 @@ func schemaOf[A any](hidden ...reflect.Type) json.RawMessage {
 	return raw
 }
 
-// allowMore removes what forbids further members and what mentions null: absent arguments are left
-// out.
+// allowMore removes the keywords that forbid further members or mention null: absent arguments are
+// left out.
 func allowMore(s *jsonschema.Schema) {
 	s.AdditionalProperties = nil
 	if len(s.Types) > 1 && s.Types[0] == "null" {

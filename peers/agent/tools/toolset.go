@@ -84,6 +84,7 @@ func (b *Toolset) Pending() attention.Signal {
 type toolFunc func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
 
 type entry struct {
+	// An entry is one tool. Its schema is made when the tool is first listed, which most programs never do.
 	tool harness.Tool
 	call toolFunc
 }
@@ -126,8 +127,8 @@ func (b *Toolset) List() []harness.Tool {
 	return list
 }
 
-// allNames are the names of all tools, also of those that a turn does not have. A table of tools
-// cannot be read by the functions in it, so it is copied.
+// allNames are the names of all tools, including those that a turn does not have. A table of
+// tools cannot be read by the functions in it, so it is copied.
 var allNames []string
 
 func init() {
@@ -138,7 +139,8 @@ func init() {
 	}
 }
 
-// VisibleText is attention.VisibleText for a model with the agent's tools, and perhaps more.
+// VisibleText is attention.VisibleText for a model that has the agent's tools and perhaps
+// others.
 func VisibleText(text string, more ...string) string {
 	return attention.VisibleText(text, slices.Concat(allNames, more)...)
 }

@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// Factors of the compose window: after a name alone, whose author is about to write more, and beside a
-// file alone, which takes a while to send.
+// Factors of the compose window: after a name alone, whose author is about to write more, and beside an
+// item that its author did not type, which takes a while to find and send.
 const (
 	nameFactor = 2.5
 	fileFactor = 5

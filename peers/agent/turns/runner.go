@@ -162,8 +162,8 @@ func (r *iteration) schedule(at time.Time) { r.next = earliest(r.next, at) }
 // inTx runs do in a transaction. what prefixes its error.
 func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) { r.run(r.mailbox.InTx, what, do) }
 
-// inTxUnsynced is inTx for decisions, which a restart repeats if a power cut undoes them. What
-// they lead to, such as the start of a turn, is synced, and they with it.
+// inTxUnsynced is inTx for decisions, which a restart repeats if a power cut undoes them.
+// Their consequences, such as the start of a turn, are synced, and the decisions with them.
 func (r *iteration) inTxUnsynced(what string, do func(tx *mailbox.Tx)) {
 	r.run(r.mailbox.InTxUnsynced, what, do)
 }

@@ -62,7 +62,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 }
 
 // settleAccepted keeps a turn open that a program works on asynchronously, unless its event is
-// already settled.
+// already settled or its author was asked what they mean.
 func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	e := tx.Entry(t.EventID)
 	if e == nil || e.Settled() || e.Decision.Policy == attention.PolicyMustNotRespond {
@@ -76,8 +76,8 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 var errNotPublic = errors.New("the model's answer consists of thoughts, tool calls as text or a copy of the prompt")
 
 // settleFinished ends a turn whose model has finished. If the turn must answer and has sent
-// nothing, its final text is the answer. If that has nothing for people, the turn runs once more,
-// with an explanation to the model.
+// nothing, its final text is the answer. If that has nothing for people, or the turn did nothing for a
+// person who waits, it runs once more, with an explanation to the model.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
 	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...)

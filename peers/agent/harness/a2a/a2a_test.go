@@ -192,15 +192,15 @@ func turn(words string) *harness.Turn {
 	}
 }
 
-// both runs a test for each way in which A2A is spoken here.
+// both runs a test for each binding of A2A.
 func both(t *testing.T, test func(t *testing.T, e *elsewhere)) {
 	for _, binding := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
 		t.Run(strings.ReplaceAll(string(binding), "/", ""), func(t *testing.T) { test(t, newElsewhere(t, binding)) })
 	}
 }
 
-// TestTurn_ReturnsTheResultOfTheTask: a message or what a task makes is the answer, and a task that ends
-// otherwise says why.
+// TestTurn_ReturnsTheResultOfTheTask checks that a message or an artifact is the answer, and that a
+// task that ends otherwise says why.
 func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		h := e.join(t, nil)
@@ -226,9 +226,9 @@ func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 	})
 }
 
-// TestTurn_SendsTheEvent: header, policy and fence of what owes an answer, behind the standing rules
-// where a conversation begins or they have changed; one context a conversation, and the task that
-// asked.
+// TestTurn_SendsTheEvent checks the header, policy and fence of an event that owes an answer. The
+// standing rules precede them where a conversation begins or the rules have changed. Each
+// conversation has one context, and a question's answer goes to the task that asked.
 func TestTurn_SendsTheEvent(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		h := e.join(t, nil)
@@ -277,8 +277,8 @@ func TestTurn_SendsTheEvent(t *testing.T) {
 	})
 }
 
-// TestTurn_PollsTheTaskToItsEnd: over a stream that breaks off, without a stream, and no
-// further than its turn goes.
+// TestTurn_PollsTheTaskToItsEnd covers a stream that breaks off, an agent without streams, and a
+// turn that ends first.
 func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		e.cut = true
@@ -320,7 +320,8 @@ func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 	})
 }
 
-// TestTurn_ReportsPiecesOfTheTask: what a task says of itself and makes is told while it comes.
+// TestTurn_ReportsPiecesOfTheTask checks that a task's messages and artifacts are reported while
+// they arrive.
 func TestTurn_ReportsPiecesOfTheTask(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
@@ -340,7 +341,8 @@ func TestTurn_ReportsPiecesOfTheTask(t *testing.T) {
 	}
 }
 
-// TestTransport_SendsTheTokenToItsOriginOnly: it is shown where the operator said, not where a card points.
+// TestTransport_SendsTheTokenToItsOriginOnly checks that the token goes to the configured
+// address, and not to an address of the card.
 func TestTransport_SendsTheTokenToItsOriginOnly(t *testing.T) {
 	other, home := newElsewhere(t, sdk.TransportProtocolJSONRPC), newElsewhere(t, sdk.TransportProtocolJSONRPC)
 	home.card.SupportedInterfaces = other.card.SupportedInterfaces
@@ -357,7 +359,8 @@ func TestTransport_SendsTheTokenToItsOriginOnly(t *testing.T) {
 	}
 }
 
-// TestTurn_ExplainsFailures: what may pass is tried again, and what will not is told.
+// TestTurn_ExplainsFailures checks that failures that may pass are tried again, and that final ones
+// are explained.
 func TestTurn_ExplainsFailures(t *testing.T) {
 	e := newElsewhere(t, sdk.TransportProtocolJSONRPC)
 	h := e.join(t, nil)

@@ -82,8 +82,8 @@ func (x *exchange) run(ctx context.Context) (again bool) {
 const noTools = "You have none of the chat tools that these rules name: what you answer to this message is sent to the " +
 	"chat as it is. To stay silent, answer with nothing."
 
-// newMessage makes the message of the turn: the prompt, behind the standing rules where a
-// conversation begins or they have changed.
+// newMessage makes the message of the turn: the prompt, preceded by the standing rules if
+// the conversation begins or the rules have changed.
 func (x *exchange) newMessage(past conversation) *sdk.Message {
 	words, id := x.turn.Prompt, x.turn.Event.IdempotencyKey
 	if past.rules != x.turn.System { // its context does not have them yet

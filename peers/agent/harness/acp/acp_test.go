@@ -89,7 +89,7 @@ func (r *rig) say(prompt string) string {
 	return out.FinalText
 }
 
-// TestTurn_SendsImagesIfSupported: as its capabilities say; another gets none.
+// TestTurn_SendsImagesIfSupported checks that a program without the capability gets no image.
 func TestTurn_SendsImagesIfSupported(t *testing.T) {
 	for role, want := range map[string]string{"seeing": "images: image/png UE5H, image/gif R0lG", "fake": "images:"} {
 		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: role}})
@@ -105,7 +105,7 @@ func TestTurn_SendsImagesIfSupported(t *testing.T) {
 	}
 }
 
-// TestCapabilities_FailWithoutTheProgram: whoever asks is told, as its time ends.
+// TestCapabilities_FailWithoutTheProgram checks that Capabilities fails when its context ends.
 func TestCapabilities_FailWithoutTheProgram(t *testing.T) {
 	h := acp.New([]string{filepath.Join(t.TempDir(), "none")}, &acp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -176,8 +176,8 @@ func TestSession_BelongsToOneConversation(t *testing.T) {
 	}
 }
 
-// TestProcessPool_OneProcessForEachChat: opencode keeps one MCP server of a name
-// in a process, so the calls of a chat would arrive with the token of another.
+// TestProcessPool_OneProcessForEachChat covers opencode, which keeps one MCP server of each name
+// per process, so that the calls of one chat would arrive with the token of another.
 func TestProcessPool_OneProcessForEachChat(t *testing.T) {
 	ask := func(r *rig, chat string) string {
 		tn := turn("count")
@@ -279,8 +279,8 @@ func TestTurn_FailsWithACrashAndTheNextRuns(t *testing.T) {
 	}
 }
 
-// TestRun_ExplainsAProgramThatExits: its exit code and its last words are logged, not that
-// its connection is gone.
+// TestRun_ExplainsAProgramThatExits checks that the log has the exit code and the last lines of
+// output rather than the error of the closed connection.
 func TestRun_ExplainsAProgramThatExits(t *testing.T) {
 	lines := make(chan string, 8)
 	log := zerolog.New(writer(func(line []byte) {
@@ -366,7 +366,7 @@ func TestTurn_EndsWithRun(t *testing.T) {
 	}
 }
 
-// TestTurn_WithTheExampleAgentOfTheSDK drives a program that is not ours, whole.
+// TestTurn_WithTheExampleAgentOfTheSDK drives a complete program of another author.
 func TestTurn_WithTheExampleAgentOfTheSDK(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the example takes its time")

@@ -12,9 +12,10 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// TestPermission_IdentifiesTheChatTool: what each program says when it calls a tool of an MCP server and
-// asks for permission (as recorded of claude-agent-acp 0.101.0, codex-acp 0.16.0, gemini-cli
-// 0.61.0 and opencode 1.18.33), and what a model or another server could make it say.
+// TestPermission_IdentifiesTheChatTool covers the requests that each program makes when it calls a
+// tool of an MCP server (as recorded of claude-agent-acp 0.101.0, codex-acp 0.16.0, gemini-cli
+// 0.61.0 and opencode 1.18.33). It also covers what a model or another server could make the
+// program send.
 func TestPermission_IdentifiesTheChatTool(t *testing.T) {
 	const claude, codex, gemini, opencode = "@agentclientprotocol/claude-agent-acp", "codex-acp", "gemini-cli", "OpenCode"
 	codexAsks := func(server string) string {
@@ -60,8 +61,8 @@ func TestPermission_IdentifiesTheChatTool(t *testing.T) {
 	}
 }
 
-// TestPermission_IsDecidedAfterEarlierUpdates: the words with which a call began are known when its
-// request is acted on, since a permission depends on them.
+// TestPermission_IsDecidedAfterEarlierUpdates checks that the description with which a call began
+// is known when its permission request is handled.
 func TestPermission_IsDecidedAfterEarlierUpdates(t *testing.T) {
 	turn := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
 	p := &agentProcess{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
@@ -86,7 +87,8 @@ type writerOf func([]byte) (int, error)
 
 func (w writerOf) Write(line []byte) (int, error) { return w(line) }
 
-// TestMCPServers_ReserveOurName: programs make names of tools from those of servers.
+// TestMCPServers_ReserveOurName checks this because programs derive the names of tools from those
+// of servers.
 func TestMCPServers_ReserveOurName(t *testing.T) {
 	p := &agentProcess{h: New([]string{"x"}, nil), http: true}
 	turn := &harness.Turn{ChatServer: &harness.MCPServer{Name: "hubbub", URL: "http://a"}}
@@ -116,7 +118,8 @@ func (a *asked) Approve(_ context.Context, tool string, arguments json.RawMessag
 	return errors.New("no")
 }
 
-// TestPermission_ByCallIDShowsTheCall: a request may leave out all that was said when the call began.
+// TestPermission_ByCallIDShowsTheCall covers a request that omits the description with which the
+// call began.
 func TestPermission_ByCallIDShowsTheCall(t *testing.T) {
 	people := &asked{}
 	turn := &collector{approver: people, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
@@ -137,8 +140,8 @@ func TestPermission_ByCallIDShowsTheCall(t *testing.T) {
 	}
 }
 
-// TestPermission_AmbiguousKindCountsAsShell: a program cannot begin a call as one kind and ask for it
-// as another that passes unasked, or call a shell by a kind that there is not.
+// TestPermission_AmbiguousKindCountsAsShell checks that a program cannot begin a call as one kind
+// and request it as another that is always permitted, or call a shell by an unknown kind.
 func TestPermission_AmbiguousKindCountsAsShell(t *testing.T) {
 	for name, c := range map[string]struct {
 		began, asks acpsdk.ToolKind
@@ -168,7 +171,8 @@ func TestPermission_AmbiguousKindCountsAsShell(t *testing.T) {
 	}
 }
 
-// TestPermission_OfAPersonIsForOneCall: a program that took it for always would never ask again.
+// TestPermission_OfAPersonIsForOneCall checks that a person's permission is never given for the
+// whole session, after which the program would not ask again.
 func TestPermission_OfAPersonIsForOneCall(t *testing.T) {
 	always := []acpsdk.PermissionOption{{OptionId: "always", Kind: acpsdk.PermissionOptionKindAllowAlways}}
 	for name, c := range map[string]struct {

@@ -21,9 +21,9 @@ func TestOptions_HaveDefaults(t *testing.T) {
 	}
 }
 
-// TestProcessPool_OneProcessForEachSetOfServers: the first set has the main one, a set that comes back
-// has the one that it had, and where eight are at work a further one must wait; of those
-// at rest the one that was used longest ago ends for it.
+// TestProcessPool_OneProcessForEachSetOfServers checks that the first set gets the main process
+// and that a returning set gets its earlier one. With eight busy processes a further set waits;
+// otherwise the least recently used idle one ends.
 func TestProcessPool_OneProcessForEachSetOfServers(t *testing.T) {
 	ps := &processPool{main: subprocess.NewSupervisor[agentProcess](), extra: map[string]*extraProcess{}}
 	ended := make(chan string, 10)

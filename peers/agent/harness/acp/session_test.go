@@ -44,8 +44,8 @@ func answering(t *testing.T, answer func(ctx context.Context, method string, par
 	return p
 }
 
-// TestSession_IsInAModeThatAsks: a program that has such a mode is put into it, and one that
-// does not take it gets no session.
+// TestSession_IsInAModeThatAsks checks that a program with such a mode is put into it, and that
+// one that refuses the mode gets no session.
 func TestSession_IsInAModeThatAsks(t *testing.T) {
 	modes := func(current string, all ...string) *acpsdk.SessionModeState {
 		s := &acpsdk.SessionModeState{CurrentModeId: acpsdk.SessionModeId(current)}
@@ -95,7 +95,6 @@ func TestSession_IsInAModeThatAsks(t *testing.T) {
 	}
 }
 
-// TestSession_ExplainsWhyItIsNotOpened.
 func TestSession_ExplainsWhyItIsNotOpened(t *testing.T) {
 	p := answering(t, func(context.Context, string, json.RawMessage) (any, *acpsdk.RequestError) {
 		return nil, acpsdk.NewInternalError("no folder")
@@ -127,7 +126,7 @@ func TestSession_ExplainsWhyItIsNotOpened(t *testing.T) {
 	})
 }
 
-// TestInitialize_ChecksTheAnswer: what it can do, and which version it speaks.
+// TestInitialize_ChecksTheAnswer checks the program's capabilities and protocol version.
 func TestInitialize_ChecksTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  any
@@ -157,7 +156,8 @@ func TestInitialize_ChecksTheAnswer(t *testing.T) {
 	}
 }
 
-// TestHandleRequest_AnswersOnlyPermissions: permissions alone; and what it tells is read.
+// TestHandleRequest_AnswersOnlyPermissions checks that all other requests are refused, and that
+// nothing is permitted outside of a turn.
 func TestHandleRequest_AnswersOnlyPermissions(t *testing.T) {
 	p := &agentProcess{h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{}}
 	for method, c := range map[string]struct {
@@ -195,8 +195,8 @@ func (wordy) ReadTime(string) (time.Time, error) { return time.Time{}, errors.Ne
 
 func (wordy) Read(string) attention.Answer { return attention.AnswerOther }
 
-// TestElicit_AsksInWords: a program's question is answered by the person of its turn, and outside of
-// a turn by nobody.
+// TestElicit_AsksInWords checks that the person of the turn answers a program's question, and
+// that a question outside a turn is cancelled.
 func TestElicit_AsksInWords(t *testing.T) {
 	asked := ""
 	turn := &collector{approver: wordy{words: "8080", asked: &asked}, ctx: t.Context()}
@@ -234,7 +234,8 @@ func TestParsePermission(t *testing.T) {
 	}
 }
 
-// TestCollector_CollectsATurn: its last words, its calls and what it cost, all within bounds.
+// TestCollector_CollectsATurn checks the last text, the calls and the cost of a turn, all within
+// bounds.
 func TestCollector_CollectsATurn(t *testing.T) {
 	var told []harness.Progress
 	fresh := func() *collector {
@@ -290,7 +291,8 @@ func TestCollector_CollectsATurn(t *testing.T) {
 	}
 }
 
-// TestMCPServers_AreConverted: by what it takes, in an order that stays.
+// TestMCPServers_AreConverted checks that servers are converted by the transports that the program
+// supports, in a stable order.
 func TestMCPServers_AreConverted(t *testing.T) {
 	all := []harness.MCPServer{{Command: []string{"run", "a", "b"}, Env: map[string]string{"B": "2", "A": "1"}}, {Name: "web", URL: "https://a.example", Headers: map[string]string{"X": "y"}}}
 	var told []harness.Progress

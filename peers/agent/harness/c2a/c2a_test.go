@@ -212,8 +212,8 @@ func TestTurn_AcceptsALateAnswer(t *testing.T) {
 	}
 }
 
-// TestTurn_RedeliversInOrderAfterARestart: three deliveries without an answer, and a
-// crash; the program started anew gets all three again, by sequence.
+// TestTurn_RedeliversInOrderAfterARestart crashes a program with three unanswered deliveries. The
+// restarted program gets all three again, by sequence.
 func TestTurn_RedeliversInOrderAfterARestart(t *testing.T) {
 	r := newRig(t, nil, "silent:2", "crash:3")
 	var wg sync.WaitGroup
@@ -265,7 +265,8 @@ func TestSession_DropsInvalidAndLongLines(t *testing.T) {
 	}
 }
 
-// TestSession_SurvivesManyInvalidLines: it reads none of the errors while it writes.
+// TestSession_SurvivesManyInvalidLines covers a program that reads none of the errors while it
+// writes.
 func TestSession_SurvivesManyInvalidLines(t *testing.T) {
 	r := start(t, nil, "torrent")
 	r.accept(turn(1))

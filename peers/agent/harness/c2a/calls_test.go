@@ -11,8 +11,8 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// TestCall_Answers: a program hears what was wrong with its request, and is given
-// tools once it has answered initialize, and those alone that both sides agreed on.
+// TestCall_Answers checks that a program learns what was wrong with its request. It gets tools once
+// it has answered initialize, and only those that both sides agreed on.
 func TestCall_Answers(t *testing.T) {
 	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestCall_Answers(t *testing.T) {
 	}
 }
 
-// waiting are tools whose calls last until they are withdrawn.
+// A waiting is a set of tools whose calls last until they are withdrawn.
 type waiting struct{ began chan struct{} }
 
 func (waiting) List() []harness.Tool { return []harness.Tool{{Name: "chat.react"}} }

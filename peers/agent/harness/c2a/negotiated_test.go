@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestDelivery_CarriesTheInstructions in every draft, and the signal of a reaction only where the
-// program takes signals.
+// TestDelivery_CarriesTheInstructions checks each draft, and that a reaction's signal is
+// sent only to a program that takes signals.
 func TestDelivery_CarriesTheInstructions(t *testing.T) {
 	for _, version := range []string{Version0602, Version0624, Version0811} {
 		for capabilities, signal := range map[string]string{
@@ -37,7 +37,8 @@ func TestDelivery_CarriesTheInstructions(t *testing.T) {
 	}
 }
 
-// TestLog_HasOneLevel, that of the program, and none from a program that has no logging.
+// TestLog_HasOneLevel checks that the level is the program's, and that a program without
+// logging writes no log.
 func TestLog_HasOneLevel(t *testing.T) {
 	for level, want := range map[string]string{
 		"debug": "debug", "info": "info", "notice": "info", "warning": "warn", "ERROR": "error", "emergency": "error", "odd": "info",
@@ -59,7 +60,7 @@ func TestLog_HasOneLevel(t *testing.T) {
 	}
 }
 
-// TestRedelivery_IsNegotiated: a program that takes no event twice gets it once.
+// TestRedelivery_IsNegotiated checks that a program that accepts no event twice gets it once.
 func TestRedelivery_IsNegotiated(t *testing.T) {
 	for capabilities, again := range map[string]bool{`{}`: true, `{"delivery":{"redelivery":true}}`: true, `{"delivery":{"redelivery":false}}`: false, `{"delivery":{"ack":true}}`: false, `{"delivery":{"redelivery":{}}}`: true} {
 		agreed, err := negotiate(Version0602, []byte(`{"capabilities":`+capabilities+`}`))

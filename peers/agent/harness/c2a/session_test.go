@@ -60,8 +60,8 @@ func TestCapabilities_InterruptRequiresCancellation(t *testing.T) {
 	}
 }
 
-// TestCall_IsStaleAfterAChange: whatever the order of an edit, of the program's answers and
-// of its calls, a call counts only if the program had accepted the newest words before.
+// TestCall_IsStaleAfterAChange checks that a call counts only if the program had accepted the
+// newest text before, in any order of edits, answers and calls.
 func TestCall_IsStaleAfterAChange(t *testing.T) {
 	line := func(s *session, line string) *frame {
 		f, err := parseFrame([]byte(line))

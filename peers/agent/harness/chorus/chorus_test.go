@@ -50,8 +50,7 @@ func event(conversation harness.Conversation, parts ...harness.Part) harness.Eve
 	}
 }
 
-// TestNewPost: the channel, what was said, and what is said of
-// both.
+// TestNewPost covers the channel, the messages, and what the prompt says about both.
 func TestNewPost(t *testing.T) {
 	text := func(s string) harness.Part { return harness.Part{Type: "text", Text: s} }
 	file := func(kind string) harness.Part { return harness.Part{Type: "file", Kind: kind} }

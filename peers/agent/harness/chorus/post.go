@@ -66,8 +66,8 @@ func serviceName(e *harness.Event) string {
 	}
 }
 
-// describeContext describes the channel, and how the agent works with others as the broker
-// explains it. Only the description of a Chorus service comes from outside.
+// describeContext describes the channel, says whether the message needs an answer, and how the agent
+// works with others as the broker explains it. Only the description of a Chorus service comes from outside.
 func describeContext(t *harness.Turn) string {
 	c := &t.Event.Conversation
 	what := "A direct chat with one person."

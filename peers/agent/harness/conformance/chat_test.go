@@ -50,7 +50,7 @@ func TestChatHost_WantsVisibilityAndDirectedness(t *testing.T) {
 	}
 }
 
-// TestChatHost_AReceiptIsNoAnswer: "seen" and "unclear" leave open what must be answered.
+// TestChatHost_AReceiptIsNoAnswer checks that "seen" and "unclear" leave a must_respond open.
 func TestChatHost_AReceiptIsNoAnswer(t *testing.T) {
 	for signal, want := range map[string][2]bool{ // whether it settles what must be answered, and what may be
 		"seen": {false, true}, "unclear": {false, false}, "agree": {true, true}, "queued": {true, true}, "declined": {true, true}, "blocked": {true, true},

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestHost_OurRulesConform is the repository's own run of the vectors.
+// TestHost_OurRulesConform runs the vectors on this repository's own rules.
 func TestHost_OurRulesConform(t *testing.T) {
 	n := 0
 	err := conformance.Host(nil, func(v conformance.Verdict) {
@@ -99,7 +99,7 @@ func TestProgram_ReferenceConforms(t *testing.T) {
 	}
 }
 
-// TestProgram_FindsFaults: each fault fails the case that is there for it.
+// TestProgram_FindsFaults checks that each fault fails its case.
 func TestProgram_FindsFaults(t *testing.T) {
 	for _, c := range []struct{ fault, only, failed, says string }{
 		{"disobey", "thanks", "thanks", "it answered an event with policy"},

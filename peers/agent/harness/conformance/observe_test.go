@@ -180,7 +180,7 @@ func TestObserve_ConformingHostPasses(t *testing.T) {
 	}
 }
 
-// TestObserve_FindsFaults: each fault fails its case, and no other.
+// TestObserve_FindsFaults checks that each fault fails its case and no other.
 func TestObserve_FindsFaults(t *testing.T) {
 	for _, c := range []struct{ fault, lacks, failed, says string }{
 		{"offers all", "chatTools.defer", "tools", "is offered: true"},

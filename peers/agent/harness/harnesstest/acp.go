@@ -24,7 +24,8 @@ import (
 const ACPRoleEnv = "ACP_TEST"
 
 // ServeACP acts as an ACP program without a model, in the role of ACPRoleEnv, until its stdin
-// ends. It does what its prompts say. In a prompt of an agent, the message says it.
+// ends. It does what its prompts say. If the prompt comes from an agent, the message in it
+// says what to do.
 func ServeACP() {
 	if os.Getenv(ACPRoleEnv) == "mute" {
 		select {}

@@ -53,7 +53,7 @@ type suitedCall struct {
 	Arguments json.RawMessage
 }
 
-// suitedCalls returns the calls that the suite asks for, or else one of each tool.
+// suitedCalls returns the calls that the suite asks for, or else one call of each tool.
 func suitedCalls(tools harness.Tools) (calls []suitedCall, err error) {
 	var asked struct{ ToolCalls []suitedCall }
 	if said := os.Getenv("MCP_CONFORMANCE_CONTEXT"); said != "" {
@@ -93,8 +93,8 @@ func (s *suiteTools) List() []harness.Tool {
 	})
 }
 
-// toolsOfText are what the suite examines beyond tools of text that ask nothing, which is all that
-// chat tools are.
+// toolsOfText are the checks of the suite that go beyond tools that return text and ask nothing,
+// as chat tools do.
 var toolsOfText = map[string]string{
 	"completion-": "not announced", "logging-": "not announced", "prompts-": "not announced", "resources-": "not announced", "sep-2164-resource-": "resources are not announced",
 	"tools-call-image": "tools of text", "tools-call-audio": "tools of text", "tools-call-embedded-resource": "tools of text", "tools-call-mixed-content": "tools of text",
@@ -106,7 +106,7 @@ var toolsOfText = map[string]string{
 	"sep-2575-http-server-no-independent-requests-on-stream": "tools that ask nothing", "sep-2575-server-no-log-without-loglevel": "tools that log nothing",
 }
 
-// TestMCPConformance_Server: every scenario of the public suite but toolsOfText.
+// TestMCPConformance_Server runs every server scenario of the public suite except toolsOfText.
 func TestMCPConformance_Server(t *testing.T) {
 	token, tools := mcptools.NewToken(), &suiteTools{}
 	tools.Names = []string{"test_simple_text", "test_error_handling"}
@@ -129,7 +129,7 @@ func TestMCPConformance_Server(t *testing.T) {
 	harnesstest.Conformance(t, "server", toolsOfText, "--url", front.URL+endpoint.Path)
 }
 
-// TestMCPConformance_Client: every client scenario of the public suite but those of OAuth,
+// TestMCPConformance_Client runs every client scenario of the public suite except those of OAuth,
 // which this client does not offer.
 func TestMCPConformance_Client(t *testing.T) {
 	t.Setenv(clientRole, "1")
@@ -137,7 +137,7 @@ func TestMCPConformance_Client(t *testing.T) {
 	harnesstest.Conformance(t, "client", map[string]string{"auth/": "OAuth is not offered"}, "--command", os.Args[0])
 }
 
-// TestPublicServers: three servers that others made, from npm, as tools of an agent.
+// TestPublicServers gives an agent the tools of three third-party servers from npm.
 func TestPublicServers(t *testing.T) {
 	bin := os.Getenv("HUBBUB_MCP_SERVERS")
 	if bin == "" {

@@ -192,7 +192,8 @@ func (c *conn) listTools(ctx context.Context) error {
 	return nil
 }
 
-// allTools lists the tools page by page. It ends at a cursor that it has been given before.
+// allTools lists the tools page by page. It ends at a repeated cursor, and at a page after the
+// first that the server does not send; the tools before that page can be used.
 func (c *conn) allTools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	return func(yield func(*mcp.Tool, error) bool) {
 		cursors := map[string]bool{"": true}
@@ -226,8 +227,9 @@ func (c *conn) List() []harness.Tool {
 // errCallTimeout is the cause when a call takes too long.
 var errCallTimeout = fmt.Errorf("it did not answer within %s", callTimeout)
 
-// call calls a tool once. If the server asks something meanwhile, people answer. A server that no
-// longer knows the session has not run the tool, so the call is made in a new session.
+// call calls a tool once. If the server asks something meanwhile, people answer. A server that has
+// ended, that cannot be connected to, or that no longer knows the session has not run the tool, so
+// the call is made in a new session.
 func (c *conn) call(
 	ctx context.Context,
 	people harness.Approver,

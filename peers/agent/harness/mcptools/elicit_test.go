@@ -53,9 +53,9 @@ var readAnswer = func() *attention.AnswerReader {
 	return attention.NewAnswerReader(&words)
 }()
 
-// startAsking is a server whose tool deploy asks by a form before it goes on, and says what it
-// was answered. Without a state of sessions it speaks the newest protocol, whose answers are
-// input_required; with one the older, in which it asks by a request of its own.
+// startAsking starts a server whose tool deploy asks by a form before it continues, and reports
+// the answer. With sessions it speaks the older protocol, in which it sends a request; without,
+// the newest, which answers input_required.
 func startAsking(t *testing.T, schema any, old bool, running *sync.WaitGroup) harness.MCPServer {
 	t.Helper()
 	opts := &mcp.ServerOptions{}
@@ -95,8 +95,8 @@ var confirming = map[string]any{
 	},
 }
 
-// TestElicit_AsksAPerson: in either protocol, shown the server's words and what a yes
-// answers; what a yes cannot answer reaches nobody.
+// TestElicit_AsksAPerson covers both protocols. The person sees the server's words and what a yes
+// answers. A form that a yes cannot answer reaches nobody.
 func TestElicit_AsksAPerson(t *testing.T) {
 	naming := map[string]any{"type": "object", "required": []string{"name"}, "properties": map[string]any{"name": map[string]any{"type": "string"}}}
 	const asksName = `form:deploy.run {"asks":"Deploy to production?","wants":["name: text"]}`
@@ -129,7 +129,8 @@ func TestElicit_AsksAPerson(t *testing.T) {
 	}
 }
 
-// TestElicit_CancelsWithoutAPerson: nobody to ask, or a turn that ends meanwhile.
+// TestElicit_CancelsWithoutAPerson covers a turn without a person, and a turn that ends in
+// between.
 func TestElicit_CancelsWithoutAPerson(t *testing.T) {
 	for version, old := range map[string]bool{"old": true, "new": false} {
 		t.Run(version, func(t *testing.T) {
@@ -152,9 +153,9 @@ func TestElicit_CancelsWithoutAPerson(t *testing.T) {
 	}
 }
 
-// TestElicit_CancelsAnAmbiguousCall: of two calls at once over one connection, an older server does not
-// say for which it asks, and neither person may answer for the other: one is asked at most, once
-// the other call has ended. The newer does.
+// TestElicit_CancelsAnAmbiguousCall makes two calls at once over one connection. An older server
+// does not say which call asks, so at most one person is asked, once the other call has ended. A
+// newer server says it.
 func TestElicit_CancelsAnAmbiguousCall(t *testing.T) {
 	answers := [2]string{`accept {"replicas":3,"sure":true}`, "decline null"} // of the two people
 	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": answers} {

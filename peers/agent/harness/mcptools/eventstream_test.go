@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// startSpeaking is a server of an older protocol whose tool run asks on the stream of the session,
-// as servers do that do not say for which call they ask; get serves that stream.
+// startSpeaking starts a server of an older protocol whose tool run asks on the stream of the
+// session, as servers do that do not say which call asks. get serves that stream.
 func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request, usual http.Handler)) harness.MCPServer {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "deploy", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
@@ -55,7 +55,8 @@ func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request
 	return harness.MCPServer{Name: "deploy", URL: server.URL}
 }
 
-// TestEventStream_CarriesQuestions: the question reaches the person of the one call that runs.
+// TestEventStream_CarriesQuestions checks that the question reaches the person of the only
+// running call.
 func TestEventStream_CarriesQuestions(t *testing.T) {
 	p := &person{answer: func(context.Context) error { return nil }}
 	tools, failures := runPool(t, nil).Tools(t.Context(), []harness.MCPServer{startSpeaking(t, nil)}, p)
@@ -67,8 +68,8 @@ func TestEventStream_CarriesQuestions(t *testing.T) {
 	}
 }
 
-// TestEventStream_IsOptional: a server may have none, say so in its own way,
-// answer only once it speaks, or end it again and again.
+// TestEventStream_IsOptional covers servers that have none, refuse it in their own way, answer it
+// only with the first event, or end it repeatedly.
 func TestEventStream_IsOptional(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
 		"none":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
@@ -90,9 +91,9 @@ func TestEventStream_IsOptional(t *testing.T) {
 	}
 }
 
-// TestEventStream_Reconnects: with a pause, also after failures; one that ends within an event
-// is left to the reader, who begins anew; one that the server does not have, or a closed
-// connection, ends the looking.
+// TestEventStream_Reconnects checks that a lost stream is opened again after a pause, also after
+// failures. A stream that ends within an event is left to the reader, who starts over. A stream
+// that the server does not have, or a closed connection, ends the attempts.
 func TestEventStream_Reconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -11,7 +11,7 @@ func Listening(ctx context.Context, dial func() (*http.Response, error)) io.Read
 	return &eventStream{ctx: ctx, dial: dial}
 }
 
-// KillPrograms kills the programs behind a pool's connections.
+// KillPrograms kills the programs behind a pool's connections, and waits for their ends.
 func KillPrograms(p *Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

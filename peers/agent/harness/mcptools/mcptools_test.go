@@ -53,7 +53,7 @@ type echoInput struct {
 	Text string `json:"text"`
 }
 
-// newServer is somebody else's MCP server with the tools echo, long and crash.
+// newServer returns a foreign MCP server with the tools echo and long.
 func newServer(name string, long int) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "says it again"}, func(_ context.Context, _ *mcp.CallToolRequest, in echoInput) (*mcp.CallToolResult, any, error) {
@@ -165,7 +165,7 @@ func TestPool_LeavesOutAFailedServer(t *testing.T) {
 	}
 }
 
-// TestPool_HidesVariablesFromCommands starts one whose echo tells what it got.
+// TestPool_HidesVariablesFromCommands starts a server whose echo returns its environment.
 func TestPool_HidesVariablesFromCommands(t *testing.T) {
 	t.Setenv("MCP_TEST_KEY", " has our key")
 	own := map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}
@@ -246,8 +246,8 @@ func TestCall_RedactsResults(t *testing.T) {
 	}
 }
 
-// TestCall_AcceptsAnEmptyResult: an empty text is what it said, whatever it has
-// beside that.
+// TestCall_AcceptsAnEmptyResult checks that an empty text is the result, whatever else the answer
+// contains.
 func TestCall_AcceptsAnEmptyResult(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "quiet", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "run", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -282,8 +282,8 @@ func TestCall_IsMadeOnceAndTheNextTurnReconnects(t *testing.T) {
 	}
 }
 
-// TestCall_ResumesAClosedStream: it keeps the answer for whoever reconnects,
-// and the call is made once.
+// TestCall_ResumesAClosedStream checks that the client reconnects for an answer that the server has
+// kept, and that the call is made once.
 func TestCall_ResumesAClosedStream(t *testing.T) {
 	var called atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -494,8 +494,8 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// TestToolServer_ChatTokenOpensOnlyItsTools: each program gets the tools of the chat
-// that its token names, and can make no other token of it.
+// TestToolServer_ChatTokenOpensOnlyItsTools checks that a program gets the tools of the chat that
+// its token names, and cannot derive another token from it.
 func TestToolServer_ChatTokenOpensOnlyItsTools(t *testing.T) {
 	listener, url, err := mcptools.Listen()
 	if err != nil {

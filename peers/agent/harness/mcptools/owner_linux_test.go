@@ -14,7 +14,8 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 )
 
-// TestToolServer_RefusesAnotherUser: whoever reads it in a command line cannot use it.
+// TestToolServer_RefusesAnotherUser checks that another user who reads the token in a command line
+// cannot use it.
 func TestToolServer_RefusesAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else")

@@ -48,7 +48,8 @@ func (p *Pool) kept() int {
 	return len(p.conns)
 }
 
-// TestPool_NamesToolsAfterTheirServer, with a number where two would be named alike.
+// TestPool_NamesToolsAfterTheirServer also checks that a number tells apart tools that would
+// have one name.
 func TestPool_NamesToolsAfterTheirServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
@@ -84,7 +85,8 @@ func TestPool_NamesToolsAfterTheirServer(t *testing.T) {
 	})
 }
 
-// TestPool_ClosesIdleConnections after ten minutes, and no other.
+// TestPool_ClosesIdleConnections closes a connection that was idle for ten minutes, and no
+// other.
 func TestPool_ClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
@@ -107,7 +109,7 @@ func TestPool_ClosesIdleConnections(t *testing.T) {
 	})
 }
 
-// TestPool_IsBounded: the connection that was not used for longest makes room.
+// TestPool_IsBounded checks that the least recently used connection makes room.
 func TestPool_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
@@ -137,7 +139,7 @@ func TestPool_IsBounded(t *testing.T) {
 	})
 }
 
-// TestLoadServers, in an order that stays.
+// TestLoadServers checks that the order stays the same.
 func TestLoadServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	if _, err := LoadServers(path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the MCP servers: ") {
@@ -163,7 +165,8 @@ func TestLoadServers(t *testing.T) {
 	}
 }
 
-// TestHeaderTransport_CallsOnlyItsHost, as they were given, and what it answers has a bound.
+// TestHeaderTransport_CallsOnlyItsHost sends the headers as they were given, and bounds the
+// answer.
 func TestHeaderTransport_CallsOnlyItsHost(t *testing.T) {
 	asked := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -199,7 +202,7 @@ func TestHeaderTransport_CallsOnlyItsHost(t *testing.T) {
 	}
 }
 
-// TestConn_Transport: by an address or a command.
+// TestConn_Transport covers an address and a command.
 func TestConn_Transport(t *testing.T) {
 	for says, s := range map[string]harness.MCPServer{
 		"it has both a url and a command; give only one of them": {URL: "http://a", Command: []string{"a"}},
@@ -217,7 +220,7 @@ func TestConn_Transport(t *testing.T) {
 	}
 }
 
-// TestCheckPeer: nobody whose connection is not known to be of this machine.
+// TestCheckPeer also refuses connections that are not known to come from this machine.
 func TestCheckPeer(t *testing.T) {
 	const refused = "only connections from this machine are served"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
@@ -233,7 +236,7 @@ func TestCheckPeer(t *testing.T) {
 	}
 }
 
-// TestNewMCPTool, and one without a schema takes an object.
+// TestNewMCPTool also checks that a tool without a schema takes an object.
 func TestNewMCPTool(t *testing.T) {
 	for tool, want := range map[*harness.Tool]string{
 		{Name: "a"}: `{"annotations":{"idempotentHint":false,"readOnlyHint":false},"inputSchema":{"type":"object"},"name":"a"}`,

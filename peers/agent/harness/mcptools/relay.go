@@ -20,7 +20,7 @@ const relayPath = "/relay/"
 // maxRelayed is how many targets a Relay keeps.
 const maxRelayed = 256
 
-// A Relay stands between a program and MCP servers whose headers the program must not see, such
+// A Relay connects a program to MCP servers whose headers the program must not see, such
 // as a token derived from the agent's bus token. The program gets an address of the agent's own
 // server, which forwards requests with those headers. The servers' addresses come from messages,
 // so they are dialed through a guard, and redirects are not passed back.

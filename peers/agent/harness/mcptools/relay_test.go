@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestRelay_HidesTheBusToken: the program reaches the server with
-// the agent's own token alone, and the server sees only the bus token.
+// TestRelay_HidesTheBusToken checks that the program uses only the agent's own token, and that
+// the server sees only the bus token.
 func TestRelay_HidesTheBusToken(t *testing.T) {
 	const old, busToken = "revoked-bus-token", "secret-bus-token"
 	channel := &harnesstest.Tools{}
@@ -79,8 +79,8 @@ func TestRelay_HidesTheBusToken(t *testing.T) {
 	}
 }
 
-// TestRelay_DialsOnlyAllowedAddresses has messages name servers of this machine, by address, by
-// name and by a redirect, for an agent whose gateway is elsewhere.
+// TestRelay_DialsOnlyAllowedAddresses uses messages that name servers of this machine by address,
+// by name and by a redirect, for an agent whose gateway runs on another machine.
 func TestRelay_DialsOnlyAllowedAddresses(t *testing.T) {
 	var asked atomic.Int32
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

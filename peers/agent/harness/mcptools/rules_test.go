@@ -21,8 +21,8 @@ func TestOptions_HaveDefaults(t *testing.T) {
 	}
 }
 
-// TestToResult: each piece as words, up to so many bytes in all; what is
-// structured where there are no words, and only whole.
+// TestToResult checks that each piece becomes text, within a limit for all. Structured content is
+// used only without text, and only whole.
 func TestToResult(t *testing.T) {
 	said := func(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
 	hello := &mcp.TextContent{Text: "hello"}
@@ -57,7 +57,7 @@ func TestToResult(t *testing.T) {
 	}
 }
 
-// TestParseServers_RequiresURLOrCommand: what a file of servers may say of one.
+// TestParseServers_RequiresURLOrCommand checks what a file of servers may contain.
 func TestParseServers_RequiresURLOrCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  string
@@ -96,8 +96,8 @@ func TestParseServers_RequiresURLOrCommand(t *testing.T) {
 	}
 }
 
-// TestPool_EvictsTheLeastRecentlyUsed: the one that was not used for longest, and none that a
-// call uses.
+// TestPool_EvictsTheLeastRecentlyUsed also checks that no connection with a running call is
+// closed.
 func TestPool_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	p := NewPool(nil)
 	for i, name := range []string{"new", "old", "older", "busy"} {
@@ -116,7 +116,7 @@ func TestPool_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
-// TestConn_RequiresURLOrCommand: and at no address of another kind.
+// TestConn_RequiresURLOrCommand also checks that addresses of other schemes are refused.
 func TestConn_RequiresURLOrCommand(t *testing.T) {
 	for what, c := range map[string]struct {
 		server harness.MCPServer
@@ -148,7 +148,8 @@ func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
 	return nil
 }
 
-// TestElicit_StopsTheCallTimeout: its own time stands meanwhile, and runs from the answer on.
+// TestElicit_StopsTheCallTimeout checks that a call's timeout is stopped while a person is asked,
+// and continues after the answer.
 func TestElicit_StopsTheCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}

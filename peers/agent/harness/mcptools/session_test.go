@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestPool_ListsEachToolOnce: a cursor that repeats ends the list, whatever its period.
+// TestPool_ListsEachToolOnce checks that a repeated cursor ends the list.
 func TestPool_ListsEachToolOnce(t *testing.T) {
 	for name, next := range map[string]func(cursor string) string{
 		"never advances": func(string) string { return "same" },
@@ -58,7 +58,7 @@ func TestPool_ListsEachToolOnce(t *testing.T) {
 	}
 }
 
-// TestCall_OpensALostSessionAgain and runs in the new one, once.
+// TestCall_OpensALostSessionAgain checks that the call runs once in the new session.
 func TestCall_OpensALostSessionAgain(t *testing.T) {
 	refusals := map[string]func(http.ResponseWriter){
 		"404": nil, // as the library says it

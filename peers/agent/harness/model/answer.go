@@ -43,8 +43,8 @@ func (a *answer) addText(piece string) {
 	}
 }
 
-// setStopReason records why the model stopped, in the terms of either API. An empty reason
-// changes nothing.
+// setStopReason records why the model stopped, in the terms of either API or of the models behind an
+// endpoint that passes theirs on. An empty reason changes nothing.
 func (a *answer) setStopReason(reason string) {
 	if reason != "" {
 		a.Truncated = reason == "length" || reason == "max_tokens"

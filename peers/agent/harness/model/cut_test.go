@@ -13,8 +13,8 @@ import (
 	"hubbub/peers/agent/harness/model"
 )
 
-// TestCut_IsShortenedOrMarked: an answer that the token limit cut is never lost: the model is told,
-// and shortens it, or what it meant for people is the answer, marked as cut.
+// TestCut_IsShortenedOrMarked checks that an answer that the token limit cut is never lost. The
+// model is told and shortens it, or its text for people is the answer, marked as cut.
 func TestCut_IsShortenedOrMarked(t *testing.T) {
 	send := func(arguments string) said {
 		return said{Calls: []modelCall{{ID: "a", Name: "chat_send_message", Arguments: arguments}}, Stop: stopCut}
@@ -68,7 +68,8 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 	})
 }
 
-// TestResult_ShowsItsImages to a model that sees; one that does not is told so.
+// TestResult_ShowsItsImages checks that a model that sees gets the images, and that any other is
+// told that they exist.
 func TestResult_ShowsItsImages(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		each(t, func(r rig) {

@@ -12,7 +12,7 @@ type dialect struct {
 	Path string // of requests, behind the base URL
 	// Events are a model's answer as a stream.
 	Events func(said) []string
-	// Whole is an answer in one piece, of text alone.
+	// Whole returns an answer in one piece that only contains text.
 	Whole func(text string) string
 	// Dialogue reads what a model was shown, without the system prompt.
 	Dialogue func(Request) []said
@@ -33,7 +33,7 @@ type said struct {
 // A modelCall is a tool call; its arguments come in two pieces.
 type modelCall struct{ ID, Name, Arguments string }
 
-// A stop says how an answer ends.
+// A stop is the reason for which an answer ends: one of these, or an endpoint's own.
 type stop string
 
 // The ends of answers. By default the turn ends, or tools are to be called.
@@ -43,7 +43,7 @@ const (
 	stopNever  stop = "never"  // the stream ends without an end of the answer
 )
 
-// What every whole answer costs.
+// The cost of every whole answer.
 const (
 	inputTokens  = 100
 	outputTokens = 7
@@ -199,7 +199,7 @@ func anthropicDialogue(r Request) (all []said) {
 
 func anthropicSystem(r Request) string { return text(list(r.Body["system"])[0]["text"]) }
 
-// list reads a list of objects, and text a string; what is missing is empty.
+// list reads a list of objects, and text a string; a missing value is empty.
 func list(value any) (objects []object) {
 	all, _ := value.([]any) //nolint:errcheck // as above
 	for _, o := range all {

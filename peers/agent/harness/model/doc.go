@@ -33,6 +33,6 @@
 //   - The key is read for each request and sent only to the base URL; redirects
 //     are not followed. It appears in no error.
 //
-// Tool names are rewritten for the APIs, which allow only letters, digits, _ and -: the model
-// calls chat.send_message chat_send_message.
+// Tool names are rewritten for the APIs, which allow only letters, digits, _ and -: a model
+// knows chat.send_message as chat_send_message.
 package model

@@ -155,7 +155,7 @@ func (h *Harness) Endpoint() Endpoint {
 }
 
 // Models requests the endpoint's list of models, which costs nothing. It returns the status and
-// the models, or none if the answer is no such list.
+// the models, or none if the answer is not such a list.
 func (h *Harness) Models(ctx context.Context) (status int, models []string, err error) {
 	key, err := h.opts.Key()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAddUsage: what the API tells counts as it is, also if it tells
-// one of the two alone; where it tells nothing, four bytes are a token.
+// TestAddUsage checks that the API's own counts are used, also if it reports only one of the two.
+// Without a count, four bytes are a token.
 func TestAddUsage(t *testing.T) {
 	r := &execution{}
 	for _, told := range []reply{{InputTokens: 100, OutputTokens: 7}, {InputTokens: 10}, {OutputTokens: 1}, {InputTokens: 1, OutputTokens: 1}} {

@@ -49,7 +49,8 @@ func TestHistory_SurvivesRestartsWithinLimits(t *testing.T) {
 	})
 }
 
-// TestHistory_RemembersASilentTurn: what follows it has two prompts in a row.
+// TestHistory_RemembersASilentTurn checks that two prompts follow each other in the history after a
+// silent turn.
 func TestHistory_RemembersASilentTurn(t *testing.T) {
 	each(t, func(r rig) {
 		history := r.history(1)
@@ -95,8 +96,8 @@ func TestHistory_RemovesTheOldest(t *testing.T) {
 	}
 }
 
-// TestHistory_IsBounded: however much is said, what is kept stays small, and
-// calls keep their results.
+// TestHistory_IsBounded checks that the history stays small however long the conversation is, and
+// that calls keep their results.
 func TestHistory_IsBounded(t *testing.T) {
 	const most = 6000
 	r := rigs[0]

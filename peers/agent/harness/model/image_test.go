@@ -10,8 +10,8 @@ import (
 	"hubbub/peers/agent/harness/model"
 )
 
-// TestTurn_SendsImages: in the words of each API, and once an endpoint does not take them, with
-// whatever status, the turn goes on without, and the model is told so.
+// TestTurn_SendsImages checks the format of each API. After an endpoint has refused images, with
+// any status, the turn continues without them, and the model is told.
 func TestTurn_SendsImages(t *testing.T) {
 	refusal := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }

@@ -176,8 +176,8 @@ func TestRetry_Ends(t *testing.T) {
 	}
 }
 
-// TestRetry_StaysWithinTheTimeout: an API that asks for an hour is given up, and
-// the agent is told when to come again.
+// TestRetry_StaysWithinTheTimeout checks that a turn fails at once if the API asks for an hour, and
+// that the agent learns when to try again.
 func TestRetry_StaysWithinTheTimeout(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(nil, Status(503, ``, "Retry-After", "3600"))
@@ -273,7 +273,7 @@ func TestTurn_EndsAtTheTokenBudget(t *testing.T) {
 	})
 }
 
-// TestTruncation: calls of an answer that the token limit cut are not run.
+// TestTruncation checks that the calls of an answer that the token limit cut are not run.
 func TestTruncation(t *testing.T) {
 	each(t, func(r rig) {
 		half := []modelCall{{ID: "a", Name: "chat_send_message", Arguments: `{"te`}}
@@ -308,8 +308,8 @@ func TestTools_InvalidCallsReturnErrors(t *testing.T) {
 	})
 }
 
-// TestHistory_HoldsOnlyValidToolNames: endpoints refuse a history with arguments
-// that are not JSON, or with a name that no tool can have.
+// TestHistory_HoldsOnlyValidToolNames also checks arguments that are not JSON. Endpoints refuse a
+// history with either.
 func TestHistory_HoldsOnlyValidToolNames(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil,
@@ -332,8 +332,8 @@ func TestHistory_HoldsOnlyValidToolNames(t *testing.T) {
 	})
 }
 
-// TestHistory_IsDroppedIfRefused: a conversation whose history an API does
-// not take, or that has become too long for it, is not lost for good.
+// TestHistory_IsDroppedIfRefused checks that a conversation continues although an API refuses its
+// history, or it has become too long.
 func TestHistory_IsDroppedIfRefused(t *testing.T) {
 	for _, refusal := range []string{
 		`{"error":{"message":"Invalid 'messages[1]': bad history","type":"invalid_request_error"}}`,
@@ -357,8 +357,8 @@ func TestHistory_IsDroppedIfRefused(t *testing.T) {
 	}
 }
 
-// TestStream_BrokenOneRunsNoTool: an answer that breaks off is dropped whole, and
-// the request is sent again.
+// TestStream_BrokenOneRunsNoTool checks that an interrupted answer is dropped and the request is
+// sent again.
 func TestStream_BrokenOneRunsNoTool(t *testing.T) {
 	each(t, func(r rig) {
 		half := r.Events(said{

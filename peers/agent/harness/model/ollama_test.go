@@ -20,8 +20,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestOllama runs the harness against a real local server, with a model that is made
-// here: one that calls a tool and answers with its result, and the same one without tools.
+// TestOllama runs the harness against a real local server, with two models that the test
+// generates: one that calls a tool and answers with its result, and the same one without tools.
 // `make test-models` builds the server; HUBBUB_OLLAMA is its program.
 func TestOllama(t *testing.T) {
 	program := os.Getenv("HUBBUB_OLLAMA")
@@ -105,8 +105,8 @@ func serveOllama(t *testing.T, program string) (address string) {
 	return address
 }
 
-// An outputWatcher keeps what a program writes; come is closed once the wanted ones are among them. One
-// goroutine writes them, and they are read when it has ended.
+// An outputWatcher stores the output of a program. come is closed once all wanted texts are in
+// it. The output is written by one goroutine, and read after that has ended.
 type outputWatcher struct {
 	all    bytes.Buffer
 	wanted string
@@ -136,8 +136,8 @@ const toolTemplate = `{{ range .Tools }}{{ . }}{{ end }}{{ range .Messages }}{{ 
 	`{{ if .ToolCalls }}<tool_call>{{ range .ToolCalls }}{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}}{{ end }}</tool_call>{{ end }}` +
 	`{{ if eq .Role "tool" }}` + afterResult + `{{ else }}` + afterPrompt + `{{ end }}{{ end }}`
 
-// tinyModel writes a llama of one layer that does nothing: what it says next depends on
-// the last token alone. After afterPrompt it says tinyCalls, after anything else tinySays.
+// tinyModel writes a llama of one layer whose next token depends on the last one alone. After
+// afterPrompt it says tinyCalls, and after anything else tinySays.
 func tinyModel(t *testing.T, path string) {
 	t.Helper()
 	const width, hidden, end, call, say = 32, 64, 2, 259, 260

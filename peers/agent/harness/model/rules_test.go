@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestOptions_HaveDefaults: the bounds that the documentation names, and each
-// provider's own address and model.
+// TestOptions_HaveDefaults checks the documented bounds, and the address and model of each
+// provider.
 func TestOptions_HaveDefaults(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
@@ -33,8 +33,8 @@ func TestOptions_HaveDefaults(t *testing.T) {
 	}
 }
 
-// TestResultText: the words, else what is structured; both of an error whose
-// words do not have it; within the limit, in whole characters.
+// TestResultText checks that a result is its text, or else its structured content, or both for an
+// error whose text lacks it. It is cut at the limit, between characters.
 func TestResultText(t *testing.T) {
 	result := func(text, structured string, fails bool) harness.Result {
 		r := harness.Result{IsError: fails, StructuredContent: json.RawMessage(structured)}
@@ -65,7 +65,7 @@ func TestResultText(t *testing.T) {
 	}
 }
 
-// TestToolset_NamesAreUnique: a number stays whole where a long name is cut.
+// TestToolset_NamesAreUnique checks that the number of a long name is not cut.
 func TestToolset_NamesAreUnique(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for _, c := range []struct {
@@ -85,7 +85,8 @@ func TestToolset_NamesAreUnique(t *testing.T) {
 	}
 }
 
-// TestClassify_Statuses: which may pass, which never do, and what the chat is told of these.
+// TestClassify_Statuses checks which failures are temporary, which are final, and what the chat
+// says about the final ones.
 func TestClassify_Statuses(t *testing.T) {
 	const passes, long = "", "This is longer than my model can read. Please send less at a time."
 	s := &stream{h: OpenAI(nil), key: "sk-secret"}
@@ -139,7 +140,8 @@ func TestClassify_Statuses(t *testing.T) {
 	}
 }
 
-// TestClassify_StreamFailures: there is no status, so its type or its code tells.
+// TestClassify_StreamFailures covers failures without a status, which are classified by their type
+// or code.
 func TestClassify_StreamFailures(t *testing.T) {
 	s := &stream{h: OpenAI(nil)}
 	for _, c := range []struct {

@@ -27,8 +27,8 @@ func streams(raw string) http.HandlerFunc {
 	}
 }
 
-// TestStream_ParsesEvents: comments, other fields, several lines of data, other line
-// ends, and no empty line behind the last event.
+// TestStream_ParsesEvents covers comments, other fields, several lines of data, other line ends,
+// and a missing empty line at the end.
 func TestStream_ParsesEvents(t *testing.T) {
 	each(t, func(r rig) {
 		framed := "\ufeff: hello\n\nevent: lost\nid: 7\nretry: 3\n\n\n\n"
@@ -47,8 +47,8 @@ func TestStream_ParsesEvents(t *testing.T) {
 	})
 }
 
-// TestStream_EndsEndlessAnswers: they are not asked for again, and the error says
-// why.
+// TestStream_EndsEndlessAnswers also checks that the request is not repeated, and that the error
+// names the cause.
 func TestStream_EndsEndlessAnswers(t *testing.T) {
 	piece := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestStream_EndsEndlessAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswer_LimitsParts: the answer breaks off, however often it comes.
+// TestAnswer_LimitsParts checks that an answer with too many parts fails at each attempt.
 func TestAnswer_LimitsParts(t *testing.T) {
 	many := make([]modelCall, 257)
 	for i := range many {
@@ -119,8 +119,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestKey_IsSentOnlyToItsEndpoint: the client that a harness has unless it is given
-// one follows no redirect.
+// TestKey_IsSentOnlyToItsEndpoint checks that the default client follows no redirect.
 func TestKey_IsSentOnlyToItsEndpoint(t *testing.T) {
 	for _, r := range rigs {
 		var asked atomic.Int32

@@ -59,8 +59,8 @@ func TestAnswer_ParallelCalls(t *testing.T) {
 	}
 }
 
-// TestAnswer_IgnoresUnknownMembers: reasoning is passed over, and what Gemini wants back with
-// a call goes back.
+// TestAnswer_IgnoresUnknownMembers checks that reasoning is skipped, and that the members that
+// Gemini requires back with a call are returned.
 func TestAnswer_IgnoresUnknownMembers(t *testing.T) {
 	alone(t, "openai", func(r rig) {
 		api, h := r.start(nil, Events(
@@ -77,8 +77,8 @@ func TestAnswer_IgnoresUnknownMembers(t *testing.T) {
 	})
 }
 
-// TestOpenAI_AdaptsToEndpoints: no streaming, another name for the limit, no
-// stream_options.
+// TestOpenAI_AdaptsToEndpoints covers endpoints without streaming, with another name for the
+// limit, and without stream_options.
 func TestOpenAI_AdaptsToEndpoints(t *testing.T) {
 	alone(t, "openai", func(r rig) {
 		api, h := r.start(nil,
@@ -98,7 +98,7 @@ func TestOpenAI_AdaptsToEndpoints(t *testing.T) {
 	})
 }
 
-// TestAnthropic_ContinuesAPausedAnswer: the API is asked again with what it said.
+// TestAnthropic_ContinuesAPausedAnswer checks that the API is asked again with the paused answer.
 func TestAnthropic_ContinuesAPausedAnswer(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		api, h := r.start(nil, r.said(said{Text: []string{"first half, "}, Stop: stopPaused}), r.say("second half"))
@@ -112,8 +112,8 @@ func TestAnthropic_ContinuesAPausedAnswer(t *testing.T) {
 	})
 }
 
-// TestAnthropic_IgnoresUnknownBlocks are passed over, whatever they hold; a call whose
-// arguments came at once is run.
+// TestAnthropic_IgnoresUnknownBlocks also checks that a call whose arguments came at once
+// runs.
 func TestAnthropic_IgnoresUnknownBlocks(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		end := r.Events(said{Calls: []modelCall{{ID: "x"}}})
@@ -134,7 +134,7 @@ func TestAnthropic_IgnoresUnknownBlocks(t *testing.T) {
 	})
 }
 
-// TestAnswer_RefusesAnUnexpectedPiece: what a call lacks must not be guessed.
+// TestAnswer_RefusesAnUnexpectedPiece checks that the missing parts of a call are not guessed.
 func TestAnswer_RefusesAnUnexpectedPiece(t *testing.T) {
 	pieces := map[string]string{
 		"openai":    chunk(`{"tool_calls":[{"function":{"arguments":"{}"}}]}`, `"tool_calls"`),
@@ -148,7 +148,6 @@ func TestAnswer_RefusesAnUnexpectedPiece(t *testing.T) {
 	})
 }
 
-// TestAnthropic_MarksThePromptCache: the system prompt and the tools are marked for it.
 func TestAnthropic_MarksThePromptCache(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		api, h := r.start(nil, r.say("ok"))
@@ -162,7 +161,8 @@ func TestAnthropic_MarksThePromptCache(t *testing.T) {
 	})
 }
 
-// TestAnthropic_MergesMessagesOfOneRole, as the Messages API wants.
+// TestAnthropic_MergesMessagesOfOneRole checks that roles alternate, as the Messages API
+// requires.
 func TestAnthropic_MergesMessagesOfOneRole(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		calls := []modelCall{{ID: "a", Name: "chat_react"}, {ID: "b", Name: "chat_react"}}
@@ -178,8 +178,8 @@ func TestAnthropic_MergesMessagesOfOneRole(t *testing.T) {
 	})
 }
 
-// TestOpenAI_CompatibleEndpoints: shapes that Ollama, vLLM, LM Studio, llama.cpp and
-// OpenRouter send in place of OpenAI's. Each calls a tool once, and says one text.
+// TestOpenAI_CompatibleEndpoints covers responses in which Ollama, vLLM, LM Studio, llama.cpp and
+// OpenRouter differ from OpenAI. Each calls a tool once, and sends one text.
 func TestOpenAI_CompatibleEndpoints(t *testing.T) {
 	const end, done = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "[DONE]"
 	for name, events := range map[string][]string{
@@ -234,8 +234,8 @@ func TestOpenAI_CompatibleEndpoints(t *testing.T) {
 	}
 }
 
-// TestAnswer_EmptyOneIsRepeated: one that ended as it should and said nothing was
-// cut off; one that said something is whole, also without a reason of its end.
+// TestAnswer_EmptyOneIsRepeated checks that an empty answer with a normal end counts as cut off,
+// and that any other answer is complete even without a reason for its end.
 func TestAnswer_EmptyOneIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []string
@@ -257,8 +257,8 @@ func TestAnswer_EmptyOneIsRepeated(t *testing.T) {
 	}
 }
 
-// TestOpenAI_ModelWithoutTools is asked without them, and its log says so once; what a
-// conversation has of tools is left out.
+// TestOpenAI_ModelWithoutTools checks that the model is asked without tools, that the log
+// says so once, and that calls are left out of the conversation.
 func TestOpenAI_ModelWithoutTools(t *testing.T) {
 	for _, refusal := range []http.HandlerFunc{
 		Status(400, `{"error":{"message":"registry.ollama.ai/library/gemma:2b does not support tools","type":"api_error"}}`),
@@ -285,7 +285,7 @@ func TestOpenAI_ModelWithoutTools(t *testing.T) {
 	}
 }
 
-// TestAnswer_RefusesAWebPage: it is not asked for again.
+// TestAnswer_RefusesAWebPage also checks that the request is not repeated.
 func TestAnswer_RefusesAWebPage(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil, func(w http.ResponseWriter, _ *http.Request) {
@@ -298,7 +298,8 @@ func TestAnswer_RefusesAWebPage(t *testing.T) {
 	})
 }
 
-// TestAnswer_RefusesAFailedOne: what came of it is not said, and it is asked for again.
+// TestAnswer_RefusesAFailedOne checks that the beginning of a failed answer is not said, and that
+// the answer is asked for again.
 func TestAnswer_RefusesAFailedOne(t *testing.T) {
 	for _, end := range []string{
 		`{"error":null,"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
@@ -314,7 +315,7 @@ func TestAnswer_RefusesAFailedOne(t *testing.T) {
 	}
 }
 
-// TestDetect_GoesByTheFirstBytes: whatever its content type says.
+// TestDetect_GoesByTheFirstBytes checks that the content type does not matter.
 func TestDetect_GoesByTheFirstBytes(t *testing.T) {
 	const one = `{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}`
 	for name, c := range map[string]struct{ kind, body, want string }{

@@ -28,7 +28,7 @@ func turnOf(policy, text string) *harness.Turn {
 	return t
 }
 
-// TestRules asserts, rule by rule, which tools are called with what.
+// TestRules checks, for each rule, which tools are called with which arguments.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		name, policy, text string
@@ -169,7 +169,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestTurn_ReportsStepsOfWork: two, a pace apart, and then it is done.
+// TestTurn_ReportsStepsOfWork checks for two reports, a pace apart, before the end.
 func TestTurn_ReportsStepsOfWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string

@@ -171,7 +171,7 @@ func childOf(t *testing.T, p *subprocess.Process) int {
 }
 
 // awaitDeath waits until a process is gone or a zombie; the test's own timeout
-// ends a wait in vain.
+// ends a wait without success.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
 	harnesstest.Until(t, "the process dies", func() bool {

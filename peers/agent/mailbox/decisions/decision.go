@@ -27,7 +27,7 @@ type Verdict struct {
 	Scope   collab.ApprovalScope `json:"scope,omitempty"`
 	By      string               `json:"by,omitempty"`
 	Answer  string               `json:"answer,omitempty"` // in words, to a decision that wants them
-	// a word counts from then on, unless its author writes more before
+	// a word counts from this time on, unless its author writes more before it
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	SourceID  string    `json:"sourceId,omitempty"`  // of that word
 	Explained bool      `json:"explained,omitempty"` // the chat was told why a word did not count

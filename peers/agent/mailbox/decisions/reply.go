@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A Reading says how words of people are read.
+// A Reading configures how replies of people are read.
 type Reading struct {
 	Answers *attention.AnswerReader
 	Pause   time.Duration // for which a word that allows waits for more of its author
@@ -82,7 +82,7 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 }
 
 // words returns the answer in words that a message gives to a decision, or "". A message that asks
-// something, or that stops the agent, is no answer, and neither is one of a person who may not decide.
+// something or stops the agent is not an answer, nor is one of a person who may not decide.
 func (r *reply) words(tx *mailbox.Tx, d *Decision) string {
 	event := r.Entry.Event()
 	if d == nil || !wantsWords(&d.Approval) || d.State != collab.ApprovalPending ||
@@ -257,8 +257,8 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 	return nothingLeft
 }
 
-// voidContinued takes back a word that allows, if its author goes on, edits it or deletes it before
-// it counts.
+// voidContinued withdraws an approval in words if its author writes more, edits it or deletes it
+// before it takes effect.
 func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Reading) {
 	for i := range pending {
 		d := &pending[i]

@@ -110,12 +110,12 @@ func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.Save(e)
 }
 
-// HandleExplanation ends the events that were not clear, once their author writes again.
+// HandleExplanation ends the events that were not clear, once their author writes again or edits.
 func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.Content.Event != protocol.EventMessage {
 		return
 	}
-	// by state, of which there are few, and not by author
+	// filter by state, which matches few rows, rather than by author
 	for _, old := range tx.Events(`WHERE +chat = ? AND thread = ? AND +author = ? AND seq < ? AND state = 'turned'
 		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+noticeUnclear+`:' || events.event_id) AND NOT EXISTS
 		(SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND `+mailbox.LiveCondition+`)`, e.Chat,
@@ -133,7 +133,7 @@ func awaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
 }
 
 // FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
-// is settled.
+// is settled or its author was asked what they mean.
 func FinishAccepted(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry) {
 	if t != nil && t.State == mailbox.TurnAccepted && e.Settled() {
 		Finish(tx, t, e, protocol.TurnCost{})
@@ -191,7 +191,8 @@ func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	}
 }
 
-// StopChat stops the turns of a chat that a person stopped, and supersedes its open events.
+// StopChat stops the turns of a chat that a person stopped, and supersedes its open events. What was
+// written after the stop, once the chat was started again, stays open.
 func StopChat(tx *mailbox.Tx, stop *mailbox.Entry) {
 	for _, t := range tx.Turns(`WHERE chat = ? AND `+mailbox.LiveCondition, stop.Chat) {
 		tx.CancelTurn(t, mailbox.ReasonChatStopped)
@@ -236,8 +237,8 @@ const (
 	asyncDeferFactor = 96
 )
 
-// deferDuration returns how long an event is deferred: until a time, or for first, doubled at every
-// deferral, if it is zero.
+// deferDuration returns how long an event is deferred: until the given time or, if that is zero,
+// for first, which doubles at every deferral.
 func deferDuration(until time.Time, deferrals int, first time.Duration, now time.Time) time.Duration {
 	rest := first << min(deferrals, MaxDeferrals)
 	if !until.IsZero() {

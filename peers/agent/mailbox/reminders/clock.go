@@ -195,8 +195,8 @@ var errNoTime = errors.New("the time of day is missing, such as 09:00")
 
 var timeOfDay = text.Pattern(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
 
-// timeOfDay takes a time of day. afterNoon makes an hour below 12 one after noon. A number alone is an hour
-// if the day is named.
+// timeOfDay takes a time of day. afterNoon converts an hour below 12 to one after noon. A number
+// alone is an hour if the day is named.
 func (p *phrase) timeOfDay(afterNoon, dayNamed bool) (hour, minute, second int, err error) {
 	at := p.take("at")
 	switch {

@@ -93,7 +93,7 @@ func (r *Reminder) location() (*time.Location, error) {
 	return time.LoadLocation(r.Zone)
 }
 
-// advance sets the next time of a cron expression after now, in the zone of now. It fails if the
+// advance sets the next time of a repetition after now, in the zone of now. It fails if the
 // times are too close to each other.
 func (r *Reminder) advance(now time.Time) error {
 	const looked = 50
@@ -193,7 +193,7 @@ func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reaso
 	tx.Record(mailbox.UniqueKey("reminder", r.Due.Unix()), e, record)
 }
 
-// Due returns the reminders that are due or were cancelled by a person.
+// Due returns the reminders that are due. Those that a person has cancelled are.
 func Due(v *mailbox.View, now time.Time) []string {
 	return store.All(v.Tx, store.Scalar[string],
 		`SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, mailbox.Time(&now))
@@ -290,7 +290,7 @@ func Read(ctx context.Context, path string) (list []Reminder, err error) {
 }
 
 // RequestCancel asks an agent, running or not, to cancel a reminder, and reports whether it
-// exists. by names the requester.
+// exists. by names the requester. The reminder becomes due, so that the agent looks at it.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = withDatabase(ctx, path, func(tx *store.Tx) {
 		found = tx.ExecCount(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0

@@ -93,7 +93,7 @@ func (p *phrase) takeMonthDay() (string, error) {
 }
 
 // takeWeekdays takes the names of weekdays and returns them as a field of a cron expression.
-// Without repeated, only plurals and lists repeat: "Monday" alone is one day.
+// Unless repeated is set, only plurals and lists repeat: "Monday" alone is one day.
 func (p *phrase) takeWeekdays(repeated bool) string {
 	var rest, days []string
 	for _, word := range p.words {
@@ -124,8 +124,9 @@ func (p *phrase) takeWeekdays(repeated bool) string {
 	return strings.Join(days, ",")
 }
 
-// localTime returns the time of a local date and time of day. One that does not exist because
-// clocks are set forward is moved forward by the change; of one that occurs twice it is the first.
+// localTime returns the time of a local date and time of day. A time that does not exist, because
+// clocks are set forward, is moved forward by the change. A time that occurs twice is the first
+// of the two.
 func localTime(y int, month time.Month, day, hour, minute, second int, zone *time.Location) time.Time {
 	wall := time.Date(y, month, day, hour, minute, second, 0, time.UTC)
 	early := wall.Add(-24 * time.Hour).In(zone) // before a change, if there is one
@@ -147,8 +148,8 @@ func sameClock(a, b time.Time) bool {
 }
 
 // nextTick returns the next time of a cron expression after a time, in its zone. An expression for
-// certain hours means local times, each of which occurs exactly once a day. One for every hour
-// follows the passing of time.
+// certain hours means local times; each occurs exactly once a day. An expression for every hour
+// follows elapsed time.
 func nextTick(cron string, after time.Time) (time.Time, error) {
 	fields := strings.Fields(cron)
 	if cron == "@hourly" || len(fields) == 5 && fields[1] == "*" {

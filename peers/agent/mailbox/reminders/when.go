@@ -55,7 +55,7 @@ func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) 
 }
 
 // parseCron recognizes a cron expression with five fields, or one such as @daily. The zone may
-// stand before it, as in a crontab.
+// precede it, as in a crontab.
 func parseCron(given string, zone *time.Location) (m moment, ok bool) {
 	if name, rest, found := strings.Cut(given, " "); found {
 		name, found = strings.CutPrefix(strings.TrimPrefix(name, "CRON_"), "TZ=")
@@ -81,7 +81,8 @@ func ParseTime(when string, zone *time.Location, now time.Time) (time.Time, erro
 }
 
 // ParseSince returns the past time that a model wrote: a time, a day, which begins at midnight, or
-// how long ago it is.
+// how long ago it is. A time without a date, such as "9:00" or "Monday", means the next one to
+// ParseTime, so it is refused unless that has passed.
 func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, error) {
 	p := phrase{now: now.In(zone), zone: zone}
 	if err := p.takeZone(since); err != nil {
@@ -201,7 +202,8 @@ var isoTime = text.Pattern(`(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})`)
 // fillers are words that carry no meaning.
 var fillers = strings.Fields("the of @ by until till around about approximately sharp ~ for")
 
-// splitWords splits a text into lower-case words, without what carries no meaning.
+// splitWords splits a text into lower-case words, without those that carry no
+// meaning.
 func splitWords(s string) []string {
 	s = strings.ToLower(isoTime().ReplaceAllString(s, "$1 $2"))
 	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00").Replace(s)
@@ -212,7 +214,7 @@ func splitWords(s string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" || slices.Contains(fillers, w) })
 }
 
-// take takes the first word that one of the given is, and reports whether there was one.
+// take takes the first word if it is one of the given words, and reports whether it was.
 func (p *phrase) take(given ...string) bool {
 	i := slices.IndexFunc(p.words, func(w string) bool { return slices.Contains(given, w) })
 	if i >= 0 {
@@ -248,7 +250,8 @@ func (p *phrase) takePhrase(given string) bool {
 	return false
 }
 
-// partsOfDay are the times of day that have no hour, and whether an hour beside them is one after noon.
+// partsOfDay are the parts of a day with their hours. afterNoon says whether a number beside one is
+// an hour after noon.
 var partsOfDay = []struct {
 	words     string
 	hour      int

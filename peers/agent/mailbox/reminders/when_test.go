@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// whenCases say what a time means on 2026-11-28 at 10:56 in Berlin: the cron expression and the next
-// time, or a part of the error.
+// whenCases have the meaning of a time on 2026-11-28 at 10:56 in Berlin: the cron expression and
+// the next time, or a part of the error.
 var whenCases = map[string]string{
 	"2026-11-29T09:00":                    "2026-11-29T09:00:00+01:00",
 	"2026-11-29T09:00:30":                 "2026-11-29T09:00:30+01:00",
@@ -164,7 +164,7 @@ var whenCases = map[string]string{
 	"tomorrow 9:00 " + strings.Repeat("x", 300): "not understood",
 }
 
-// TestSchedule_ReadsTheFormsOfModels: in Berlin, on a Saturday morning.
+// TestSchedule_ReadsTheFormsOfModels reads each form on a Saturday morning in Berlin.
 func TestSchedule_ReadsTheFormsOfModels(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -188,7 +188,7 @@ func TestSchedule_ReadsTheFormsOfModels(t *testing.T) {
 	}
 }
 
-// TestParseSince_ReadsPastTimes is also in Berlin, on that Saturday.
+// TestParseSince_ReadsPastTimes also runs in Berlin, on the Saturday when clocks change.
 func TestParseSince_ReadsPastTimes(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
