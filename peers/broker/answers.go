@@ -31,8 +31,7 @@ type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message
 // answer is stored before it is sent. Once it has arrived, the writer's next commit deletes it,
 // or keeps it for repeated requests. After a crash in between it is sent again.
 //
-// It is not an outbox, because an outbox commits before and after each attempt. Under the same
-// load the broker answers 1,200 posts a second, and an outbox sends 1,000 items.
+// It is not an outbox, because an outbox commits each attempt and its outcome.
 type answerer struct {
 	send    sendFunc
 	settled func(item answer) // called when the answer has arrived or was given up

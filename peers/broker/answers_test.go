@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A taker is a requester that tests play: take says what becomes of each attempt.
+// A taker is a scripted requester: take returns the result of each attempt.
 type taker struct {
 	mu      sync.Mutex
 	take    func(attempt int) (protocol.SendResult, error)
@@ -43,7 +43,7 @@ func answererTo(k *taker) *answerer {
 
 func taken(int) (protocol.SendResult, error) { return protocol.SendResult{DeliveredTo: 1}, nil }
 
-// absent is what the bus says if the requester is not connected.
+// absent is the bus's result for a requester that is not connected.
 func absent(int) (protocol.SendResult, error) { return protocol.SendResult{}, nil }
 
 func answersTo(to protocol.PeerID, ids ...int64) (list []answer) {
@@ -53,8 +53,8 @@ func answersTo(to protocol.PeerID, ids ...int64) (list []answer) {
 	return list
 }
 
-// TestAnswerer_LeavesUnsentAnswersToTheNextRun: what a stop interrupts is not settled,
-// so that the next run sends it.
+// TestAnswerer_LeavesUnsentAnswersToTheNextRun checks that an attempt that a stop interrupts is
+// not settled.
 func TestAnswerer_LeavesUnsentAnswersToTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, during := range map[string]func(a *answerer) func(int) (protocol.SendResult, error){
@@ -84,9 +84,9 @@ func TestAnswerer_LeavesUnsentAnswersToTheNextRun(t *testing.T) {
 	})
 }
 
-// TestAnswerer_SendsInOrderAndGivesUp: each is tried until it is taken, the next
-// only then; one whose requester stays away is given up after a minute, one that nobody
-// takes after five, and then the next has its turn.
+// TestAnswerer_SendsInOrderAndGivesUp checks that each answer is tried until it is taken, and the
+// next only then. It is given up after a minute if its requester stays away, and after five if it
+// is not taken.
 func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 	broken := func(int) (protocol.SendResult, error) { return protocol.SendResult{}, errors.New("the bus is away") }
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 	}
 }
 
-// TestAnswerer_DelaysNoOtherRequester: each has a lane, with a bound.
+// TestAnswerer_DelaysNoOtherRequester checks that each requester has a bounded queue of its own.
 func TestAnswerer_DelaysNoOtherRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &taker{take: absent}
@@ -153,8 +153,8 @@ func TestAnswerer_DelaysNoOtherRequester(t *testing.T) {
 	})
 }
 
-// TestAnswerer_BoundsAttempts: one that is rejected four times, one that the bus refuses
-// once; each attempt may take forty seconds.
+// TestAnswerer_BoundsAttempts checks four attempts for a rejected answer and one for an answer
+// that the bus refuses. Each attempt may take forty seconds.
 func TestAnswerer_BoundsAttempts(t *testing.T) {
 	rejected := protocol.SendResult{Failures: []protocol.Failure{{Peer: "agent:a", Status: protocol.OutcomeRejected}}}
 	for name, c := range map[string]struct {
@@ -190,7 +190,8 @@ func TestAnswerer_BoundsAttempts(t *testing.T) {
 	}
 }
 
-// TestAnswer_HasItsEnvelope: its own message, of the time at which it was decided.
+// TestAnswer_HasItsEnvelope checks that an answer is a message of its own with the time of the
+// decision.
 func TestAnswer_HasItsEnvelope(t *testing.T) {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 5000, time.UTC)
 	a := answer{to: "agent:a", content: []byte("{}"), messageID: "msg_1", inReplyTo: "msg_0", traceParent: "tp", at: at.UnixMicro()}

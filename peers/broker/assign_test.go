@@ -6,7 +6,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// inChat are params of a person's command in the Telegram chat -100, whose agent is lead.
+// inChat returns params of a person's command in the Telegram chat -100, whose agent is lead.
 func inChat(params m) m {
 	params["conversationId"] = "tg:-100/7"
 	params["chat"] = m{"identity": "tg:-100", "kind": "thread", "title": "Ops", "agentId": "agent:lead"}

@@ -59,7 +59,7 @@ func (c *client) refused(code collab.Code, method string, params any) string {
 	return r.Error.Message
 }
 
-// TestAnnounce_RefusesTheNameOfAnother: an agent tries to announce names that are not its own.
+// TestAnnounce_RefusesTheNameOfAnother checks an agent that announces names of others.
 func TestAnnounce_RefusesTheNameOfAnother(t *testing.T) {
 	g := guard(t)
 	boss, evil := g.join("cli:boss"), g.join("agent:evil")
@@ -79,7 +79,8 @@ func TestAnnounce_RefusesTheNameOfAnother(t *testing.T) {
 	}
 }
 
-// TestAnnounce_AcceptsAGrantedName: a credential grants a name, for as long as it does.
+// TestAnnounce_AcceptsAGrantedName checks that a name is accepted for as long as a credential
+// grants it.
 func TestAnnounce_AcceptsAGrantedName(t *testing.T) {
 	g := guard(t)
 	will := g.join("cli:will")
@@ -122,8 +123,8 @@ func credentialOf(t *testing.T, file *grant.File, name string) string {
 	return ""
 }
 
-// TestCaller_ActsForNobodyElse: an agent of the same bare name as a person, and one of
-// another name, try everything that is the person's or another agent's.
+// TestCaller_ActsForNobodyElse checks an agent with the same bare name as a person, and one with
+// another name, on records of the person and of another agent.
 func TestCaller_ActsForNobodyElse(t *testing.T) {
 	g := guard(t)
 	person, worker, evil, namesake := g.join("cli:boss"), g.join("agent:worker"), g.join("agent:evil"), g.join("agent:boss")
@@ -150,8 +151,7 @@ func TestCaller_ActsForNobodyElse(t *testing.T) {
 	person.do("question.answer", object{"id": "q", "answer": "yes"})
 }
 
-// TestDeliveryClaim_RefusesDeliveriesOfAnother: wakes and deliveries wait for an agent that has not
-// started.
+// TestDeliveryClaim_RefusesDeliveriesOfAnother uses deliveries for an agent that has not started.
 func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
 	g := guard(t)
 	will, evil := g.join("cli:will"), g.join("agent:evil")
@@ -180,7 +180,7 @@ func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
 	boss.do("delivery.ack", object{"id": id})
 }
 
-// TestCaller_CannotImpersonate: claims, bindings, flights and endpoints of another.
+// TestCaller_CannotImpersonate covers claims, bindings, flights and endpoints of another.
 func TestCaller_CannotImpersonate(t *testing.T) {
 	g := guard(t)
 	boss, evil, will := g.join("agent:boss"), g.join("agent:evil"), g.join("cli:will")

@@ -15,9 +15,9 @@ import (
 	"hubbub/protocol"
 )
 
-// 2,000 posts from 50 clients over a real bus on loopback, each answered after
-// its commit; every tenth wakes an agent. The latency of a post is from its send
-// to the arrival of its collab_result.
+// BenchmarkPosts makes 2,000 posts from 50 clients over a real bus on loopback. Each is answered
+// after its commit, and every tenth wakes an agent. The latency of a post is from its send to the
+// arrival of its collab_result.
 func BenchmarkPosts(b *testing.B) {
 	for range b.N {
 		benchmarkPosts(b, 2000, 50)

@@ -270,7 +270,7 @@ func TestWake_WaitsForAnAbsentAgent(t *testing.T) {
 	lead.do("identity.announce", object{"endpointId": "e1"})
 	will.do("conversation.create", object{"id": "c", "kind": "group"})
 	lead.Leave()
-	// The broker may hear from the bus that lead left before this post, or after it.
+	// The bus may report the departure of lead before this post, or after it.
 	if r := will.ask("message.post", object{"conversationId": "c", "text": "@lead hi"}); !r.OK && r.Error.Code != "unavailable" {
 		t.Fatalf("got %+v", r.Error)
 	}
@@ -359,8 +359,8 @@ func TestBroker_StopsCleanly(t *testing.T) {
 	}
 }
 
-// TestWake_FollowsAnAgentThatDiedWithIt: the agent goes without an answer and is back at once, so that
-// no wake finds it absent.
+// TestWake_FollowsAnAgentThatDiedWithIt checks an agent that dies without an answer and returns
+// at once, so that no wake finds it absent.
 func TestWake_FollowsAnAgentThatDiedWithIt(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)

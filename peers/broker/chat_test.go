@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestChat_IsNotifiedOfItsWork: what others do about the work and the questions of a chat's
-// conversation, and what they say in it, goes to the chat; what is done in chats of its kind
-// does not, and a person who does not review is reminded there once per period.
+// TestChat_IsNotifiedOfItsWork checks that a chat receives what others do about the work and
+// questions of its conversation, and their messages, but not what happens in chats of its kind. A
+// person who does not review is reminded once per period.
 func TestChat_IsNotifiedOfItsWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -56,8 +56,9 @@ func TestChat_IsNotifiedOfItsWork(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestChat_HasItsBoundAgentAsMaster: the one to which the chat bound itself last, also if it had none
-// when its conversation was made; nobody answers for a chat by binding itself to it.
+// TestChat_HasItsBoundAgentAsMaster checks that the last agent to which the chat bound itself is
+// the master, even if the conversation was created without one, and that no agent becomes the
+// master by binding itself.
 func TestChat_HasItsBoundAgentAsMaster(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3", "thief")
@@ -79,8 +80,8 @@ func TestChat_HasItsBoundAgentAsMaster(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestMessage_OfWorkersDoesNotWakeTheLead: who answers for a room is woken for what people say to nobody
-// there and for what is said to it directly, not for what its workers say among themselves.
+// TestMessage_OfWorkersDoesNotWakeTheLead checks that the master of a room is woken by people's
+// messages to nobody, and by messages to it, but not by messages between its workers.
 func TestMessage_OfWorkersDoesNotWakeTheLead(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"dm": {"agent:lead conversation_master", "agent:lead conversation_master"}, "group": {"agent:lead conversation_master"},

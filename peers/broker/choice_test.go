@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestResolution_GivesTheReasonOfTheChoice: the one that can be woken, then the one near to who asks, then
-// the one heard of last; and the reason says so.
+// TestResolution_GivesTheReasonOfTheChoice checks that wakeable endpoints come first, then near
+// ones, then the latest sign of life, and that the reason says so.
 func TestResolution_GivesTheReasonOfTheChoice(t *testing.T) {
 	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project, policy string) {
@@ -48,8 +48,8 @@ func TestResolution_GivesTheReasonOfTheChoice(t *testing.T) {
 	want("agent:near", "e2", "it is in the sender's project")
 }
 
-// TestDelivery_HasItsReason: to the one who is woken, to others who were named, and to the
-// author of what is answered.
+// TestDelivery_HasItsReason covers the woken agent, others that were mentioned, and the author of
+// the answered message.
 func TestDelivery_HasItsReason(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other", "author", "owner")
@@ -153,7 +153,7 @@ func TestEnqueue_ParksAWakeThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestPresenceTracker_KnowsWhenChangesAreDue: when the first of those that it waits for is due.
+// TestPresenceTracker_KnowsWhenChangesAreDue checks the time of the first awaited change.
 func TestPresenceTracker_KnowsWhenChangesAreDue(t *testing.T) {
 	now, told := time.Unix(1000, 0), true
 	r := newPresenceTracker(func() bool { return told }, func() time.Time { return now })

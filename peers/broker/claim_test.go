@@ -108,7 +108,7 @@ func TestClaim_IsNotOfferedAfterDecline(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestClaim_BoundsItsDuration: a minute if nobody says, a day at most.
+// TestClaim_BoundsItsDuration checks a default of a minute and a maximum of a day.
 func TestClaim_BoundsItsDuration(t *testing.T) {
 	d := newFixture(t)
 	for ttl, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
@@ -123,7 +123,7 @@ func TestClaim_BoundsItsDuration(t *testing.T) {
 	}
 }
 
-// TestClaim_NotifiesContendersOnce, and a hundred at most.
+// TestClaim_NotifiesContendersOnce also checks that at most a hundred are notified.
 func TestClaim_NotifiesContendersOnce(t *testing.T) {
 	d := newFixture(t)
 	held := d.do("agent:a", "claim.acquire", m{"eventId": "e"})
@@ -162,7 +162,7 @@ func TestClaim_NotifiesContendersOnce(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestClaim_ForgetsADeclineOnAcquire: it is offered the claim as if it never had.
+// TestClaim_ForgetsADeclineOnAcquire checks that the agent is offered the claim again.
 func TestClaim_ForgetsADeclineOnAcquire(t *testing.T) {
 	d := newFixture(t)
 	acquire := func(who string) result { return d.do(peerID(who), "claim.acquire", m{"eventId": "e"}) }

@@ -65,7 +65,8 @@ func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalRe
 	return t.store(a)(a.Decide(p.Verdict, p.Scope, by, t.now))
 }
 
-// mustSpeakFor fails unless the caller asked for the words of the person that it passes on.
+// mustSpeakFor fails unless the caller asked for the decision and so may pass on what a
+// person says about it.
 func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
 		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say",

@@ -78,7 +78,7 @@ func TestDecision_ReusableIsListedAndRevoked(t *testing.T) {
 	d.mustRefuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": formatTime(d.now.Add(time.Minute))})
 }
 
-// TestDecision_ExpiresWithinADay, and after now.
+// TestDecision_ExpiresWithinADay also checks that it expires in the future.
 func TestDecision_ExpiresWithinADay(t *testing.T) {
 	d := newFixture(t)
 	ask := func(id string, after time.Duration) m {
@@ -113,7 +113,8 @@ func TestDecision_ExpiresWithinADay(t *testing.T) {
 	}
 }
 
-// TestDecision_IsCancelledByTheAskingAgent, or by a person, once, and so is what was allowed.
+// TestDecision_IsCancelledByTheAskingAgent also covers a person who cancels it, a second
+// attempt, and a decision that was allowed.
 func TestDecision_IsCancelledByTheAskingAgent(t *testing.T) {
 	d := newFixture(t)
 	ask := func(id string) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestManual_DescribesEveryMethod: the methods that are described are those that there are, each is
-// repeatable as it says, and refuses a request without what it says that it needs.
+// TestManual_DescribesEveryMethod checks that exactly the existing methods are described, that
+// each is repeatable as described, and that it refuses a request without a required parameter.
 func TestManual_DescribesEveryMethod(t *testing.T) {
 	described := map[string]bool{}
 	for _, e := range collab.Entries {

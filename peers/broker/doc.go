@@ -72,61 +72,14 @@
 //
 // # Requests
 //
-// Params, results and records are the types of package protocol/collab.
+// [collab.Manual] describes the methods with their params, results and records, which are the types
+// of package protocol/collab; `hubbub help broker` prints it.
 //
 // A collab_request to collab:broker has {"method", "params", "requestId"}; the
 // collab_result goes to the sender's topic with {"requestId", "ok", "result"} or
 // {"requestId", "ok":false, "error":{"code","message","details"}}. The
-// default requestId is the messageId. Methods marked * read the current state and
-// run again when repeated. "page" is {after?, limit?}: after is the next of the
-// previous page, and limit is 200 by default and 1,000 at most. At the end, next is null.
-//
-//	identity.announce*  {logicalAgentId, endpointId, harnessType?, workspaceId?, projectPath?, roles?,
-//	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity, watched?}
-//	identity.heartbeat* {endpointId} -> {identity, watched?}; not_found: announce again
-//	identity.leave*     {endpointId} -> {identity}: offline from now on
-//	identity.list*      page -> {identities, next}, one per endpoint
-//	identity.resolve*   {label} -> {identity, reason}
-//	conversation.create {id?, kind dm|group|channel|thread, title, memberIds, masterId} -> {conversation, duplicate?}
-//	conversation.get*   {id, page} -> {conversation, messages, next}
-//	message.post        {id?, conversationId, text, surface human|agent, kind? chat|status|final, targets?,
-//	                    workItemId?, inReplyTo?, followUp?} -> {message, mentions, deliveries, wake | null, duplicate?}
-//	question.ask        {id?, title, askedOfId, conversationId?, nextMoveOwnerId?, parentId?} -> {question, wake, decision, delivery?}
-//	question.answer     {id, answer, by?}; .close, .decline, .reopen {id} -> {question, ...}
-//	question.spawn_work {id, title?, ownerId?, nextMoveOwnerId?, wake?, ...} -> {work_item, question, duplicate?}
-//	question.get*       {id} -> {question}; question.list* {state?, nextMoveOwnerId?, page} -> {questions, next}
-//	work_item.create    {id?, title, ownerId, nextMoveOwnerId, state?, summary?, waitingOn?, requestedById?, parentId?,
-//	                    conversationId?, priority?, acceptanceState?, wake?} -> {work_item, duplicate?, wake?, decision?, delivery?}
-//	work_item.assign    {id, title?, ownerId, text?, invocationId?, conversationId?, chat?} -> {work_item, invocation?, flight?, decision?, ...}
-//	work_item.update    {id, any of these} -> {work_item, wake?, decision?, delivery?}
-//	work_item.get*      {id} -> {work_item}
-//	work_item.list*     {state?, ownerId?, nextMoveOwnerId?, page} -> {work_items, next}
-//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}], others?}: work that waits for an
-//	                    external thing continues; others is the number of items without room in the answer
-//	work_item.wake      {id} -> {work_item, wake | null, decision, delivery?}
-//	invocation.create   {id?, targetAgentId, text, conversationId?, workItemId?} -> {invocation, flight, delivery, wake}
-//	flight.update       {id, state, output?, error?, wake?} -> {flight, ...}; flight.get* {id} -> {flight, invocation}
-//	delivery.list*      {targetAgentId, status?, page} -> {deliveries, next}
-//	delivery.claim      {targetAgentId, leaseMs?} -> {delivery | null, message?, invocation?}, the oldest pending one
-//	delivery.ack, .nack {id} -> {delivery}
-//	binding.set         {surface, externalId, agentId} -> {binding}; binding.get* {surface, externalId} -> {binding}
-//	claim.acquire       {eventId, ttlMs?} -> {granted, owner, expiresAt, token?, answered?}
-//	claim.release       {eventId, token, answered?} -> {claim}
-//	claim.decline       {eventId} -> {claim}
-//	claim.get*          {eventId} -> {claim}; not_found: it was never claimed
-//	decision.ask*       {id, tool, arguments?, digest, eventId?, chat?, mayDecide, expiresAt, default? deny|allow} -> {decision}
-//	decision.decide     {id, verdict allow|deny, scope? once|session|always, by?} -> {decision}
-//	decision.cancel, .revoke {id, reason?} -> {decision}; decision.get* {id} -> {decision}
-//	decision.list*      {state?, page} -> {decisions, next}
-//	obligation.open*    {eventId, author, recipient, blocks halted|degraded|none, defaultAction?, dischargeDelegate?, title?,
-//	                    rung?, members?, createdAt?} -> {obligation}: from its author or its recipient
-//	obligation.react*   {targetEventId, signal, recipient?, reactionId?, kind? signal|removed|edited|renewed|deleted, actor?} -> {obligation}
-//	obligation.discharge*, .get* {eventId, recipient} -> {obligation}
-//	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: of all open records
-//	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
-//	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
-//	wake.reminded*      {remindedId?, page} -> {reminders, next}: the last ones about unchanged records
-//	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}
+// default requestId is the messageId. Lists have pages: after is the next of the previous
+// page, and limit is 200 by default and 1,000 at most. At the end, next is null.
 //
 // A request that creates an existing record again, by the same caller with the same
 // params, is answered with duplicate:true. With other params it is a conflict.
@@ -173,14 +126,14 @@
 // work to review, with acceptance pending and the next move to the requester, who is woken
 // with "wake":true.
 //
-// A sweep reminds of work that is open, waiting or in review, of questions not yet closed, of
-// messages without their required acknowledgement, and of flights that never began or whose
-// agent is gone, if nothing has happened to them for --stale-after, once in each such period.
-// It reminds the party with the next move first (for waiting work the dependency owner), then
-// the owner, the master of the conversation, and the requester (rule requester; for a message
-// only with followUp). Nobody is reminded twice unless something happened in between. A party
-// whose earlier wake still waits is passed over. A person is always the last, and is notified
-// in the chat of the conversation or in their own.
+// A sweep reminds of a subject if nothing has happened to it for --stale-after, and once in
+// each such period. Subjects are work that is open, waiting or in review, questions not yet
+// closed, messages without their required acknowledgement, and flights that never began or
+// whose agent is gone. It reminds the party with the next move first (for waiting work the
+// dependency owner), then the owner, the master of the conversation, and the requester (rule
+// requester; for a message only with followUp). Nobody is reminded twice unless something
+// happened in between. A party whose earlier wake still waits is passed over. A person is
+// always the last, and is notified in the chat of the conversation or in their own.
 //
 // # Decisions
 //
@@ -197,9 +150,9 @@
 // It announces its endpoint when it connects, and again when a heartbeat gets not_found. A new
 // endpoint replaces the previous one of its identity, workspace and project. When the agent
 // stops, it sends identity.leave. It sends identity.heartbeat every third of the endpoint
-// timeout, unless the last answer had watched: then the broker learns from bus:presence which
-// peers are online, takes the endpoints of departed peers offline at once, and needs only an
-// occasional heartbeat, in case the broker was replaced. On its own topic the agent receives, as
+// timeout. If the last answer had watched, the broker learns from bus:presence which peers are
+// online and takes the endpoints of departed peers offline at once. Then an occasional heartbeat
+// suffices, in case the broker was replaced. On its own topic the agent receives, as
 // collab_event:
 //
 //   - collab.delivery.woken, payload [collab.Wake]: deliveryId, rule, reason, senderId and

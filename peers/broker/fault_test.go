@@ -20,8 +20,8 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A write that fails is no answer and leaves no trace: the requests are refused
-// at the bus, and the state is that of the log.
+// A failed write is no answer and leaves no trace: the bus gets refusals, and the state is that
+// of the log.
 func TestWriter_RefusesRequestsOfAFailedWrite(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
@@ -76,7 +76,7 @@ func TestEvents_AreAppendOnly(t *testing.T) {
 	}
 }
 
-// An agent that does not take its wake gets it again; it loses nobody else's.
+// An agent that does not take its wake gets it again, and delays no other agent's wake.
 func TestWake_IsSentUntilTaken(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -110,8 +110,8 @@ func TestWake_IsSentUntilTaken(t *testing.T) {
 	}
 }
 
-// What somebody does not want is not held out to it for ever: its next wake and
-// its next answer come within a minute.
+// A rejected message is not repeated for ever: the next wake and the next answer come within a
+// minute.
 func TestWake_RejectedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
@@ -144,7 +144,8 @@ func TestWake_RejectedDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestNotification_WaitsForAnAbsentBridge of what people are told in its chats; an agent does not.
+// TestNotification_WaitsForAnAbsentBridge covers notifications of people in the bridge's chats.
+// Notifications of agents do not wait.
 func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
@@ -162,8 +163,9 @@ func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 	})
 }
 
-// TestEscalation_NotifiesAPersonInTheirOwnChat: who is asked to answer in an agent's place and does not write
-// to it is told at once how; of other questions the agent tells them, or a reminder.
+// TestEscalation_NotifiesAPersonInTheirOwnChat checks that a person who does not write to the
+// agent is told at once how to answer in its place. About other questions, the agent or a
+// reminder tells them.
 func TestEscalation_NotifiesAPersonInTheirOwnChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
@@ -179,8 +181,8 @@ func TestEscalation_NotifiesAPersonInTheirOwnChat(t *testing.T) {
 	})
 }
 
-// A subscriber of collab:events that hangs slows the facts, and does not stop
-// them, nor the answers.
+// A hanging subscriber of collab:events delays events, but does not stop them, and does not delay
+// answers.
 func TestPublisher_ContinuesPastAHangingSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
@@ -209,8 +211,7 @@ func TestPublisher_ContinuesPastAHangingSubscriber(t *testing.T) {
 	})
 }
 
-// A requester that is gone does not keep its answer for good, and other
-// requesters do not wait for it.
+// An absent requester does not keep its answer for good, and other requesters do not wait for it.
 func TestAnswerer_GivesUpOnAnAbsentRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
@@ -251,7 +252,7 @@ func TestBroker_EndsWhenReplaced(t *testing.T) {
 	first.done <- nil
 }
 
-// Whoever asks for more than fits into a frame gets pages that do.
+// A request for more than fits into a frame gets pages that fit.
 func TestResult_FitsIntoAFrame(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
@@ -285,8 +286,8 @@ func TestResult_FitsIntoAFrame(t *testing.T) {
 	}
 }
 
-// A wake that the bus refuses, because it is larger than a frame there or not
-// granted, is put aside: the agent's later wakes do not wait behind it.
+// A wake that the bus refuses, because it exceeds a frame or is not granted, is parked: later
+// wakes do not wait behind it.
 func TestWake_RefusedByTheBusDelaysNoOther(t *testing.T) {
 	b := bustest.Start(t, &bustest.Options{MaxFrame: 16 << 10})
 	startOver(t, &peer.Options{Buses: []string{b.URL()}}, filepath.Join(t.TempDir(), "broker.db"), nil)

@@ -36,7 +36,7 @@ func newFixture(t testing.TB) *fixture {
 	return &fixture{t: t, state: newState(nil), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// newStoredFixture is newFixture with a database, in which lies what is not open.
+// newStoredFixture is newFixture with a database that holds the closed records.
 func newStoredFixture(t testing.TB) *fixture {
 	t.Helper()
 	d := newFixture(t)
@@ -49,7 +49,7 @@ func newStoredFixture(t testing.TB) *fixture {
 	return d
 }
 
-// restart reads the state anew. Endpoints keep the time at which they were heard of last.
+// restart reads the state again. Endpoints keep the time of their last sign of life.
 func (d *fixture) restart() {
 	d.t.Helper()
 	before := d.state.endpoints

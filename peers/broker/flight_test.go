@@ -10,8 +10,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestFlight_FinishesItsDelivery: its agent and people move it, its requester may cancel it; what hung on
-// it is settled once, and work that it completed is for who asked to review.
+// TestFlight_FinishesItsDelivery checks that its agent and people move it, that its requester may
+// cancel it, that its delivery is settled once, and that its completed work goes to the requester
+// for review.
 func TestFlight_FinishesItsDelivery(t *testing.T) {
 	for _, c := range []struct {
 		by                                     protocol.PeerID
@@ -71,7 +72,7 @@ func TestFlight_FinishesItsDelivery(t *testing.T) {
 	}
 }
 
-// TestQuestion_IsMovedByItsParties: each step wakes whose move it then is.
+// TestQuestion_IsMovedByItsParties checks that each step wakes the party with the next move.
 func TestQuestion_IsMovedByItsParties(t *testing.T) {
 	d := newFixture(t)
 	d.announce("asker", "asked", "other")
@@ -120,7 +121,8 @@ func TestQuestion_IsMovedByItsParties(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestEventsList_IncludesTheBatch: what is not stored yet, and what is.
+// TestEventsList_IncludesTheBatch covers events that are stored and events that are not stored
+// yet.
 func TestEventsList_IncludesTheBatch(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -136,8 +138,8 @@ func TestEventsList_IncludesTheBatch(t *testing.T) {
 	}
 }
 
-// TestWake_FindsAnAgentUnderEitherName is woken when it announces itself, once: what is for
-// the name that it announces, and what is for its own identity.
+// TestWake_FindsAnAgentUnderEitherName checks that an agent that announces itself is woken
+// once, for the name that it announces and for its own identity.
 func TestWake_FindsAnAgentUnderEitherName(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
@@ -156,7 +158,7 @@ func TestWake_FindsAnAgentUnderEitherName(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestDecodeParams_AcceptsAbsentParams are an empty object.
+// TestDecodeParams_AcceptsAbsentParams takes them for an empty object.
 func TestDecodeParams_AcceptsAbsentParams(t *testing.T) {
 	for raw, want := range map[string]int{"": 0, " \n": 0, "null": 0, "{}": 0, ` {"limit": 3} `: 3, `{"limit":3,"more":true}`: 3, "[]": -1, `{"limit":`: -1, `{"limit":"3"}`: -1} {
 		got := -1
@@ -181,8 +183,8 @@ func TestRecord_RefusesCyclesOfAnyLength(t *testing.T) {
 	}
 }
 
-// TestInvocation_ReportsThatItWokeNobody: its refusal names what was kept of it, and a wake that
-// is none.
+// TestInvocation_ReportsThatItWokeNobody checks that its refusal names the stored records, and a
+// wake that is none.
 func TestInvocation_ReportsThatItWokeNobody(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")

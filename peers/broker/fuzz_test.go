@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever a request holds, it gets a result, a refusal leaves the log as it
-// was, and the state still follows from the log.
+// Every request gets a result, a refusal does not change the log, and the state still follows
+// from the log.
 func TestRequest_AlwaysGetsAResult(t *testing.T) {
 	names := sortedKeys(methods)
 	keys := []string{

@@ -57,8 +57,8 @@ func TestLoad_ReadsOnlyOpenEntities(t *testing.T) {
 	}
 }
 
-// TestPrune_DeletesOldEvents: events leave by their age once they are published, with what is done;
-// what is open stays, and can still be worked on.
+// TestPrune_DeletesOldEvents checks that old events are deleted once they are published, with
+// their closed records, and that open records stay and can still change.
 func TestPrune_DeletesOldEvents(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
@@ -98,7 +98,7 @@ func TestPrune_DeletesOldEvents(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_LeavesNoRows: neither events nor things, as long as they say nothing new.
+// TestHeartbeat_LeavesNoRows checks that a heartbeat without news changes no table.
 func TestHeartbeat_LeavesNoRows(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead", "other")

@@ -121,8 +121,8 @@ func (k *killable) end() {
 
 func (k *killable) kill() { k.t.Helper(); k.end(); k.start() }
 
-// insist asks until the request is answered, whatever is killed meanwhile: the
-// same request under the same requestId.
+// insist repeats a request under the same requestId until it is answered, even if the broker is
+// killed.
 func (c *client) insist(requestID, method string, params any) protocol.CollabResult {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *client) insist(requestID, method string, params any) protocol.CollabRes
 	return protocol.CollabResult{}
 }
 
-// Requests that were answered, wakes that were decided, survive SIGKILL whenever
-// it comes; each message is stored once and wakes its agent once.
+// Answered requests and decided wakes survive SIGKILL at any time. Each message is stored once
+// and wakes its agent once.
 func TestBroker_SurvivesSIGKILL(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
@@ -244,7 +244,7 @@ func checkLog(t *testing.T, c *client, want int) {
 	}
 }
 
-// Facts reach collab:events in order and without a gap, over a SIGKILL too.
+// Events reach collab:events in order and without a gap, even across a SIGKILL.
 func TestPublisher_SurvivesSIGKILL(t *testing.T) {
 	b := bustest.Start(t, nil)
 	k := startKillable(t, b, filepath.Join(t.TempDir(), "broker.db"))
@@ -271,8 +271,8 @@ func TestPublisher_SurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// TestWake_OfAKilledAgentIsNotReportedAsWoken: its death counts as soon as the bus tells of it, and
-// the wake goes to the process that comes back, once, which is named.
+// TestWake_OfAKilledAgentIsNotReportedAsWoken checks that its death counts as soon as the bus
+// reports it, and that the wake goes once to the process that returns, which is named.
 func TestWake_OfAKilledAgentIsNotReportedAsWoken(t *testing.T) {
 	b := bustest.Start(t, nil)
 	start(t, b, filepath.Join(t.TempDir(), "broker.db"), &broker.Options{EndpointTimeout: time.Hour})

@@ -145,8 +145,7 @@ func sized(member string, more m, value func(n int) any) func(n int) m {
 	}
 }
 
-// TestRequest_RefusesMissingParams: a request that leaves out what it is about is
-// refused by the name of what is missing.
+// TestRequest_RefusesMissingParams checks that the refusal names the missing parameter.
 func TestRequest_RefusesMissingParams(t *testing.T) {
 	for _, c := range []struct {
 		from   protocol.PeerID
@@ -198,7 +197,7 @@ func TestRequest_RefusesMissingParams(t *testing.T) {
 	}
 }
 
-// TestRequest_ExplainsDecodeErrors: its sender learns what a request looks like.
+// TestRequest_ExplainsDecodeErrors checks that the refusal describes a valid request.
 func TestRequest_ExplainsDecodeErrors(t *testing.T) {
 	d := newFixture(t)
 	content, kept := decideRequest(d.turn("agent:a"), request{from: "agent:a", malformed: errors.New("unexpected end")}, "r")

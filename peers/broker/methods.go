@@ -114,7 +114,7 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 var freeTexts = []string{"text", "title", "summary", "answer", "output", "error", "reason", "label", "name",
 	"arguments", "defaultAction"}
 
-// mustBeClean refuses names and ids with control or invisible characters, in params of every kind.
+// mustBeClean refuses names and ids that are not clean, in params of every kind.
 func mustBeClean(member string, v reflect.Value) {
 	switch v.Kind() { //nolint:exhaustive // the others hold no text
 	case reflect.Pointer:

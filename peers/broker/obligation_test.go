@@ -10,8 +10,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestObligation_IsOpenedAndDischarged: both sides tell it once, it is listed to who owes, waits or may close, who is
-// halted first, and is the same after a restart; only the asking side closes it.
+// TestObligation_IsOpenedAndDischarged checks that both sides may report it, that its parties and
+// its delegate can list it, halted ones first, that it survives a restart, and that only the
+// asking side closes it.
 func TestObligation_IsOpenedAndDischarged(t *testing.T) {
 	d := newFixture(t)
 	open := m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none", "dischargeDelegate": "agent:boss", "title": "is it safe?", "createdAt": formatTime(d.now.Add(-time.Hour))}
@@ -58,7 +59,7 @@ func TestObligation_IsOpenedAndDischarged(t *testing.T) {
 	}
 }
 
-// TestObligation_RefusesInvalidOnes: in a sentence that says what is wrong.
+// TestObligation_RefusesInvalidOnes checks that the refusal names the fault.
 func TestObligation_RefusesInvalidOnes(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:worker", "obligation.open", m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
@@ -85,7 +86,7 @@ func TestObligation_RefusesInvalidOnes(t *testing.T) {
 	}
 }
 
-// TestObligation_KeepsActsAboutUnknownEvents: it counts once somebody tells of the event.
+// TestObligation_KeepsActsAboutUnknownEvents checks that an act counts once the event is known.
 func TestObligation_KeepsActsAboutUnknownEvents(t *testing.T) {
 	d := newFixture(t)
 	got := d.do("agent:lead", "obligation.react", m{"targetEventId": "e1", "signal": "done", "recipient": "agent:worker"})
@@ -108,8 +109,8 @@ func (d *fixture) refused(from protocol.PeerID, name string, params any) string 
 	return r.Error.Code + ": " + r.Error.Message
 }
 
-// TestPrune_KeepsOpenObligations: with all that was done about it, for as long as nobody closes it,
-// and over restarts. What is closed leaves.
+// TestPrune_KeepsOpenObligations checks that an open one is kept with all acts, across restarts,
+// and that a closed one is deleted.
 func TestPrune_KeepsOpenObligations(t *testing.T) {
 	d := newStoredFixture(t)
 	for _, id := range []string{"open", "closed"} {
@@ -133,8 +134,9 @@ func TestPrune_KeepsOpenObligations(t *testing.T) {
 	d.do("agent:lead", "obligation.discharge", m{"eventId": "open", "recipient": "agent:worker"})
 }
 
-// TestObligationList_HasAQuestionOnce: as what it obliges to where somebody told of that, and not any
-// more once that is closed; else as the question that it is, as with a recipient of an older draft.
+// TestObligationList_HasAQuestionOnce checks that a question is listed as its obligation if one
+// was reported, and not after that is closed, and else as a question, as with a recipient of an
+// older draft.
 func TestObligationList_HasAQuestionOnce(t *testing.T) {
 	d := newFixture(t)
 	kinds := func() string {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestObligationList_HasBothParties: of open records alone, the oldest first, by who owes and by
-// who waits; nobody owes anything to themselves.
+// TestObligationList_HasBothParties checks the filters by debtor and by creditor, over open
+// records, the oldest first. Nobody owes anything to themselves.
 func TestObligationList_HasBothParties(t *testing.T) {
 	d := newFixture(t)
 	owed := func(p m) (list []string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestOptions_HaveDefaults: the times that the documentation names.
+// TestOptions_HaveDefaults checks the documented times.
 func TestOptions_HaveDefaults(t *testing.T) {
 	want := Options{SweepInterval: time.Minute, StaleAfter: 30 * time.Minute, EndpointTimeout: 30 * time.Second, Keep: 90 * 24 * time.Hour, RetireAfter: 7 * 24 * time.Hour}
 	got := (*Options)(nil).withDefaults()
@@ -26,8 +26,8 @@ func TestOptions_HaveDefaults(t *testing.T) {
 	}
 }
 
-// TestQuestion_HasAnEventForEachStep: who follows questions is told which were asked,
-// which were answered, and what changed besides.
+// TestQuestion_HasAnEventForEachStep checks that a subscriber sees which questions were asked,
+// answered or changed.
 func TestQuestion_HasAnEventForEachStep(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -46,8 +46,8 @@ func TestQuestion_HasAnEventForEachStep(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWakeExplain_MentionsALaterWake: who asks about a wake for an agent that was away is
-// told that it was away, and once it has come, where it was woken.
+// TestWakeExplain_MentionsALaterWake checks a wake for an absent agent: the explanation says that
+// the agent was absent and, once it has come, where it was woken.
 func TestWakeExplain_MentionsALaterWake(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})

@@ -45,8 +45,8 @@ func TestPromptContract_MatchesSnapshots(t *testing.T) {
 	}
 }
 
-// Every harness gets the same contract: the same sections, and the same text but
-// for the harness's name.
+// Every harness gets the same contract: the same sections and the same text, except for the
+// harness's name.
 func TestPromptContract_IsTheSameForEveryHarness(t *testing.T) {
 	d := newFixture(t)
 	sections := []string{
@@ -88,8 +88,7 @@ func TestPromptContract_CannotBeForgedByRecords(t *testing.T) {
 	}
 }
 
-// A contract for a place that is none would tell an agent nothing of its work, and
-// not why.
+// A contract for an unknown place would silently tell an agent nothing about its work.
 func TestPromptContract_RefusesAnUnknownPlace(t *testing.T) {
 	d := newFixture(t)
 	d.mustRefuse(collab.CodeNotFound, "agent:lead", "prompt.contract", m{"agentId": "lead", "conversationId": "nowhere"})

@@ -22,7 +22,7 @@ func (d *fixture) pass(total time.Duration, there ...string) {
 	}
 }
 
-// told returns what was sent to somebody since the last call of told or wakes, by type.
+// told returns the types of what was sent to a party since the last call of told or wakes.
 func (d *fixture) told(to protocol.PeerID) (list []string) {
 	for _, s := range d.sent {
 		if s.to == to {
@@ -46,8 +46,8 @@ func wantText(t *testing.T, got, want string) {
 	}
 }
 
-// TestReminder_IsSentOncePerPeriod: then who answers for the conversation is told, and
-// the sender if it asked for that; a person is the last.
+// TestReminder_IsSentOncePerPeriod checks that the conversation's master is reminded next, then
+// the sender if it asked for that, and a person last.
 func TestReminder_IsSentOncePerPeriod(t *testing.T) {
 	for _, followUp := range []bool{false, true} {
 		d := newFixture(t)
@@ -77,7 +77,7 @@ func TestReminder_IsSentOncePerPeriod(t *testing.T) {
 	}
 }
 
-// TestReminder_SkipsAcknowledgedMessages again, nor what only hinted at somebody.
+// TestReminder_SkipsAcknowledgedMessages also skips messages that only hint at an agent.
 func TestReminder_SkipsAcknowledgedMessages(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other")
@@ -89,7 +89,8 @@ func TestReminder_SkipsAcknowledgedMessages(t *testing.T) {
 	d.wantWakes()
 }
 
-// TestReminder_ReachesTheSenderOfAFollowUp on its own message only if it says so.
+// TestReminder_ReachesTheSenderOfAFollowUp checks that the sender is reminded only if the
+// message says so.
 func TestReminder_ReachesTheSenderOfAFollowUp(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -101,8 +102,8 @@ func TestReminder_ReachesTheSenderOfAFollowUp(t *testing.T) {
 	d.wantWakes("agent:lead next_move_owner")
 }
 
-// TestReminder_PassesOverAnAbsentAgent: who asked for work whose agent stays away is
-// reminded where they are; the agent has its wake when it comes, and that is what why says.
+// TestReminder_PassesOverAnAbsentAgent checks that the requester of the work is reminded instead,
+// and that the agent gets its wake when it returns, as wake.explain reports.
 func TestReminder_PassesOverAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -127,8 +128,8 @@ func TestReminder_PassesOverAnAbsentAgent(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestReminder_OfAFlightWithoutItsAgent is told who asked for it, and the agent is asked for; one whose
-// agent is there is left alone once it has begun.
+// TestReminder_OfAFlightWithoutItsAgent checks that the requester is notified, and that the
+// spawner is asked for the agent. An agent that is present and has begun gets no reminder.
 func TestReminder_OfAFlightWithoutItsAgent(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		d := newFixture(t)
@@ -160,8 +161,8 @@ func TestReminder_OfAFlightWithoutItsAgent(t *testing.T) {
 	}
 }
 
-// TestReminder_CombinesWorkAndFlight: its agent is woken once, for that flight, and who asked is
-// told once, of the work; an agent that is gone is asked for.
+// TestReminder_CombinesWorkAndFlight checks that the agent is woken once, for the flight, and
+// that the requester is notified once, about the work. The spawner is asked for an absent agent.
 func TestReminder_CombinesWorkAndFlight(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		d := newFixture(t)
@@ -196,7 +197,8 @@ func TestReminder_CombinesWorkAndFlight(t *testing.T) {
 	}
 }
 
-// TestChat_IsNotifiedOfAWake that it asked for: that it reached nobody, and who came.
+// TestChat_IsNotifiedOfAWake checks that a chat is notified if the requested wake reached nobody,
+// and when the agent came.
 func TestChat_IsNotifiedOfAWake(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -218,8 +220,8 @@ func TestChat_IsNotifiedOfAWake(t *testing.T) {
 	}
 }
 
-// TestWorkArrived_ContinuesWork: all that waits for it and that the caller may move, by its name or
-// in its words; whose move it is is woken.
+// TestWorkArrived_ContinuesWork checks that all waiting work that the caller may move continues,
+// by the thing's name or its words, and that the party with the next move is woken.
 func TestWorkArrived_ContinuesWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "other")
@@ -250,8 +252,8 @@ func TestWorkArrived_ContinuesWork(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestReminder_OutlivesItsMessage: who comes for it when the message has left the log is not
-// refused.
+// TestReminder_OutlivesItsMessage checks that an agent that comes after the message has left the
+// log is not refused.
 func TestReminder_OutlivesItsMessage(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead", "boss")

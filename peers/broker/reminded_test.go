@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWakeReminded_ListsReminders is listed until something happens to it: of their own work, of
-// what they own, asked for or follow up, and once only.
+// TestWakeReminded_ListsReminders lists each until something happens to it, once only: own
+// work, owned work, work asked for, and follow-ups.
 func TestWakeReminded_ListsReminders(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -53,7 +53,7 @@ func TestWakeReminded_ListsReminders(t *testing.T) {
 	d.checkRebuild()
 }
 
-// turnMissed has the wakes that were sent to somebody reach nobody.
+// turnMissed makes the wakes that were sent to a party reach nobody.
 func (d *fixture) turnMissed(to string) {
 	d.t.Helper()
 	t := d.turn("collab:broker")
@@ -66,8 +66,8 @@ func (d *fixture) turnMissed(to string) {
 	d.end(t)
 }
 
-// TestWorkArrived_ContinuesAllWork however much it is: an answer says what there is room for, and how
-// much more there is; it is no refusal.
+// TestWorkArrived_ContinuesAllWork checks that an answer lists as many items as fit, and counts
+// the rest. It is never a refusal.
 func TestWorkArrived_ContinuesAllWork(t *testing.T) {
 	d := newFixture(t)
 	const n = 700
@@ -93,7 +93,7 @@ func TestInvocation_RefusesABlankID(t *testing.T) {
 	}
 }
 
-// TestDelivery_IsIndexedAfterARestart and cancelled with it.
+// TestDelivery_IsIndexedAfterARestart also checks that it is cancelled with the work.
 func TestDelivery_IsIndexedAfterARestart(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "ghost", "nextMoveOwnerId": "ghost", "wake": true})

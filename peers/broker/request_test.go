@@ -40,7 +40,7 @@ func (d *fixture) answered(from protocol.PeerID, requestID, method, params strin
 	return out
 }
 
-// TestStoredAnswer_ExpiresAfterADay: for a day after it was made last.
+// TestStoredAnswer_ExpiresAfterADay checks that the day begins with the last request.
 func TestStoredAnswer_ExpiresAfterADay(t *testing.T) {
 	d := newStoredFixture(t)
 	create := func() string {
@@ -60,8 +60,9 @@ func TestStoredAnswer_ExpiresAfterADay(t *testing.T) {
 	}
 }
 
-// TestStoredAnswer_IsForTheSameRequest: what it did. What changed nothing may be asked again, what
-// only reads reads again, and another request of that id is refused and takes nothing away.
+// TestStoredAnswer_IsForTheSameRequest checks that a repetition gets the first result, that
+// refused and reading requests run again, and that another request with that id is refused and
+// changes nothing.
 func TestStoredAnswer_IsForTheSameRequest(t *testing.T) {
 	d := newStoredFixture(t)
 	kept := func() int {
@@ -97,7 +98,7 @@ func TestStoredAnswer_IsForTheSameRequest(t *testing.T) {
 	}
 }
 
-// TestMessagePost_ReportsADuplicate, also if nobody could be woken by it.
+// TestMessagePost_ReportsADuplicate also covers a message that could wake nobody.
 func TestMessagePost_ReportsADuplicate(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")
@@ -135,7 +136,8 @@ func TestResult_IsBounded(t *testing.T) {
 	}
 }
 
-// TestEvent_HasTheBrokerAsSource: what it decides, whoever asked; else an event is who asked's.
+// TestEvent_HasTheBrokerAsSource checks that the broker is the source of its own decisions, and
+// the caller of other events.
 func TestEvent_HasTheBrokerAsSource(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -157,7 +159,8 @@ func TestEvent_HasTheBrokerAsSource(t *testing.T) {
 	}
 }
 
-// TestResolution_OfAnAgentWithoutEndpoints is still told from one that never was.
+// TestResolution_OfAnAgentWithoutEndpoints checks that it differs from that of an agent that
+// never announced itself.
 func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
@@ -172,7 +175,7 @@ func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 	}
 }
 
-// TestWakeDecision_GivesTheReasonForNobody: the reason that people read.
+// TestWakeDecision_GivesTheReasonForNobody checks the reason that people read.
 func TestWakeDecision_GivesTheReasonForNobody(t *testing.T) {
 	lead := party{"lead", "agent:lead"}
 	done := &record{WorkItem: collab.WorkItem{ID: "w", Kind: collab.KindWorkItem, State: collab.WorkDone}}
@@ -195,7 +198,7 @@ func TestWakeDecision_GivesTheReasonForNobody(t *testing.T) {
 	}
 }
 
-// TestResolution_BoundsItsOptions of those whom it may mean.
+// TestResolution_BoundsItsOptions bounds the agents that a name may mean.
 func TestResolution_BoundsItsOptions(t *testing.T) {
 	d := newFixture(t)
 	for i := range 25 {
@@ -207,7 +210,7 @@ func TestResolution_BoundsItsOptions(t *testing.T) {
 	}
 }
 
-// TestPromptContract_BoundsOpenWork and whose move is the agent's.
+// TestPromptContract_BoundsOpenWork also covers work whose next move is the agent's.
 func TestPromptContract_BoundsOpenWork(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -229,8 +232,8 @@ func TestPromptContract_BoundsOpenWork(t *testing.T) {
 	}
 }
 
-// TestSweep_CancelsDeliveriesThatNobodyTook: what was only to be seen when it has rested, and the rest
-// when it is older than what is kept.
+// TestSweep_CancelsDeliveriesThatNobodyTook checks that best-effort deliveries are cancelled
+// after the stale time, and others after the retention.
 func TestSweep_CancelsDeliveriesThatNobodyTook(t *testing.T) {
 	d := newFixture(t)
 	d.announce("a")
@@ -254,7 +257,7 @@ func TestSweep_CancelsDeliveriesThatNobodyTook(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestAnnounce_EndsThePredecessor: of the same identity, workspace and project.
+// TestAnnounce_EndsThePredecessor covers endpoints of the same identity, workspace and project.
 func TestAnnounce_EndsThePredecessor(t *testing.T) {
 	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project string) {
@@ -311,8 +314,8 @@ func factOf(seq int64) collab.Event {
 	}}
 }
 
-// TestPublisher_SendsInOrder: in order, each a tenth of a second after one that is not
-// answered, 64 of them at once; and how far they are is told without gaps.
+// TestPublisher_SendsInOrder checks that events are sent in order, 64 at once, a tenth of a
+// second after an unanswered one, and that the published position has no gaps.
 func TestPublisher_SendsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -388,7 +391,8 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 	})
 }
 
-// TestPublisher_RetriesUntilTakenOrRefused, and one that a stop interrupts is not done.
+// TestPublisher_RetriesUntilTakenOrRefused also checks that an interrupted message is not
+// done.
 func TestPublisher_RetriesUntilTakenOrRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

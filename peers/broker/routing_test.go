@@ -449,8 +449,8 @@ func TestEvents_HaveTheSpecifiedShape(t *testing.T) {
 	t.Error("no message was posted")
 }
 
-// TestResolution_AdvisesUniqueNames: each way that a refusal names is taken, in a message
-// and in a record.
+// TestResolution_AdvisesUniqueNames checks that each name that a refusal suggests is accepted in
+// a message and in a record.
 func TestResolution_AdvisesUniqueNames(t *testing.T) {
 	for name, places := range map[string][2]m{
 		"two workspaces":     {{"workspaceId": "main"}, {"workspaceId": "dev"}},
@@ -494,8 +494,8 @@ func TestResolution_AdvisesUniqueNames(t *testing.T) {
 	}
 }
 
-// TestEndpoint_GoingOfflineIsNoSignOfLife: a caller works where the endpoint is that was heard of last,
-// not where one has just fallen silent.
+// TestEndpoint_GoingOfflineIsNoSignOfLife checks that a caller is routed to the endpoint with the
+// latest sign of life, and not to one that just went offline.
 func TestEndpoint_GoingOfflineIsNoSignOfLife(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "old", "projectPath": "/a"})

@@ -7,8 +7,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestRecord_RefusesCycles: cycles of parents and of waits are refused, however long,
-// and also one that a record closes whose id others had named before.
+// TestRecord_RefusesCycles covers cycles of parents and of waits of any length, and one that
+// closes with a record whose id others had named before.
 func TestRecord_RefusesCycles(t *testing.T) {
 	d := newFixture(t)
 	for _, id := range []string{"a", "b", "c"} {
@@ -56,7 +56,7 @@ func TestRecord_RefusesAnUnknownConversation(t *testing.T) {
 	d.do("cli:will", "work_item.update", m{"id": "w", "conversationId": "c"})
 }
 
-// TestWorkUpdate_RefusesAcceptanceByTheOwner: nor does it by the ways around that.
+// TestWorkUpdate_RefusesAcceptanceByTheOwner also covers indirect ways.
 func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 	d := newFixture(t)
 	d.announce("worker", "boss", "qa")
@@ -104,8 +104,8 @@ func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 	d.do("cli:will", "work_item.update", verdict("w"))
 }
 
-// TestMessage_OfThanksWakesNobody: what only says thanks wakes nobody, by whatever mention; the same
-// word wakes where it may be an answer.
+// TestMessage_OfThanksWakesNobody checks that thanks wake nobody, even with a mention, and that
+// the same word wakes if it may be an answer.
 func TestMessage_OfThanksWakesNobody(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")

@@ -9,8 +9,8 @@ import (
 	"hubbub/peers/store"
 )
 
-// A restart gives who was online time to be heard of again, and lengthens the life of
-// nobody who was gone.
+// A restart gives online endpoints time for a sign of life, and does not prolong those that were
+// gone.
 func TestLoad_RestartsTheTimeoutOfEndpoints(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("agent:gone", "identity.announce", m{"endpointId": "e-gone"})
@@ -30,7 +30,7 @@ func TestLoad_RestartsTheTimeoutOfEndpoints(t *testing.T) {
 	}
 }
 
-// A state with an event left out would decide wrongly from then on.
+// A state that misses an event would decide wrongly from then on.
 func TestApply_RefusesAGap(t *testing.T) {
 	d := newFixture(t)
 	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "channel"})
@@ -41,7 +41,7 @@ func TestApply_RefusesAGap(t *testing.T) {
 	}
 }
 
-// An item larger than a page is a page of its own: a list never stands still.
+// An item larger than a page is a page of its own, so a list always advances.
 func TestPageSize_IsAtLeastOne(t *testing.T) {
 	for _, c := range []struct {
 		sizes []int
@@ -53,7 +53,7 @@ func TestPageSize_IsAtLeastOne(t *testing.T) {
 	}
 }
 
-// TestPageSize_IsBounded: 200 if nobody says, 1000 at most.
+// TestPageSize_IsBounded checks a default of 200 and a maximum of 1000.
 func TestPageSize_IsBounded(t *testing.T) {
 	for _, c := range []struct{ asked, n, want int }{
 		{0, 5000, 200}, {0, 200, 200}, {0, 199, 199}, {1, 5000, 1}, {1000, 5000, 1000}, {1001, 5000, 1000}, {7, 7, 7}, {8, 7, 7},
@@ -67,7 +67,8 @@ func TestPageSize_IsBounded(t *testing.T) {
 	}
 }
 
-// TestTable_IsTheSameInMemoryAndStored: what is open, what lists find, and in which order.
+// TestTable_IsTheSameInMemoryAndStored compares the open records, and the results and order of
+// lists.
 func TestTable_IsTheSameInMemoryAndStored(t *testing.T) {
 	stored := newStoredFixture(t)
 	from := &tables{tx: store.On(t.Context(), stored.db)}
@@ -120,7 +121,7 @@ func TestTable_IsTheSameInMemoryAndStored(t *testing.T) {
 	}
 }
 
-// TestNextDue_ReturnsTheEarliestTime: when the first of what is open falls due.
+// TestNextDue_ReturnsTheEarliestTime covers all kinds of open records.
 func TestNextDue_ReturnsTheEarliestTime(t *testing.T) {
 	d := newFixture(t)
 	begun := d.now
@@ -150,7 +151,8 @@ func TestNextDue_ReturnsTheEarliestTime(t *testing.T) {
 	want(40 * time.Second)
 }
 
-// TestEndpoint_ExpiresAfterItsTimeout: after its timeout it is offline, and after a day forgotten.
+// TestEndpoint_ExpiresAfterItsTimeout checks that it goes offline after its timeout and is
+// forgotten a day later.
 func TestEndpoint_ExpiresAfterItsTimeout(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")

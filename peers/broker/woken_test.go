@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestWakeExplain_ReportsWokenOnlyWhileTrue: a wake that reached nobody is missed, who asked is told, and
-// it is sent again to the process that comes back, which is named.
+// TestWakeExplain_ReportsWokenOnlyWhileTrue checks that a wake that reached nobody is reported as
+// missed to the sender, and is sent again to the process that returns, which is named.
 func TestWakeExplain_ReportsWokenOnlyWhileTrue(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
@@ -53,7 +53,8 @@ func TestWakeExplain_ReportsWokenOnlyWhileTrue(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWakeExplain_ReportsAMissingAcknowledgement after a moment, until it is: a frozen process takes none.
+// TestWakeExplain_ReportsAMissingAcknowledgement checks that a moment without one is
+// reported until it comes: a frozen process sends none.
 func TestWakeExplain_ReportsAMissingAcknowledgement(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -66,7 +67,8 @@ func TestWakeExplain_ReportsAMissingAcknowledgement(t *testing.T) {
 	wantText(t, d.explained("workItemId", "w"), want)
 }
 
-// TestMessage_AboutFinishedWorkWaitsForItsAgent: only what was said before its end is needed no more.
+// TestMessage_AboutFinishedWorkWaitsForItsAgent checks that only messages from before its end are
+// cancelled.
 func TestMessage_AboutFinishedWorkWaitsForItsAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
@@ -84,7 +86,7 @@ func TestMessage_AboutFinishedWorkWaitsForItsAgent(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention", "agent:lead explicit_mention")
 }
 
-// TestLeave_TakesAnEndpointOffline: from then on nobody is said to be woken there.
+// TestLeave_TakesAnEndpointOffline checks that nobody is reported as woken there afterwards.
 func TestLeave_TakesAnEndpointOffline(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")
@@ -101,7 +103,8 @@ func TestLeave_TakesAnEndpointOffline(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention")
 }
 
-// TestAnnounce_ReplacesTheOldEndpoint of the same identity in the same place.
+// TestAnnounce_ReplacesTheOldEndpoint covers endpoints of the same identity in the same
+// place.
 func TestAnnounce_ReplacesTheOldEndpoint(t *testing.T) {
 	d := newFixture(t)
 	at := func(endpoint, workspace string) m { return m{"endpointId": endpoint, "workspaceId": workspace} }
@@ -116,8 +119,9 @@ func TestAnnounce_ReplacesTheOldEndpoint(t *testing.T) {
 	}
 }
 
-// TestPresence_TakesDepartedAgentsOffline: who left the bus is offline at once, who is there needs no
-// heartbeats, and who was out of reach for a while comes back without saying so.
+// TestPresence_TakesDepartedAgentsOffline checks that an agent that left the bus is offline at
+// once, that one on the bus needs no heartbeats, and that one that was out of reach returns
+// without an announcement.
 func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	d := newFixture(t)
 	told := false
@@ -199,8 +203,8 @@ func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	want("a came and went at once", "offline", "online")
 }
 
-// TestWake_RequestsAnAbsentAgent: the spawner is told whom a delivery waits for: an agent that is away,
-// under the identity that it had, and nobody who is there or is no agent.
+// TestWake_RequestsAnAbsentAgent checks that the spawner is asked for the absent agent of a
+// delivery, under its earlier identity, and for no one that is present or is not an agent.
 func TestWake_RequestsAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
@@ -237,8 +241,8 @@ func TestWake_RequestsAnAbsentAgent(t *testing.T) {
 	wanted()
 }
 
-// TestAnnounce_TakesUnansweredWakesOver: an agent that ended with a wake gets it again at its new
-// endpoint, and its sender hears that it missed it and that it was woken again.
+// TestAnnounce_TakesUnansweredWakesOver checks that an agent that ended with a wake gets it again
+// at its new endpoint, and that the sender is notified of both.
 func TestAnnounce_TakesUnansweredWakesOver(t *testing.T) {
 	d := newFixture(t)
 	at := func(endpoint, workspace string) m { return m{"endpointId": endpoint, "workspaceId": workspace} }

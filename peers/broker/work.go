@@ -13,6 +13,7 @@ import (
 func isTrue(wake *bool) bool { return wake != nil && *wake }
 
 func (t recordHandler) createWork(p collab.WorkParams) collab.Result {
+	// createWork stores a work item. If its parent is a question without work, the question spawned it.
 	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), isTrue(p.Wake))
 }
 

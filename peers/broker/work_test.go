@@ -139,8 +139,9 @@ func TestWork_WakesOnRequest(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestWork_WaitingForAnExternalThingWakesItsMover: a thing, or an agent that never was, cannot be woken,
-// and takes the place of nobody who can. Who is named and known is woken as ever.
+// TestWork_WaitingForAnExternalThingWakesItsMover checks that a thing or an unknown agent is not
+// woken, and does not replace the party with the next move. A named and known party is woken as
+// usual.
 func TestWork_WaitingForAnExternalThingWakesItsMover(t *testing.T) {
 	d := newFixture(t)
 	d.announce("owner", "mover", "build-42")
@@ -457,8 +458,8 @@ func TestUnknownMethod_ListsTheKnownOnes(t *testing.T) {
 	d.mustRefuse(collab.CodeInvalid, "cli:will", "", nil)
 }
 
-// TestInvocation_IsMadeOnce: an invocation that is made again by its id is told
-// from another of that id, as every record is.
+// TestInvocation_IsMadeOnce checks that a repeated invocation is distinguished from another one
+// with the same id.
 func TestInvocation_IsMadeOnce(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "boss")
@@ -473,8 +474,8 @@ func TestInvocation_IsMadeOnce(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestQuestionAnswer_IsPassedOnByTheAskingAgent: only the agent that asked does so, and only for who was
-// asked; the answer is the person's, so that it wakes the asker.
+// TestQuestionAnswer_IsPassedOnByTheAskingAgent checks that only the asking agent may pass on an
+// answer, and only of the asked person, whose answer it is, so that it wakes the agent.
 func TestQuestionAnswer_IsPassedOnByTheAskingAgent(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:a", "identity.announce", m{"endpointId": "a"})
@@ -499,8 +500,8 @@ func TestQuestionAnswer_IsPassedOnByTheAskingAgent(t *testing.T) {
 	}
 }
 
-// TestDeliveryClaim_BoundsTheLease: a minute if nobody says, a day at most; until then it is
-// nobody else's, but for people.
+// TestDeliveryClaim_BoundsTheLease checks a default of a minute and a maximum of a day, during
+// which only people may take the delivery.
 func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
@@ -534,7 +535,7 @@ func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestBinding_IsChangedByItsAgent, or by a person; said twice it is no event.
+// TestBinding_IsChangedByItsAgent also covers a person, and a repetition, which is no event.
 func TestBinding_IsChangedByItsAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")
@@ -552,7 +553,7 @@ func TestBinding_IsChangedByItsAgent(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestConversationGet_BoundsItsPages: a page that ends where the conversation does has no next.
+// TestConversationGet_BoundsItsPages checks that the last page has no next.
 func TestConversationGet_BoundsItsPages(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")

@@ -51,7 +51,7 @@ func newWriter(t *testing.T) *writer {
 	return w
 }
 
-// hold keeps the writer busy until what it returns is closed.
+// hold keeps the writer busy until the returned channel is closed.
 func hold(t *testing.T, w *writer) chan struct{} {
 	begun, release := make(chan struct{}), make(chan struct{})
 	go w.change(t.Context(), func(*tx) { close(begun); <-release }) //nolint:errcheck // it only holds
@@ -59,7 +59,7 @@ func hold(t *testing.T, w *writer) chan struct{} {
 	return release
 }
 
-// A request on which the program fails takes no other request with it.
+// A request on which the program panics fails no other request.
 func TestWriter_FailsOnlyTheFaultyRequest(t *testing.T) {
 	w := newWriter(t)
 	release := hold(t, w)
@@ -106,7 +106,7 @@ func TestWriter_FailsOnlyTheFaultyRequest(t *testing.T) {
 	}
 }
 
-// Requests that wait together are committed together.
+// Waiting requests share a commit.
 func TestWriter_SharesACommit(t *testing.T) {
 	w := newWriter(t)
 	var commits atomic.Int64
@@ -134,7 +134,7 @@ func TestWriter_SharesACommit(t *testing.T) {
 	}
 }
 
-// TestWriter_BoundsABatch: what waits beyond it is for the next.
+// TestWriter_BoundsABatch checks that further requests are left to the next batch.
 func TestWriter_BoundsABatch(t *testing.T) {
 	w := &writer{jobs: make(chan job, 600)}
 	for range 300 {
@@ -148,8 +148,8 @@ func TestWriter_BoundsABatch(t *testing.T) {
 	}
 }
 
-// TestWriter_RunsDeferredWorkOnce: with the next commit, or after a second; again if the
-// commit fails; and at the stop.
+// TestWriter_RunsDeferredWorkOnce checks that it runs with the next commit or after a second,
+// again if the commit fails, and at the stop.
 func TestWriter_RunsDeferredWorkOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t)
@@ -184,7 +184,7 @@ func TestWriter_RunsDeferredWorkOnce(t *testing.T) {
 	})
 }
 
-// TestWriter_AnswersWaitingJobsOnStop, and does what was left for later.
+// TestWriter_AnswersWaitingJobsOnStop also checks that deferred work is done.
 func TestWriter_AnswersWaitingJobsOnStop(t *testing.T) {
 	w := newWriter(t)
 	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, enqueueSpawn: w.enqueueSpawn, committed: w.committed, state: w.state}
@@ -217,8 +217,8 @@ func TestWriter_AnswersWaitingJobsOnStop(t *testing.T) {
 	}
 }
 
-// TestWriter_ReportsAChangeOnlyWhenDurable: who no longer waits is told so, and so is who
-// finds no room.
+// TestWriter_ReportsAChangeOnlyWhenDurable also covers callers that no longer wait and callers
+// without room.
 func TestWriter_ReportsAChangeOnlyWhenDurable(t *testing.T) {
 	w := &writer{jobs: make(chan job, 1)} // nobody takes them
 	ctx, stop := context.WithCancel(t.Context())
