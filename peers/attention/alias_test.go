@@ -7,7 +7,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// TestCheckAlias: an alias is what a mention can be, and means one agent.
+// TestCheckAlias checks which names may be aliases.
 func TestCheckAlias(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"timber": true, "Timber": true, "Vær": true, "build_bot-2": true, "東京": true, "7": true,

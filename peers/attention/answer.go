@@ -40,8 +40,8 @@ type answerPhrases struct {
 	longest int               // phrase, in words
 }
 
-// NewAnswerReader returns the reader for Words.Yes, Words.No and Words.Unclear. Of a phrase in
-// several lists the more careful meaning counts.
+// NewAnswerReader returns the reader for Words.Yes, Words.No and Words.Unclear. If a phrase is
+// in several lists, the more careful meaning counts.
 func NewAnswerReader(w *Words) *AnswerReader {
 	words := *w
 	return &AnswerReader{phrases: sync.OnceValue(func() answerPhrases { return newAnswerPhrases(&words) })}
@@ -117,7 +117,7 @@ func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
 var innerTick = compiled("(\\pL)[`´](\\pL)")
 
 // takeEmoji removes the known emoji from a text and returns what they answer. clear reports
-// whether the text has no other sign besides letters and ordinary punctuation.
+// whether the text contains only letters and ordinary punctuation.
 func takeEmoji(text string) (rest string, found []Answer, clear bool) {
 	var b strings.Builder
 	clear = true
@@ -150,7 +150,7 @@ const answerPunctuation = ".,!;-–—،؛۔।。！¡'’‘ʻʼ\u200c"
 // through, change what it says.
 const spellingMarks = "\u0300\u0301\u0302\u0303\u0306\u0307\u0308\u030a\u0327"
 
-// isPlainLetter reports whether a rune belongs to a word or stands between words.
+// isPlainLetter reports whether a rune belongs to a word or separates words.
 func isPlainLetter(r rune) bool {
 	switch {
 	case r >= 0x300 && r <= 0x36f:

@@ -9,7 +9,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// TestReadAnswer reads answers in twelve languages: only a clear yes or no is one.
+// TestReadAnswer reads answers in nineteen languages: only a clear yes or no is one.
 func TestReadAnswer(t *testing.T) {
 	file, err := os.Open("testdata/answers.tsv")
 	if err != nil {

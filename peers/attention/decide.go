@@ -109,7 +109,8 @@ func fitHarness(d *Decision, v *situation) {
 	}
 }
 
-// The reasons of decisions that may change when the author writes more.
+// The reasons of decisions that may change when the author writes more, of edits that programs are told
+// of, and of turns whose final texts are messages.
 const (
 	ReasonAmbient     = "ambient"
 	ReasonFragment    = "fragment"
@@ -219,8 +220,8 @@ func (v *situation) continues() bool {
 	return v.facts.Continues && v.event.authorKind() == AuthorHuman && v.namesNobody() && !v.replyNot
 }
 
-// acknowledges reports whether the text is only thanks or similar, or only emoji, and asks
-// nothing.
+// acknowledges reports whether the text is only thanks or similar, or only emoji that express no doubt,
+// and asks nothing.
 func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
 	emoji := onlyEmoji(spoken)
@@ -274,6 +275,8 @@ func (v *situation) isWork() bool {
 
 // isWorkForSelf reports whether work is for this agent: by recipient, by mention, or else because
 // it was sent to this agent.
+// asksToLeave reports whether the event asks the agent to leave: by its name or, unless that answers a
+// question, in reply to its message. Nobody leaves a direct chat by a reply.
 func (v *situation) isWorkForSelf() bool {
 	if v.event.Recipient != "" {
 		return v.self.is(v.event.Recipient)
@@ -281,7 +284,7 @@ func (v *situation) isWorkForSelf() bool {
 	return v.mentions.me || !v.mentions.others && !v.mentions.role
 }
 
-// isStatus reports whether the event is no conversation: logs, progress, system and tool
+// isStatus reports whether the event is not conversation: logs, progress, system and tool
 // conversations, and unknown kinds of events.
 func (v *situation) isStatus() bool {
 	said := v.event.kind() == KindMessage || v.event.kind() == KindEdit

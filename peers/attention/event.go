@@ -119,7 +119,8 @@ type Facts struct {
 	Question string `json:"question,omitempty"` // its text
 	// it is the first message of a person after a question that the agent asked them here
 	Answers bool `json:"answers,omitempty"`
-	// an agent sent the same text before, it had a turn here, and no person has written since
+	// an agent sent the same text before, it had a turn here, and no person has written since; or
+	// an earlier reaction with the same signal to the same message had a turn
 	Repeated bool `json:"repeated,omitempty"`
 	// its author addressed this agent moments before, and this may be the rest of that message
 	Continues bool `json:"continues,omitempty"`

@@ -50,8 +50,8 @@ var (
 	markBegins = begins(anyMark)
 )
 
-// kinds is the table of what is not meant for people, and of what protects it. The first kind
-// that begins at a place decides, so a tag inside code stays and code inside a thought is removed.
+// kinds lists the hidden parts of a text, and the parts that protect others. The first kind that
+// begins at a place applies, so a tag inside code stays and code inside a thought is removed.
 var kinds []kind
 
 func init() { // since measures of kinds refer to the table
@@ -279,9 +279,9 @@ var (
 // maxBefore is more than the bytes before a mark that decide whether its sentence mentions it.
 const maxBefore = 32
 
-// mention keeps a mark that its sentence speaks of: one in quotation marks, one that is called a
-// tag or token, and a mark of a template between words. A straight quotation mark counts only
-// apart from other words: `"yes"</think>"Yes"` quotes no tag.
+// mention keeps a mark that its sentence mentions: a mark in quotation marks, one that is called
+// a tag or token, and a mark of a template between words. A straight quotation mark counts only
+// if it is separate from other words: `"yes"</think>"Yes"` quotes no tag.
 func (s *scanner) mention(at int, opened []int) (int, effect) {
 	after := s.text[at+opened[1]:]
 	line := s.text[max(0, at-maxBefore):at]

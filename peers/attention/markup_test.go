@@ -25,7 +25,7 @@ func wantVisible(t *testing.T, cases map[string]string) {
 	}
 }
 
-// TestVisibleText_ShowsTheFirstTurnOfATemplate of every family of chat templates.
+// TestVisibleText_ShowsTheFirstTurnOfATemplate covers every family of chat templates.
 func TestVisibleText_ShowsTheFirstTurnOfATemplate(t *testing.T) {
 	wantVisible(t, map[string]string{
 		"<|im_start|>assistant\nHello im<|im_end|>":                                                           "Hello im",
@@ -74,7 +74,7 @@ func TestVisibleText_ShowsTheFirstTurnOfATemplate(t *testing.T) {
 	})
 }
 
-// TestVisibleText_KeepsTokensInProse: a mark that its sentence speaks of is part of the answer.
+// TestVisibleText_KeepsTokensInProse checks that a mark that a sentence discusses stays.
 func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 	cases := map[string]string{}
 	for _, text := range []string{
@@ -95,7 +95,7 @@ func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 	wantVisible(t, cases)
 }
 
-// TestVisibleText_HidesCallsAsText of the turn's own tools, in every notation.
+// TestVisibleText_HidesCallsAsText covers calls of the turn's own tools, in every notation.
 func TestVisibleText_HidesCallsAsText(t *testing.T) {
 	wantVisible(t, map[string]string{
 		"```json\n{\"name\": \"search\", \"arguments\": {\"query\": \"x\"}}\n```":                                      "",
@@ -144,7 +144,8 @@ func TestVisibleText_HidesCallsAsText(t *testing.T) {
 	})
 }
 
-// TestVisibleText_KeepsLegitimateText that looks like a call, and is none of this turn's tools.
+// TestVisibleText_KeepsLegitimateText covers text that looks like a call but calls none of
+// the turn's tools.
 func TestVisibleText_KeepsLegitimateText(t *testing.T) {
 	cases := map[string]string{}
 	for _, text := range []string{
@@ -176,7 +177,8 @@ func TestVisibleText_KeepsLegitimateText(t *testing.T) {
 	wantVisible(t, cases)
 }
 
-// TestVisibleText_HidesTheStandingRules whole, in part, in fences, and within an answer.
+// TestVisibleText_HidesTheStandingRules covers the rules in whole, in part, in fences, and within
+// an answer.
 func TestVisibleText_HidesTheStandingRules(t *testing.T) {
 	for _, v := range []attention.Version{attention.Version0602, attention.Version0624, attention.Version0811} {
 		rules := attention.ResponseRules(v)
@@ -216,7 +218,7 @@ func TestVisibleText_HidesTheStandingRules(t *testing.T) {
 	wantVisible(t, kept)
 }
 
-// FuzzVisibleTextChangesNothing of a text in which nothing can begin that is not for people.
+// FuzzVisibleTextChangesNothing covers texts without the beginning of any hidden part.
 func FuzzVisibleTextChangesNothing(f *testing.F) {
 	for _, text := range []string{"Hello.", "好 9~12\n\n- a\n- b", "it's 5! = 5*4*3*2*1", "a: b\nc: d", "= x + y ~ z", "\t\u00a0x\r\n", "ENDE GUT"} {
 		f.Add(text)

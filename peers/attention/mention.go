@@ -76,12 +76,12 @@ type Label struct{ From, NameEnd, To int }
 // maxAlias limits a name by which an agent is mentioned, in bytes.
 const maxAlias = 256
 
-// labelPunctuation may stand inside a label, but not end it.
+// labelPunctuation may occur inside a label, but not end it.
 const labelPunctuation = ".:/#?"
 
 // Labels returns the labels of a text, in order. It is the only grammar of mentions. No word, "@"
-// or "/" may precede a label, so mail addresses and parts of web addresses are no labels. Neither
-// is invalid UTF-8.
+// or "/" may precede a label, so mail addresses and parts of web addresses are not labels.
+// Neither is invalid UTF-8.
 func Labels(text string) []Label {
 	var labels []Label
 	previous := rune(' ')
@@ -137,7 +137,7 @@ func CountLeading(text string, labels []Label) int {
 // TextAfterLabel returns the text that follows a label.
 func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], isSeparator) }
 
-// isSeparator reports whether a rune may stand between leading labels.
+// isSeparator reports whether a rune may separate leading labels.
 func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
 
 // scan returns the end of the run of wanted characters.

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTimelines: each timeline of testdata comes to what it says, and those that are a control do
-// not where returns are switched off.
+// TestTimelines checks that each timeline of testdata ends as it says, and that a control does not
+// where returns are switched off.
 func TestTimelines(t *testing.T) {
 	list, err := attention.Timelines()
 	if err != nil || len(list) < 30 {
@@ -80,7 +80,7 @@ func TestOnlyTheAskingSideDischarges(t *testing.T) {
 	})
 }
 
-// TestNextLooksAgainLater: nothing is looked at twice for the same moment, and no interval is seen to
+// TestNext_NamesALaterTime checks that no moment is looked at twice, and that no interval ends
 // twice, however the host wakes.
 func TestNextLooksAgainLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

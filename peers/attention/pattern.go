@@ -13,7 +13,7 @@ func compiled(source string) pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
 }
 
-// begins returns a pattern for the beginning of a text, in any case.
+// begins returns a pattern for the beginning of a text, ignoring case.
 func begins(source string) pattern { return compiled(`(?is)\A(?:` + source + `)`) }
 
 // ends returns a pattern for the first end of a part.

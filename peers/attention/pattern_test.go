@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPatterns_Compile compiles every pattern of the tables, since one that is not valid panics
-// only when a text needs it.
+// TestPatterns_Compile compiles every pattern of the tables, since an invalid one panics only
+// when it is first used.
 func TestPatterns_Compile(t *testing.T) {
 	for _, k := range kinds {
 		k.opens()
@@ -29,8 +29,8 @@ func TestVisibleText_EndMarkAfterShortAnswer(t *testing.T) {
 	}
 }
 
-// TestVisibleText_ManyMarksInALine: each mark once cost a search of the whole line and the whole
-// text, half a minute for this one.
+// TestVisibleText_ManyMarksInALine checks a text for which each mark once searched the whole line
+// and the whole text, which took half a minute.
 func TestVisibleText_ManyMarksInALine(t *testing.T) {
 	text := strings.Repeat("<s> ", 8<<10)
 	start := time.Now()

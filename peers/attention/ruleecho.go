@@ -108,8 +108,8 @@ var frameOnly = compiled(`\A[\pP\s>]{0,9}(?:\d{1,3}[.)])?` + ruleFrame + "(?:[^\
 // ruleFrame matches marks and tags, but no emoji, which may be an answer.
 const ruleFrame = "(?:\\\\n|<[^<>]*>|[\\pP\\pZ\\s<>|=+~`^])*"
 
-// withoutFrame removes the lines of a text whose rules were removed, if they held little else, and
-// what introduced them if nothing follows.
+// withoutFrame removes the lines that contained rules if little else is left of them, and their
+// introduction if nothing follows it.
 func withoutFrame(left, before string) string {
 	was := map[string]bool{}
 	for line := range strings.Lines(before) {

@@ -13,8 +13,8 @@ type rule struct {
 }
 
 // rules is the decision table of C2A. The first row that applies decides; the last one always
-// applies. The order is the precedence: what happened, whether the agent participates here, what
-// is said, and to whom.
+// applies. The order is the precedence: the kind of event, whether the agent participates here,
+// the text, and the addressee.
 var rules = []rule{
 	{"own_message", (*situation).isOwn, ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"deleted", ofKind(KindDelete), mentionDirectedness, PolicyMustNotRespond, ModeSilent, ActionNone},

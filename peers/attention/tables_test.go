@@ -220,7 +220,7 @@ func TestThePackageIsPure(t *testing.T) {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, sel.Sel.Name) {
 					t.Errorf("%s calls time.%s", name, sel.Sel.Name)
 				}
-				// what is computed once from constants is no state
+				// values computed once from constants are not state
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "sync" && sel.Sel.Name != "OnceValue" {
 					t.Errorf("%s uses sync.%s", name, sel.Sel.Name)
 				}

@@ -88,7 +88,7 @@ const (
 	knownCall
 )
 
-// formOf returns how a JSON value calls tools. Of a list, every element must be a call.
+// formOf returns how a JSON value calls tools. In a list, every element must be a call.
 func (n names) formOf(value any, depth int) callForm {
 	if depth > 4 {
 		return noCall
@@ -152,8 +152,7 @@ var (
 // maxUnclosed bounds how often a text is searched to its end for the end of a call.
 const maxUnclosed = 50
 
-// object hides a call in JSON, or in what a model took for JSON. An object that is none is kept
-// whole.
+// object hides a call in JSON or in malformed JSON. It keeps any other object.
 func (s *scanner) object(at int, _ []int) (int, effect) {
 	if s.unclosed > maxUnclosed {
 		return 0, keep
@@ -182,7 +181,7 @@ func (s *scanner) object(at int, _ []int) (int, effect) {
 	return length, keep
 }
 
-// looseForm judges a call that is no valid JSON, or that was cut.
+// looseForm judges a call that is invalid JSON or was cut.
 func (n names) looseForm(text string, cut bool) callForm {
 	at := looseName().FindStringSubmatch(text)
 	switch {
@@ -231,8 +230,8 @@ var (
 	statement     = begins(`[ \t);]*(?:\n|\z)`)
 )
 
-// call hides a call as a program writes it. Without named or literal arguments, it is one only
-// where it stands alone in its line.
+// call hides a call as a program writes it. Without named or literal arguments, it counts as a
+// call only if it is alone on its line.
 func (s *scanner) call(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	if !s.tools.has(rest[opened[2]:opened[3]]) && !s.namespaced(at, rest[opened[2]:opened[3]]) {
@@ -281,7 +280,7 @@ func (s *scanner) callList(at int, opened []int) (int, effect) {
 }
 
 // balanced returns the length of a text in brackets, or 0 if they are not closed. Strings are
-// skipped; an apostrophe begins one only where a value can stand.
+// skipped; an apostrophe begins one only where a value can begin.
 func balanced(text string) int {
 	var open []byte
 	quote, last := byte(0), byte(0)

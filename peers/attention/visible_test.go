@@ -10,7 +10,7 @@ import (
 
 const drawn = "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa" // a fence as it is drawn for a turn
 
-// innerParts are what models write that is no answer, each as whole models wrote it.
+// innerParts are examples of hidden parts, each as models wrote it.
 var innerParts = []string{
 	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
 	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
@@ -130,7 +130,7 @@ func TestAnswerOfAThousandShapes(t *testing.T) {
 	}
 }
 
-// TestCarried: outbound messages always say whom they oblige.
+// TestCarried checks that outbound messages always say whom they oblige.
 func TestCarried(t *testing.T) {
 	for _, c := range []struct {
 		text         string

@@ -61,7 +61,7 @@ func (r *Router) RunHalt(tx *store.Tx, chat protocol.PeerID, halt, by, key strin
 	}
 }
 
-// StopText and the texts below answer the commands start and stop.
+// StopText answers the command stop.
 func StopText(prefix string, already bool) string {
 	if already {
 		return "This chat is already stopped. Send " + prefix + "start to continue."
@@ -70,7 +70,8 @@ func StopText(prefix string, already bool) string {
 		"start."
 }
 
-// StoppedText tells once a day that a stopped chat is not heard.
+// StoppedText is the notice, shown once a day, that the agents do not see the
+// messages of a stopped chat.
 func StoppedText(prefix string) string {
 	return "This chat is stopped, so the agents don't see your message. Send " + prefix +
 		"start to continue."

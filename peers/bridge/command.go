@@ -57,7 +57,7 @@ var handlers = map[string]func(*commandAttempt) (string, error){
 }
 
 // ParseCommand returns the verb of a text such as "/work list", and the rest of the text.
-// The verb is empty if the text is no command for the broker. prefix starts commands.
+// The verb is empty if the text is not a command for the broker. prefix starts commands.
 func ParseCommand(prefix, text string) (verb, rest string) {
 	command, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(text), "\n", " ", 1), " ")
 	verb, found := strings.CutPrefix(command, prefix)

@@ -69,8 +69,8 @@ func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestFiles_AreServedOrRefused checks what an agent gets for a file, by the answer of the chat system.
-// A refusal, which a client of its API returns along with the error, is not the file.
+// TestFiles_AreServedOrRefused checks what an agent gets for a file, by the answer of the chat
+// system. The body of a refusal, which a client may return along with the error, is not the file.
 func TestFiles_AreServedOrRefused(t *testing.T) {
 	db, err := store.Open(filepath.Join(t.TempDir(), "files.db"), Schema)
 	if err != nil {

@@ -71,7 +71,7 @@ func messageIDFor(event string, e *Event) protocol.MessageID {
 var ErrBeingSent = outbox.Later(200*time.Millisecond,
 	errors.New("the message that this may be about is still being sent"))
 
-// ResolveSourceIDs replaces the messageIds of events, by which an agent may refer to messages, with
+// resolveSourceIDs replaces the messageIds of events, by which an agent may refer to messages, with
 // their sourceIds. inReplyTo is that of the reply's message; isSource recognizes sourceIds.
 func ResolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID,
 	isSource func(string) bool) {

@@ -83,7 +83,7 @@ func (p *Pairing) IsPaired(tx *store.Tx, kind, id string) bool {
 }
 
 // Pair admits a user or a chat if the user gave a valid code, and returns the text to show. The
-// text is empty after too many wrong codes: an answer would help to guess on.
+// text is empty after too many wrong codes: an answer would help further guessing.
 func (p *Pairing) Pair(tx *store.Tx, user, code, kind, id string) string {
 	guesses := store.Value[int](tx, `SELECT count(*) FROM bridge_guesses WHERE bridge = ? AND user = ? AND at > ?`,
 		p.Name, user, time.Now().Add(-time.Hour).UnixMicro())

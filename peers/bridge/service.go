@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// KeepRecords is how long the settled replies and events of chats are kept. They identify the
+// keepRecords is how long the settled replies and events of chats are kept. They identify the
 // author of a quoted message, and replies that are sent again.
 const KeepRecords = 90 * 24 * time.Hour
 

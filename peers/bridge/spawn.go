@@ -124,7 +124,7 @@ func (r *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, reason 
 	r.notify(tx, &Notice{Kind: kind, Chat: c.id, Reason: reason, Key: c.request})
 }
 
-// notify completes a notice and passes it to the adapter.
+// notify completes a notice and passes it on.
 func (r *Router) notify(tx *store.Tx, n *Notice) {
 	n.Reason = text.Clip(n.Reason, MaxReason)
 	n.Event = r.table.oldestWaiting(tx, n.Chat)

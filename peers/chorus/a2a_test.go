@@ -72,8 +72,8 @@ func answersOf(list []*a2a.Artifact) (all []string) {
 	return all
 }
 
-// TestA2A_ReachesAnAgent: a message becomes a direct message of an agent, its answer what
-// the task made, waited for or streamed; the same message is the same task.
+// TestA2A_ReachesAnAgent checks that a message becomes a direct message to an agent and its answer
+// an artifact of the task, waited for or streamed. The same message again returns the same task.
 func TestA2A_ReachesAnAgent(t *testing.T) { eachBinding(t, oursIsReached) }
 
 func oursIsReached(t *testing.T, over binding) {
@@ -144,7 +144,8 @@ func oursIsReached(t *testing.T, over binding) {
 	}
 }
 
-// TestTask_CancelWithdrawsTheTurn: its message counts as deleted, and what is said then is refused.
+// TestTask_CancelWithdrawsTheTurn checks that a canceled task's message counts as deleted, and that
+// later answers to it are refused.
 func TestTask_CancelWithdrawsTheTurn(t *testing.T) { eachBinding(t, aTaskIsCancelled) }
 
 func aTaskIsCancelled(t *testing.T, over binding) {
@@ -183,7 +184,7 @@ func aTaskIsCancelled(t *testing.T, over binding) {
 	}
 }
 
-// TestTask_FailsWithItsAgent where its agent says so.
+// TestTask_FailsWithItsAgent fails the task if its agent says so.
 func TestTask_FailsWithItsAgent(t *testing.T) { eachBinding(t, aTaskFails) }
 
 func aTaskFails(t *testing.T, over binding) {
@@ -212,8 +213,8 @@ func aTaskFails(t *testing.T, over binding) {
 	t.Error("the task did not fail")
 }
 
-// TestA2A_RequiresTheInboxSecret: whoever shows the secret of an inbox, for its tasks alone, until it is
-// rotated; tasks outlive the gateway.
+// TestA2A_RequiresTheInboxSecret checks that the secret of an inbox opens its own tasks and no
+// others, until it is rotated. Tasks survive a restart of the gateway.
 func TestA2A_RequiresTheInboxSecret(t *testing.T) { eachBinding(t, whoMayCall) }
 
 func whoMayCall(t *testing.T, over binding) {
@@ -258,8 +259,8 @@ func whoMayCall(t *testing.T, over binding) {
 	}
 }
 
-// TestTask_AsksAndTakesTheAnswer: what a person is to decide is the task's own question, its next message the
-// answer to it, and what came of it no answer of the task.
+// TestTask_AsksAndTakesTheAnswer checks that a decision for a person becomes the task's question.
+// The task's next message answers it, and the outcome of the decision is not an answer of the task.
 func TestTask_AsksAndTakesTheAnswer(t *testing.T) { eachBinding(t, aTaskAsks) }
 
 func aTaskAsks(t *testing.T, over binding) {
@@ -327,7 +328,8 @@ func aTaskAsks(t *testing.T, over binding) {
 	}
 }
 
-// TestA2A_RefusesPushNotifications as the card says and in the words of the protocol: nothing is stored.
+// TestA2A_RefusesPushNotifications refuses them as the card says and in the words of the
+// protocol, and stores nothing.
 func TestA2A_RefusesPushNotifications(t *testing.T) {
 	r := startNew(t, nil)
 	_, secret, _ := strings.Cut(r.inbox("ops"), "/inbox/")

@@ -7,7 +7,8 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// TestJSONText_ReturnsAString: whatever an agent reports, a callback gets what the protocol says.
+// TestJSONText_ReturnsAString checks that a callback gets the type that the protocol requires,
+// whatever an agent reports.
 func TestJSONText_ReturnsAString(t *testing.T) {
 	for content, want := range map[string]string{
 		`"3°C"`: `"3°C"`, `{"temperature":3}`: `"{\"temperature\":3}"`, `[1,2]`: `"[1,2]"`, `7`: `"7"`, ``: `""`, `null`: `""`,

@@ -59,7 +59,7 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 	return in.message(), tx.Err()
 }
 
-// Notify reports to the callback of the oldest waiting message, once, that no agent is available.
+// onNotice reports to the callback of the oldest waiting message, once, that no agent is available.
 // The messages are kept.
 func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent is available yet; the message is kept"

@@ -21,8 +21,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestInbox_DeliversMessageAndReturnsAnswer is the whole of the agent
-// side: inbox, bootstrap as of a Telegram chat, reply, activity, callback.
+// TestInbox_DeliversMessageAndReturnsAnswer plays the whole agent side: inbox, spawn as for a
+// Telegram chat, reply, activity, callback.
 func TestInbox_DeliversMessageAndReturnsAnswer(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -162,9 +162,8 @@ func TestInbox_KeepsTheOrderOfMessages(t *testing.T) {
 	}
 }
 
-// TestCallbacks_KeepTheOrderOfAnswers: each message has a callback of its own,
-// and the channel still reads the answers as they were said, also when one of
-// them has to be repeated.
+// TestCallbacks_KeepTheOrderOfAnswers checks messages that have a callback each: the channel
+// receives the answers in order, even if one of them is repeated.
 func TestCallbacks_KeepTheOrderOfAnswers(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -231,8 +230,8 @@ func TestInbox_RequestsADeadAgentAgain(t *testing.T) {
 	}
 }
 
-// TestReply_OfAnOperatorLeavesNoDeadLetter has a command line answer a service and
-// end: what became of its answer nobody is told, and no person has to look at it.
+// TestReply_OfAnOperatorLeavesNoDeadLetter lets a command line answer a service and exit. Nobody is
+// notified of the outcome, and it leaves nothing for a person to look at.
 func TestReply_OfAnOperatorLeavesNoDeadLetter(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -363,8 +362,8 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 	})
 }
 
-// TestCallbacks_DoNotRepeatAnUnansweredPost: nobody knows whether the service
-// has the event, and what comes after it in the channel waits no longer.
+// TestCallbacks_DoNotRepeatAnUnansweredPost checks that a post without an answer is not sent again,
+// since the service may have it, and that the channel's next events do not wait for it.
 func TestCallbacks_DoNotRepeatAnUnansweredPost(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 3 * time.Second })
 	spawner(t, r.bus, "agent:a")
@@ -415,7 +414,8 @@ func TestCallbacks_SlowOneDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestInbox_AcceptedMessageSurvivesARestart: no agent, no bus; then both.
+// TestInbox_AcceptedMessageSurvivesARestart accepts a message without an agent and without a bus,
+// then starts both.
 func TestInbox_AcceptedMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	b := bustest.Start(t, nil)

@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestHook_PostEndsAWait: a signed post to a hook of the broker's lets the work go on that waits for
-// what the post names, or for what the hook is named after.
+// TestHook_PostEndsAWait checks that a signed post to a hook of the broker resumes the work that
+// waits for what the post names, or for the name of the hook.
 func TestHook_PostEndsAWait(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))

@@ -77,8 +77,8 @@ func awaitPresence(t *testing.T, b *bustest.Bus, id protocol.PeerID) {
 	}
 }
 
-// TestExternalAgent_IsWokenByTheBroker: it stands among the identities, gets the
-// contract with what it is asked, and its answer is the answer to the question.
+// TestExternalAgent_IsWokenByTheBroker checks that an external agent is listed among the identities
+// and gets the contract with its question, and that its answer is the answer to the question.
 func TestExternalAgent_IsWokenByTheBroker(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
@@ -130,8 +130,8 @@ func TestExternalAgent_IsWokenByTheBroker(t *testing.T) {
 	outside.none()
 }
 
-// TestExternalAgent_WaitsForABroker: while the broker restarts, an event that another
-// agent has claimed is not answered.
+// TestExternalAgent_WaitsForABroker checks that an event that another agent has claimed is not
+// answered while the broker restarts.
 func TestExternalAgent_WaitsForABroker(t *testing.T) {
 	r := startNew(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")

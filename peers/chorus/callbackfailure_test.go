@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestCallbacks_FailedReportsDelayNothing: a turn reports much, and the next
-// message of the channel must not wait until each report has failed.
+// TestCallbacks_FailedReportsDelayNothing checks that the next message of the channel does not
+// wait until each of many reports has failed.
 func TestCallbacks_FailedReportsDelayNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

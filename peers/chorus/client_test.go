@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestPoster_UnknownOnlyIfSent: one that was redirected and then reached
-// nobody can be made again.
+// TestPoster_UnknownOnlyIfSent checks that a POST that was redirected and then reached nobody can
+// be repeated.
 func TestPoster_UnknownOnlyIfSent(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the client left

@@ -103,8 +103,8 @@ func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 	}
 }
 
-// TestCommand_TextWaitsForTheNextMessage where the callback of the newest one takes no more;
-// what a hook brought has no callback, and is no such message.
+// TestCommand_TextWaitsForTheNextMessage covers a newest message whose callback accepts nothing
+// more. A message from a hook has no callback and does not count.
 func TestCommand_TextWaitsForTheNextMessage(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))

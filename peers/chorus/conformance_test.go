@@ -11,9 +11,9 @@ import (
 	"hubbub/peers/chorus"
 )
 
-// TestMCPConformance runs the public MCP conformance suite against the endpoint of a channel: all
-// of it that is about tools, and needs none of the suite's own. The suite knows no tokens, so a
-// proxy in front adds the one of the delivery and changes nothing else.
+// TestMCPConformance runs the public MCP conformance suite against the endpoint of a channel: the
+// parts that are about tools and need none of the suite's own. The suite knows no tokens, so a
+// proxy adds the one of the delivery.
 func TestMCPConformance(t *testing.T) {
 	if os.Getenv("HUBBUB_MCP_CONFORMANCE") == "" {
 		t.Skip("the suite is not installed; run make mcp-conformance")

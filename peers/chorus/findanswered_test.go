@@ -8,7 +8,7 @@ import (
 	"hubbub/peers/store"
 )
 
-// TestFindAnswered_UsesAnIndex: however long the channel is whose message it answers.
+// TestFindAnswered_UsesAnIndex checks that the cost does not grow with the channel.
 func TestFindAnswered_UsesAnIndex(t *testing.T) {
 	s, err := OpenStore(filepath.Join(t.TempDir(), "chorus"))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// TestDeliveryHealth_IsBounded: each channel whose callback is dead for good is
-// remembered, and services make channels as they like.
+// TestDeliveryHealth_IsBounded checks that many channels with dead callbacks do not use more and
+// more memory.
 func TestDeliveryHealth_IsBounded(t *testing.T) {
 	all := newDeliveryHealth()
 	report, end := &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventStatus}}, &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventLifecycle}}

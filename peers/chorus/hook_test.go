@@ -50,7 +50,8 @@ func (r *fixture) hook(name chorus.HookName, chat protocol.PeerID, oblige bool) 
 	return chorus.HookURL(r.url, name), secret
 }
 
-// TestCheckSignature_AcceptsGitHubsExample: the secret, body and signature of GitHub's documentation.
+// TestCheckSignature_AcceptsGitHubsExample uses the secret, body and signature of GitHub's
+// documentation.
 func TestCheckSignature_AcceptsGitHubsExample(t *testing.T) {
 	header := http.Header{"X-Hub-Signature-256": {"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}}
 	if id, err := chorus.CheckSignature(header, []byte("Hello, World!"), "It's a Secret to Everybody", time.Now()); err != nil || id == "" {
@@ -58,8 +59,9 @@ func TestCheckSignature_AcceptsGitHubsExample(t *testing.T) {
 	}
 }
 
-// TestHook_SignedPostReachesItsChat: signed in either way, each once, as a quotation whose author is
-// the hook, and obliging as the hook says; without its bridge they wait, over a restart too.
+// TestHook_SignedPostReachesItsChat checks both kinds of signatures. A post arrives once, as a
+// quotation by the hook, with the obligation of the hook. Without its bridge it waits, even
+// across a restart.
 func TestHook_SignedPostReachesItsChat(t *testing.T) {
 	t.Parallel()
 	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
@@ -103,8 +105,9 @@ func TestHook_SignedPostReachesItsChat(t *testing.T) {
 	}
 }
 
-// TestHook_RefusesInvalidPosts: each with a status and a sentence, and the last is told by Hooks. What
-// is signed with a secret of before a rotation is refused, and a hook that is gone is not there.
+// TestHook_RefusesInvalidPosts checks the status and the sentence of each refusal, and that Hooks
+// returns the last one. A signature with the secret before a rotation is refused, and a removed
+// hook is not found.
 func TestHook_RefusesInvalidPosts(t *testing.T) {
 	r := startNew(t, nil)
 	url, secret := r.hook("ci", "tg:1", false)
@@ -171,9 +174,9 @@ func TestHook_RefusesInvalidPosts(t *testing.T) {
 	}
 }
 
-// TestHook_ReachesAChannel: what it takes reaches the channel's agent, whose answer goes to the newest
-// callback, as do the answer to a reminder and what the agent says first. Before its service has
-// said anything, the channel takes nothing.
+// TestHook_ReachesAChannel checks that a post to a hook reaches the channel's agent. Its answer
+// goes to the newest callback, as do the answer to a reminder and what the agent says first. Until
+// its service has said something, the channel accepts no post.
 func TestHook_ReachesAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)

@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestCallbackKey_DiffersFromNumber: an agent that names some of its events "1", "2" and leaves
-// others without a key loses none of them.
+// TestCallbackKey_DiffersFromNumber checks that an agent that names some events "1" and "2" and
+// leaves others without a key loses none of them.
 func TestCallbackKey_DiffersFromNumber(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -41,8 +41,8 @@ func TestCallbackKey_DiffersFromNumber(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_DeletedMessageIsWithdrawn: neither its text nor that of its edits is left to
-// read, and what comes of it late is not posted.
+// TestExternalAgent_DeletedMessageIsWithdrawn checks that neither the message's text nor that of
+// its edits can be read any more, and that a late answer is not posted.
 func TestExternalAgent_DeletedMessageIsWithdrawn(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -73,7 +73,7 @@ func TestExternalAgent_DeletedMessageIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_ReadsEditsWithoutSequence: a chat need not number its edits.
+// TestExternalAgent_ReadsEditsWithoutSequence covers a chat that does not number its edits.
 func TestExternalAgent_ReadsEditsWithoutSequence(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)

@@ -18,7 +18,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// changed returns a message of which one thing is changed.
+// changed returns a message with one changed member.
 func changed(callback string) func(func(m map[string]any)) map[string]any {
 	return func(change func(m map[string]any)) map[string]any {
 		m := posted("c", "m", "hello", callback)
@@ -153,8 +153,8 @@ func TestInbox_LimitsTheSizeOfMessages(t *testing.T) {
 	}
 }
 
-// TestInbox_InvalidSecretsGetTheSameAnswer: unknown, wrong, rotated and revoked connection
-// strings get the same answer, headers included, whatever is sent.
+// TestInbox_InvalidSecretsGetTheSameAnswer checks that unknown, wrong, rotated and revoked
+// connection strings get the same answer and headers for every body.
 func TestInbox_InvalidSecretsGetTheSameAnswer(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -206,7 +206,7 @@ func TestInbox_InvalidSecretsGetTheSameAnswer(t *testing.T) {
 	}
 }
 
-// TestEgress_ChecksTargetsWhenDialed: a name, a redirect, a literal address.
+// TestEgress_ChecksTargetsWhenDialed covers a name, a redirect and a literal address.
 func TestEgress_ChecksTargetsWhenDialed(t *testing.T) {
 	inner := newReceiver(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(inner.url, "http://"))
@@ -245,7 +245,7 @@ func TestEgress_ChecksTargetsWhenDialed(t *testing.T) {
 	}
 }
 
-// TestInbox_LimitsWaitingMessages: its callers at once, its waiting messages.
+// TestInbox_LimitsWaitingMessages also checks the limit of concurrent callers.
 func TestInbox_LimitsWaitingMessages(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -270,8 +270,8 @@ func TestInbox_LimitsWaitingMessages(t *testing.T) {
 	}
 }
 
-// FuzzInboxBody: no body crashes the gateway, and what is accepted has
-// everything that is required.
+// FuzzInboxBody checks that no body crashes the gateway, and that an accepted one has every
+// required member.
 func FuzzInboxBody(f *testing.F) {
 	valid, err := json.Marshal(posted("c", "m", "x", "https://example.com/cb"))
 	if err != nil {
@@ -307,7 +307,7 @@ func FuzzInboxBody(f *testing.F) {
 	})
 }
 
-// FuzzCallbackBody is the same for what external agents send.
+// FuzzCallbackBody covers what external agents send.
 func FuzzCallbackBody(f *testing.F) {
 	for _, body := range []string{`{"type":"message","content":"x"}`, `{"type":"tool_call","name":"n","args":{},"id":"1"}`, `{"type":"tool_result","content":[1]}`, `{"type":7}`, `[]`} {
 		f.Add([]byte(body))

@@ -89,10 +89,9 @@ func (c *child) kill() {
 	_ = c.cmd.Wait() // it was killed
 }
 
-// TestKill_LosesAndRepeatsNothing kills the gateway in every step of its
-// work. Whatever got a 200 reaches its agent, and its answer the callback
-// exactly once, or at most once where a kill may have hit the POST itself; then
-// its agent hears "unknown".
+// TestKill_LosesAndRepeatsNothing kills the gateway at every step. Every message with a 200
+// reaches its agent, and its answer reaches the callback exactly once, or at most once if a kill
+// may have hit the POST; then its agent is notified with "unknown".
 func TestKill_LosesAndRepeatsNothing(t *testing.T) {
 	k := newKilling(t)
 	hold := make(chan struct{})
@@ -220,8 +219,7 @@ func (k *killing) handle() {
 	}
 }
 
-// replies repeats a reply until the gateway has taken it. While it is dead, the
-// next one that is started takes it.
+// replies repeats a reply until the gateway has accepted it, across restarts.
 func (k *killing) replies(to protocol.Topic, reply protocol.ChatReply) {
 	waitFor(k.t, func() bool {
 		return k.agent.Send(k.t, to, protocol.TypeChatReply, reply).DeliveredTo > 0
@@ -247,7 +245,7 @@ func (k *killing) note(c call) {
 	}
 }
 
-// ended counts the messages whose answer came or never will.
+// ended counts the messages whose answer arrived or never will.
 func (k *killing) ended() int {
 	n := len(k.answered)
 	for id := range k.unknown {
@@ -287,7 +285,8 @@ func tryPost(url, body string) int {
 	return resp.StatusCode
 }
 
-// TestKill_InterruptedDeliveryIsRepeated: the same event, the same callback.
+// TestKill_InterruptedDeliveryIsRepeated checks that the repetition has the same event and
+// callback.
 func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
 	k := newKilling(t)
 	store, err := chorus.OpenStore(k.folder)
@@ -328,8 +327,8 @@ func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
 	k.callback.none()
 }
 
-// TestKill_AcceptedEventSurvives: the parts of an answer and a report reach
-// the chat once, in their order, although the gateway is killed before any could.
+// TestKill_AcceptedEventSurvives kills the gateway before anything was sent. The parts of an
+// answer and a report still reach the chat once, in order.
 func TestKill_AcceptedEventSurvives(t *testing.T) {
 	k := newKilling(t)
 	store, err := chorus.OpenStore(k.folder)

@@ -7,7 +7,7 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// TestInboxMessage_KeepsEmojiOfTheSender: people's own names hold joiners that are refused in ids.
+// TestInboxMessage_KeepsEmojiOfTheSender checks names with joiners, which are refused in ids.
 func TestInboxMessage_KeepsEmojiOfTheSender(t *testing.T) {
 	const family = "Ада 👩\u200d👩\u200d👧 ❤\ufe0f"
 	p, err := ParseInboxMessage([]byte(`{"channel":{"id":"c"},"message":{"id":"m","sender":"`+family+`","content":"`+family+`"},"callback":"https://127.0.0.1/cb"}`),

@@ -10,7 +10,7 @@ import (
 	"hubbub/bus/bustest"
 )
 
-// TestLimiter_EndsAStalledBody: also where nobody wants the body.
+// TestLimiter_EndsAStalledBody also covers a handler that does not read the body.
 func TestLimiter_EndsAStalledBody(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"unread": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) },
@@ -40,7 +40,7 @@ func TestLimiter_EndsAStalledBody(t *testing.T) {
 	}
 }
 
-// TestLimiter_AnswerMayOutlastTheBody: the limit ends with the body.
+// TestLimiter_AnswerMayOutlastTheBody checks that the time limit covers only the body.
 func TestLimiter_AnswerMayOutlastTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bustest.Listen()

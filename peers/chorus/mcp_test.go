@@ -213,8 +213,8 @@ func TestMCP_ToolsObeyPolicy(t *testing.T) {
 	}
 }
 
-// TestMCP_ClaimsComeFromTheBroker: where there is one, an event that others may
-// answer is answered with its token only.
+// TestMCP_ClaimsComeFromTheBroker checks that, with a broker, an event for several agents is
+// answered only with its token.
 func TestMCP_ClaimsComeFromTheBroker(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -328,7 +328,7 @@ func TestMCP_ToolsRequireAToken(t *testing.T) {
 	}
 }
 
-// TestProxy_401SaysWhatIsRequired: the service's own challenge, or else a plain one.
+// TestProxy_401SaysWhatIsRequired checks the service's own challenge, and the default one.
 func TestProxy_401SaysWhatIsRequired(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)

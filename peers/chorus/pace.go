@@ -10,8 +10,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// A sender that answers an agent within fastAnswer, fastAnswers times in a row, is a program. No
-// person reads and writes that fast for so long.
+// A sender that answers an agent within fastAnswer, again and again, is a program. No person reads and
+// writes that fast for so long. Programs take longer sometimes: a sender is one once it has
+// answered fast fastAnswers times more often than slowly, until a pause.
 const (
 	fastAnswer  = 8 * time.Second
 	fastAnswers = 8
@@ -19,8 +20,9 @@ const (
 )
 
 // A paceTracker finds the programs among the senders of channels by how fast they answer, since a
-// service need not say who is an agent. A message that does not follow an agent's message within
-// fastAnswer, or is a command, is a person's, and clears its channel. It is empty after a restart.
+// service need not say who is an agent. A slow message of a sender without fast answers, a message
+// after a pause, and a command are a person's, and clear their channel. It is empty after a
+// restart.
 type paceTracker struct {
 	now      func() time.Time
 	mu       sync.Mutex // guards all below
@@ -35,7 +37,7 @@ type channelPace struct {
 	senders map[string]*senderPace
 }
 
-// A senderPace counts the fast answers of a sender.
+// A senderPace counts the answers of a sender.
 type senderPace struct {
 	answers int
 	said    int // the agent's message that was answered last

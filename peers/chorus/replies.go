@@ -43,7 +43,7 @@ func newCallbackQueue(g *Gateway) *callbackQueue {
 type pendingEvent struct {
 	Event   chorus.Event `json:"event"`
 	Inbound int64        `json:"inbound"` // the message with the callback
-	// if set, the newest message's callback takes the event: the number of the attempt
+	// if not 0, the callback of the newest message takes the event, at this attempt
 	NewestAttempt int `json:"newest,omitempty"`
 	// The reply that the event shows; its sender receives the outcome. Empty otherwise.
 	Agent     protocol.PeerID      `json:"agent,omitempty"`
@@ -174,7 +174,7 @@ type answeredMessage struct {
 
 // findAnswered finds the message to which a reply belongs. It is the message that the reply names
 // by sourceId or messageId, else the one being delivered, else the last one that the agent took.
-// Reminders and posts of hooks have no callback, so the last message stands for them. tx fails
+// Reminders and posts of hooks have no callback, so the last message is used for them. tx fails
 // with ErrNotFound if there is none.
 func findAnswered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) answeredMessage {
 	if slices.ContainsFunc(internalSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {

@@ -17,9 +17,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestDelivery_KeepsItsIDIfOnlyTheContextChanges: a POST that was cut off is made again
-// with the same message.id and callback, although the contract is another by then. Its
-// receiver knows by them that the event is the same.
+// TestDelivery_KeepsItsIDIfOnlyTheContextChanges checks that an interrupted POST is repeated with
+// the same message.id and callback although the contract has changed, so that its receiver
+// recognizes the event.
 func TestDelivery_KeepsItsIDIfOnlyTheContextChanges(t *testing.T) {
 	t.Parallel()
 	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
@@ -87,9 +87,8 @@ func secretOf(c call) string {
 	return address[strings.LastIndex(address, "/")+1:]
 }
 
-// TestDelivery_RefusesAnswersToAnOldText: one that was on its way when the message was edited, and
-// whose callback was looked up before, and one by the tools of the earlier delivery. Both
-// answer words that the turn has no more.
+// TestDelivery_RefusesAnswersToAnOldText covers an answer that was in flight when the message was
+// edited, one whose callback was looked up before, and one by the tools of the earlier delivery.
 func TestDelivery_RefusesAnswersToAnOldText(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -143,8 +142,8 @@ func TestDelivery_RefusesAnswersToAnOldText(t *testing.T) {
 	}
 }
 
-// TestInbox_ARepeatedMessageIsNoFastAnswer: a service that repeats a POST between an agent's
-// messages makes no program of the person who wrote it.
+// TestInbox_ARepeatedMessageIsNoFastAnswer checks that a person does not count as a program because
+// the service repeats their POST between an agent's messages.
 func TestInbox_ARepeatedMessageIsNoFastAnswer(t *testing.T) {
 	r, callback := startNew(t, func(o *chorus.Options) { o.Now = newClock().now }), newReceiver(t)
 	system, agent := r.bus.Join(t, protocol.PeerSystem, "system:*"), r.bus.Join(t, "agent:a", "agent:a")

@@ -29,9 +29,9 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 }
 
 // authorOf returns the author of a message: the service itself, an agent, or a person. The kind
-// that the service declares decides. Otherwise an agent is whoever said the same elsewhere
-// (echoed), or has the identity of an agent as its name. A mere name makes nobody an agent, since
-// people have names, too. onBus reports which agents are online.
+// that the service declares decides. Otherwise an author is an agent if it said the same
+// elsewhere (echoed), or has the identity of an agent as its name. A mere name does not suffice,
+// since people have names, too. onBus reports which agents are online.
 func authorOf(p *InboxMessage, echoed protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
 	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	bare, isIdentity := strings.CutPrefix(p.Sender, "agent:")
@@ -90,7 +90,8 @@ func (s *Store) joinRoom(tx *store.Tx, in *inboundMessage) {
 	}
 }
 
-// isRoom reports whether another agent receives the messages of a channel, too.
+// isRoom reports whether another agent receives the messages of a channel, too. The agent of
+// another inbox may still be starting.
 func (c adapter) isRoom(tx *store.Tx, e *bridge.Event) bool {
 	return slices.ContainsFunc(store.All(tx, store.Scalar[protocol.PeerID], `SELECT DISTINCT t.channel
 		FROM (SELECT source_id FROM inbound WHERE channel = ?1 ORDER BY seq DESC LIMIT ?2) m
@@ -124,9 +125,9 @@ func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) 
 }
 
 // address sets the mentions of a message in a channel. A service POSTs messages for an agent,
-// which it knows under a name of its own. So a person who names nobody known addresses the agent.
-// In a room that would be several agents: there a message for nobody is for nobody. It is decided
-// once, when the message is first sent to its agent.
+// which it knows under a name of its own. So a person who names nobody known is addressing the
+// agent. In a room, several agents would be addressed, so a message that names nobody there
+// addresses nobody. This is decided once, when the message is first sent to its agent.
 func (c adapter) address(tx *store.Tx, e *bridge.Event, content *protocol.ChatMessage) {
 	own := []string{e.Agent.Name()}
 	implied := false

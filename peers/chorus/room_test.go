@@ -81,8 +81,8 @@ func TestAuthorOf_FollowsTheDeclaredKind(t *testing.T) {
 	}
 }
 
-// TestPaceTracker_TellsProgramsFromPeople checks who is taken for a program: whoever answers fast,
-// again and again, without a person between.
+// TestPaceTracker_TellsProgramsFromPeople checks that an author who answers fast, again and again,
+// without a person between, counts as a program.
 func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 	const fast, slow = time.Second, fastAnswer
 	type said struct {
@@ -157,8 +157,9 @@ func TestResolveMentions(t *testing.T) {
 	}
 }
 
-// TestEchoFilter_RecognizesAnAgentsText: a service brings what it said in one channel to another under
-// a name of the service's. What people say, too, tells nothing, and all of it is bounded.
+// TestEchoFilter_RecognizesAnAgentsText plays a service that copies an agent's text to another
+// channel under a name of its own. A text that people say, too, identifies nobody, and the filter's
+// memory is bounded.
 func TestEchoFilter_RecognizesAnAgentsText(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newEchoFilter(func() time.Time { return now })

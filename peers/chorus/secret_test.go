@@ -31,7 +31,6 @@ func TestSecrets_AppearNowhere(t *testing.T) {
 	var secrets []string
 	secret := func(s string) string { secrets = append(secrets, s); return s }
 	secret(inbox[strings.LastIndex(inbox, "/")+1:])
-
 	// Agent side: a callback that works, one that fails, one where nobody listens.
 	closed := httptest.NewServer(nil)
 	closed.Close()
@@ -72,7 +71,6 @@ func TestSecrets_AppearNowhere(t *testing.T) {
 	post(t, url, `{"type":"message","content":"hi"}`)
 	nextReply(t, tg)
 	post(t, c.body["mcp"].(map[string]any)["url"].(string), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", bearer+"wrong")
-
 	agents, err := r.store.Agents(context.Background())
 	if err != nil {
 		t.Fatal(err)

@@ -83,8 +83,8 @@ func report(t *testing.T, s *bustest.Scripted, event, id string) map[string]any 
 	}
 }
 
-// TestExternalAgent_AnswersAChat is the whole of the service side: event,
-// decision, POST, output in order, disposition.
+// TestExternalAgent_AnswersAChat plays the whole service side: event, decision, POST, output
+// in order, disposition.
 func TestExternalAgent_AnswersAChat(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -310,7 +310,8 @@ func TestExternalAgent_CallbackExpires(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_MissingAnswerIsReported: an error that it reported is the reason.
+// TestExternalAgent_MissingAnswerIsReported checks that an error that the agent reported is the
+// reason.
 func TestExternalAgent_MissingAnswerIsReported(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.CallbackTTL = 2 * time.Second })
 	outside := newReceiver(t)
@@ -393,8 +394,8 @@ func TestExternalAgent_UnreachableIsReported(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_RefusedAnswerDelaysNothing: what the chat's bridge does not want, it does
-// not want a second later either, and the agent's next answer must not wait.
+// TestExternalAgent_RefusedAnswerDelaysNothing checks that an answer that the chat's bridge refuses
+// is not tried again, so that the agent's next answer does not wait for it.
 func TestExternalAgent_RefusedAnswerDelaysNothing(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -434,8 +435,8 @@ func TestExternalAgent_RefusedAnswerDelaysNothing(t *testing.T) {
 	}
 }
 
-// TestReplaceConnection_AppliesToWaitingDeliveries: what waits, and what comes, goes to the
-// new one, the old one hears nothing more, and the agent stays on the bus.
+// TestReplaceConnection_AppliesToWaitingDeliveries checks that waiting and new deliveries go to the
+// new connection, that the old one receives nothing more, and that the agent stays on the bus.
 func TestReplaceConnection_AppliesToWaitingDeliveries(t *testing.T) {
 	r := startNew(t, nil)
 	old, rotated := newReceiver(t), newReceiver(t)
@@ -545,7 +546,8 @@ func TestExternalAgent_TwoAloneStopTalking(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_TroubleEndsOnTheBus: an agent that the bus takes has no trouble any more.
+// TestExternalAgent_TroubleEndsOnTheBus checks that a problem ends when the agent connects to the
+// bus.
 func TestExternalAgent_TroubleEndsOnTheBus(t *testing.T) {
 	r := startNew(t, nil)
 	r.add("ext", newReceiver(t).url, chorus.AgentSettings{})

@@ -28,8 +28,9 @@ func nextChat(t *testing.T, agent *bustest.Scripted) (m protocol.ChatMessage) {
 	return m
 }
 
-// TestInbox_OneChannelIsOneRoom puts two agents behind two inboxes into one channel: they receive
-// the same event, a word for nobody obliges neither, and without a claim neither answers a role.
+// TestInbox_OneChannelIsOneRoom puts two agents behind two inboxes into one channel. They receive
+// the same event, a message to nobody obliges neither, and without a claim neither answers a
+// role.
 func TestInbox_OneChannelIsOneRoom(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
@@ -115,8 +116,8 @@ func TestInbox_SoleAgentIsAddressed(t *testing.T) {
 	}
 }
 
-// TestInbox_ProgramsAreAgents checks who counts as an agent: whom the service declares as one, and
-// whoever answers ours at once, again and again. A person with the agent's name is a person.
+// TestInbox_ProgramsAreAgents checks that an author counts as an agent if the service declares it,
+// or if it answers our agent at once, again and again. A person with the agent's name is a person.
 func TestInbox_ProgramsAreAgents(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)

@@ -15,10 +15,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestTokenChecker_AsksTheBus: gateway, spawner and agents on a bus with
-// credentials. The agent that has the channel uses the service's tools with its
-// bus token or a pass of it for this address; another agent, a stranger and, within a second, a revoked token do
-// not.
+// TestTokenChecker_AsksTheBus runs gateway, spawner and agents on a bus with credentials. The
+// agent of the channel uses the service's tools with its bus token or a derived one for this
+// address. Another agent, a stranger and, within a second, a revoked token are refused.
 func TestTokenChecker_AsksTheBus(t *testing.T) {
 	t.Parallel()
 	file := grant.NewFile(filepath.Join(t.TempDir(), "credentials.toml"))

@@ -114,8 +114,8 @@ func TestClient_FailsWithoutABroker(t *testing.T) {
 	})
 }
 
-// TestClaim_WaitsForARestartingBroker: a broker that restarts is waited for, with what it knew before; one
-// that stays away is not.
+// TestClaim_WaitsForARestartingBroker checks that a claim waits for a broker that restarts with
+// its state, and not for one that stays away.
 func TestClaim_WaitsForARestartingBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.broker()
@@ -164,7 +164,7 @@ func TestClaim_StopsWaitingAfterGrace(t *testing.T) {
 	})
 }
 
-// TestRecall_KeepsGraceOverARestart: a program that starts together with its broker waits for it.
+// TestRecall_KeepsGraceOverARestart covers a program that starts together with its broker.
 func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var seen []time.Time
@@ -199,8 +199,8 @@ func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 	})
 }
 
-// TestAttend_AnnouncesAndSendsHeartbeats: an endpoint is announced, kept online, and announced again to a
-// broker that lost it.
+// TestAttend_AnnouncesAndSendsHeartbeats checks that an endpoint is announced, kept online, and
+// announced again to a broker that lost it.
 func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client("agent:lead", nil)
@@ -241,7 +241,7 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestClient_HasSeveralIdentities: a gateway asks for its agents over one connection.
+// TestClient_HasSeveralIdentities covers a gateway that asks for its agents over one connection.
 func TestClient_HasSeveralIdentities(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker()
@@ -262,8 +262,8 @@ func TestClient_HasSeveralIdentities(t *testing.T) {
 	})
 }
 
-// TestTake_AcceptsOnlyTheBroker: nobody else's answer counts, an answer that nobody
-// waits for is taken, and a request that the broker rejects fails at once.
+// TestTake_AcceptsOnlyTheBroker checks that answers of others are ignored, that an unexpected
+// answer is accepted, and that a request that the broker rejects fails at once.
 func TestTake_AcceptsOnlyTheBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fake := w.bus.Join(t, protocol.PeerBroker, "collab:*")
@@ -288,7 +288,7 @@ func TestTake_AcceptsOnlyTheBroker(t *testing.T) {
 	})
 }
 
-// TestLeave_NotifiesTheBroker: the broker counts an endpoint out at once that says that it stops.
+// TestLeave_NotifiesTheBroker checks that the broker takes the endpoint offline at once.
 func TestLeave_NotifiesTheBroker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker()

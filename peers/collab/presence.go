@@ -82,8 +82,8 @@ func (s *connection) Seen() bool {
 	return s.presence.present
 }
 
-// Present asks whether the broker is online, unless that is fresh. A broker that does not answer
-// is online if it is known.
+// Present asks whether the broker is online, unless the last observation is recent. A broker
+// that does not answer is online if it is known.
 func (c *Client) Present(ctx context.Context) bool {
 	c.presence.mu.Lock()
 	present, fresh := c.presence.present, time.Since(c.presence.seenAt) < presenceFresh

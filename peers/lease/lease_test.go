@@ -88,7 +88,7 @@ func TestAStandbyFollowsOneThatStopsAndOneThatLosesNATS(t *testing.T) {
 	if name := next(t, started); name != "b" {
 		t.Fatal(name)
 	}
-	// NATS goes: nobody is active. It comes back: one is.
+	// Without NATS no member is active. When it returns, one is.
 	nats.Shutdown()
 	nats.WaitForShutdown()
 	workers["c"] = work(t, url, "c", &active, started)

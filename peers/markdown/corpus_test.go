@@ -69,9 +69,9 @@ var (
 // marks are the characters that rendering may take away.
 const marks = "*_~`#>|\\[]()!<-+:= "
 
-// difference returns the first character of a text that its rendering lost or changed although it
-// is no mark, with what follows; "" if there is none. Addresses of links, languages of code and
-// references are no text.
+// difference returns the rest of a text from the first character that its rendering lost or
+// changed although it is no mark, or "". It ignores addresses of links, languages of code and
+// references.
 func difference(source, rendered string) string {
 	if firstLost(hidden.Replace(source), rendered) == "" {
 		return ""
@@ -136,7 +136,7 @@ func TestRender_LosesOnlyMarks(t *testing.T) {
 	})
 }
 
-// TestRender_LeavesPlainTextAlone: a text without any mark is shown as it is.
+// TestRender_LeavesPlainTextAlone covers texts without marks.
 func TestRender_LeavesPlainTextAlone(t *testing.T) {
 	plain := rapid.StringOfN(rapid.RuneFrom(nil, unicode.L, unicode.N, unicode.S, unicode.P, unicode.M), 1, 60, -1)
 	rapid.Check(t, func(t *rapid.T) {

@@ -41,7 +41,7 @@ func TestRender_KeepsWhatIsNoMark(t *testing.T) {
 	}
 }
 
-// TestRender_ReadsMarksAsPeopleMeanThem has marks of each kind in the places in which models
+// TestRender_ReadsMarksAsPeopleMeanThem uses marks of each kind in the places in which models
 // write them.
 func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 	for in, want := range map[string]string{

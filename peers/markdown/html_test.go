@@ -33,7 +33,7 @@ func TestMessages_AreHTMLOfMatrix(t *testing.T) {
 }
 
 // TestMessages_Split divides texts whose parts are longer and shorter than the limit. The
-// words of all messages are those of the source.
+// messages contain the same words as the source.
 func TestMessages_Split(t *testing.T) {
 	for name, source := range map[string]string{
 		"paragraphs": strings.Repeat("some words\n\n", 300),

@@ -33,7 +33,8 @@ type change struct {
 }
 
 var (
-	// bareAddress matches an address without brackets, in which nothing is a mark.
+	// bareAddress matches an address without brackets, inside which no character
+	// is a mark.
 	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" + `]+`)
 	bareEmail   = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
 	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
@@ -212,8 +213,8 @@ func (p *inlineParser) escape(rest string) {
 	p.at += 2
 }
 
-// breaksLine reports whether a backslash between a text and the end of its line is the mark of a line
-// break. Behind a space it continues a command, and behind a path it belongs to it.
+// breaksLine reports whether a backslash between a text and the end of its line is the mark of a
+// line break. After a space it continues a command, and after a path it is part of the path.
 func breaksLine(before string) bool {
 	word := before[strings.LastIndexAny(before, " \t\n")+1:]
 	return word != "" && !strings.ContainsAny(word, `\/:=`)

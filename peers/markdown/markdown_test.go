@@ -76,8 +76,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestRender_TableIsRich: what has a table also has a form with blocks, in which nothing is a picture or
-// a tag that the writer did not mean for Telegram; anything else, and what is cut, has none.
+// TestRender_TableIsRich checks that a text with a table also has a form with blocks, without
+// unintended pictures or tags, and that other texts and cut texts have none.
 func TestRender_TableIsRich(t *testing.T) {
 	source := "# So\nAll **bold *both*** and `x` [y](https://a.example) " +
 		"![p](https://a.example/p)\n\n|a|b|c|\n|-|:-:|-:|\n|1 <img src=q>|~~2~~|\n\n" +
@@ -121,7 +121,7 @@ func TestRender_TableIsRich(t *testing.T) {
 	}
 }
 
-// TestRender_RichFormObeysLimits: the numbers are those of the Bot API.
+// TestRender_RichFormObeysLimits checks the limits of the Bot API.
 func TestRender_RichFormObeysLimits(t *testing.T) {
 	table := func(columns, rows int) string {
 		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" +
@@ -147,7 +147,8 @@ func TestRender_RichFormObeysLimits(t *testing.T) {
 	}
 }
 
-// TestRender_DeepNestingIsText, and as much as people may write is followed.
+// TestRender_DeepNestingIsText also checks that nesting as deep as people write it is
+// rendered.
 func TestRender_DeepNestingIsText(t *testing.T) {
 	if got := show(markdown.Render(strings.Repeat(">", 16) + "a **x**")); !strings.HasPrefix(got, "a x | ") {
 		t.Errorf("sixteen quotes are %q", got)

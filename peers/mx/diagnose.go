@@ -9,9 +9,9 @@ import (
 	"maunium.net/go/mautrix"
 )
 
-// Check asks the homeserver for its versions and, with a token, whose it is. It returns the bot, ""
-// without a token, since a login would make another device. An error of ErrToken means that the
-// token is refused; any other that the homeserver does not answer.
+// Check asks the homeserver for its versions and, with a token, for the token's owner, which it
+// returns. Without a token it returns "", since a login would create another device. The error is
+// ErrToken if the homeserver refuses the token, or another one if it does not answer.
 func Check(ctx context.Context, homeserver string, opts *Options) (bot string, err error) {
 	b, err := New(homeserver, nil, opts)
 	if err != nil {

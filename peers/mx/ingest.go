@@ -101,7 +101,7 @@ func (in *ingester) handleSafely(tx *store.Tx, e *storedEvent) (reason string, e
 	return in.handleMessage(tx, e.room, &raw)
 }
 
-// handleMessage acts on an event that is no state.
+// handleMessage acts on an event that is not state.
 func (in *ingester) handleMessage(tx *store.Tx, room string, raw *rawEvent) (string, error) {
 	var h *parsedEvent
 	var err error

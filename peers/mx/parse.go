@@ -97,8 +97,8 @@ func (a *account) parseMessage(e *rawEvent) (*parsedEvent, error) {
 	return h, nil
 }
 
-// decodeMessage reads the content of a message. A member of another type than Matrix gives it
-// counts as missing, so that it does not cost the text.
+// decodeMessage reads the content of a message. A member whose type is not that of the
+// specification counts as missing, so that the text is not lost.
 func decodeMessage(raw json.RawMessage) (m event.MessageEventContent, err error) {
 	if err = json.Unmarshal(raw, &m); err == nil {
 		return m, nil

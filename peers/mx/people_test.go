@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol"
 )
 
-// TestBridge_HearsPeople checks who is heard, whose edits count, and that signals replace each
+// TestBridge_HearsPeople checks whose messages and edits count, and that signals replace each
 // other, while the homeserver demands pauses.
 func TestBridge_HearsPeople(t *testing.T) {
 	s, b, _, stop := startBridge(t)
@@ -105,7 +105,7 @@ func assign(t *testing.T, cli *bustest.Scripted, room string) {
 }
 
 // TestBridge_FollowsAnUpgrade checks that the successor of a private room, which the bot may join
-// only when somebody has invited it, continues the chat, and that no dead letter tells of the wait.
+// only after an invitation, continues the chat, and that the wait leaves no dead letter.
 func TestBridge_FollowsAnUpgrade(t *testing.T) {
 	s, b, database, stop := startBridge(t)
 	old, successor := s.Room("@will:hs"), "!new:hs"
@@ -253,7 +253,8 @@ func TestBridge_StoppedRoomAndEdits(t *testing.T) {
 	}
 }
 
-// TestBridge_LogsInAgain checks that the bridge goes on when its token expires, at a sync and at a reply.
+// TestBridge_LogsInAgain checks that the bridge continues when its token expires during a sync or
+// a reply.
 func TestBridge_LogsInAgain(t *testing.T) {
 	s, b, _, stop := startBridge(t)
 	defer stop()

@@ -14,8 +14,8 @@ import (
 )
 
 // react shows a signal as a reaction to a message, in place of the agent's last one there. The
-// signal seen also moves the bot's read receipt. Of agents with the same signal one reaction is
-// shown, since the bot has one of each emoji.
+// signal seen also moves the bot's read receipt. If several agents send the same signal, one
+// reaction is shown, because the bot can react with each emoji only once.
 func (out *outbound) react(ctx context.Context, o *outgoing) (string, error) {
 	target := eventOf(o.content.InReplyTo)
 	if target == "" {

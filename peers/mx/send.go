@@ -250,7 +250,8 @@ func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f
 	return nil
 }
 
-// fetchFile fetches a file from the homeserver; see [bridge.FileServer].
+// fetchFile fetches a file from the homeserver; see [bridge.FileServer]. The ID of an encrypted file
+// is its address with its key, as JSON.
 func (a *account) fetchFile(ctx context.Context, file, _ string) (*http.Response, string, error) {
 	uri, err := id.ParseContentURI(file)
 	if err != nil {

@@ -57,7 +57,7 @@ func (in *ingester) announceEncryption(tx *store.Tx, c *chat) {
 	}
 }
 
-// handleMember stores who is in a room. Of people it passes on who joins and leaves.
+// handleMember stores who is in a room. It passes on when people join and leave.
 func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string, error) {
 	var m event.MemberEventContent
 	if err := json.Unmarshal(e.Content, &m); err != nil {

@@ -25,8 +25,8 @@ func (o *outgoing) report(status protocol.DeliveryStatus, name string) *bridge.R
 	}
 }
 
-// onSettled runs in the transaction that settles an item. It stores the ID of the message. With the
-// last part, it reports the outcome of the reply.
+// onSettled runs in the transaction that settles an item. With the last part, it reports the outcome
+// of the reply.
 func (out *outbound) onSettled(tx *store.Tx, of outbox.Item, outcome outbox.State, cause error) {
 	o, err := out.outgoing(tx, &of)
 	if err != nil || o.Act != nil {

@@ -48,8 +48,8 @@ type joinedRoom struct {
 const syncFilter = `{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},` +
 	`"timeline":{"limit":100},"ephemeral":{"types":["m.typing","m.receipt"]}}}`
 
-// syncLoop receives events. Each sync is on disk, with the token of the next one, before that
-// begins.
+// syncLoop receives events. Each sync is on disk, with the token of the next one, before the
+// next one begins.
 func (b *Bridge) syncLoop(ctx context.Context) error {
 	failures := 0
 	for ctx.Err() == nil {
@@ -148,7 +148,7 @@ func (b *Bridge) storeSync(tx *store.Tx, got *syncResponse, initial bool) {
 }
 
 // beforeJoin returns the number of events of a timeline that are older than the bot's membership,
-// or than the first start of the bridge. They are no messages for the bot.
+// or than the first start of the bridge. They are not messages for the bot.
 func (b *Bridge) beforeJoin(timeline []json.RawMessage, initial bool) int {
 	if initial {
 		return len(timeline)

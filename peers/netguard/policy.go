@@ -213,7 +213,7 @@ func (g *Policy) CheckURL(raw string) error {
 	return nil
 }
 
-// isPort reports whether a URL's port is valid. Empty stands for the default port of the scheme.
+// isPort reports whether a URL's port is valid. An empty port means the default of the scheme.
 func isPort(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil && n > 0

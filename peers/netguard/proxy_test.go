@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTransport_ChecksBeforeTheProxy checks that a proxy is asked only for hosts all of whose
-// addresses are public, and that it is not asked for those that an operator allowed.
+// TestTransport_ChecksBeforeTheProxy checks that a proxy is used only for hosts that have only
+// public addresses, and not for hosts that an operator allowed.
 func TestTransport_ChecksBeforeTheProxy(t *testing.T) {
 	var asked []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,8 +76,8 @@ func TestTransport_ChecksBeforeTheProxy(t *testing.T) {
 	}
 }
 
-// TestTransport_DoesNotRefuseWhatMayBeLookedUpLater checks that a failed lookup is no refusal, which
-// callers take as final. An unknown name is one.
+// TestTransport_DoesNotRefuseWhatMayBeLookedUpLater checks that a failed lookup is not a refusal,
+// which callers take as final. An unknown name is refused.
 func TestTransport_DoesNotRefuseWhatMayBeLookedUpLater(t *testing.T) {
 	proxy := http.ProxyURL(&url.URL{Scheme: "http", Host: "192.0.2.1:3128"})
 	for _, c := range []struct {

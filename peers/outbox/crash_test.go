@@ -20,8 +20,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A script is one random history: what is enqueued when, what each attempt
-// gives, and after how many steps each life of the program is killed.
+// A script is a random history: the items with their times, the result of each attempt, and the
+// number of steps after which each life of the program is killed.
 type script struct {
 	interrupted outbox.Interruption
 	letters     []letter
@@ -183,8 +183,8 @@ func (tr *trial) live(n int) error {
 	return errors.New("items stay open although nothing fails for ever")
 }
 
-// enqueue stores this life's letters, each twice, at their times; the program may be
-// killed meanwhile, which changes nothing about what was accepted.
+// enqueue enqueues this life's items at their times, each twice. A kill in between does not
+// affect accepted ones.
 func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) error {
 	begun := time.Now()
 	for second := time.Duration(0); second <= 5*time.Second; second += time.Second {
@@ -207,7 +207,7 @@ func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) erro
 	return nil
 }
 
-// check compares the whole history with what the package promises.
+// check compares the whole history with the guarantees of the package.
 func (tr *trial) check() error {
 	db, err := store.Open(tr.path, outbox.Schema+"CREATE TABLE told (name TEXT, outcome TEXT);")
 	if err != nil {
@@ -314,8 +314,8 @@ func TestNothingIsLostOrReordered(t *testing.T) {
 	})
 }
 
-// TestRun_MarksWithSettlement: the transaction that settles an item marks the one behind it, unless
-// other destinations may be waiting for room.
+// TestRun_MarksWithSettlement checks that the transaction that settles an item marks the next
+// one, unless other destinations may be waiting for room.
 func TestRun_MarksWithSettlement(t *testing.T) {
 	for parallel, want := range map[int]int{0: 2, 3: 2, 2: 10, 1: 10} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,12 @@
 //     Destinations are independent. At most Options.Parallel of them are served at once, the
 //     longest overdue first.
 //   - Attempts: an item is durably marked "sending" before SendFunc is called, so an attempt
-//     that a crash interrupted is known after the restart. The transaction that settles an item
-//     marks the next one of its destination. Options.OnInterrupted decides what follows a crash. Resend calls SendFunc again, for receivers that detect duplicates.
+//     that a crash interrupted is known after the restart. The transaction that enqueues the
+//     only open item of a destination marks it, if Run is running and a mark may be undone.
+//     The one that settles an item marks the next of its destination. Neither does while
+//     other destinations wait for room.
+//     Options.OnInterrupted decides what follows a crash. Resend calls SendFunc again, for
+//     receivers that detect duplicates.
 //     SettleUnknown settles the item as unknown, for sends that must not be repeated, unless
 //     Options.MayHaveSent reports that it had no effect yet. With Resend, every accepted item
 //     is sent at least once. With SettleUnknown, every item is attempted at most once after

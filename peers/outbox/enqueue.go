@@ -32,6 +32,8 @@ func (o *Outbox) EnqueueHeld(tx *store.Tx, destination, key string, body []byte)
 
 func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked bool) (fresh bool, err error) {
 	if err := o.checkSize(destination, key, body); err != nil {
+		// put stores an item. While Run runs, the first open item of a destination is marked as being
+		// attempted at once, which spares a search and a transaction.
 		return false, err
 	}
 	known := store.Value[bool](tx,
@@ -70,7 +72,7 @@ func (o *Outbox) checkSize(destination, key string, body []byte) error {
 	return nil
 }
 
-// checkRoom enforces the limits on open items.
+// checkRoom enforces the limits on open items, after an item was added.
 func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
 	type counts struct{ all, here int }
 	open, _ := store.One(tx, func(c *counts) []any { return []any{&c.all, &c.here} }, `SELECT

@@ -286,7 +286,7 @@ func TestDroppingTellsTheOwner(t *testing.T) {
 	}
 }
 
-// TestRun_RestsWithoutReleasableItems: an outbox polls only while it has an item that another
+// TestRun_RestsWithoutReleasableItems checks that an outbox polls only while it has an item that another
 // process can release, and notices within Options.Poll that one did.
 func TestRun_RestsWithoutReleasableItems(t *testing.T) {
 	for outcome, polls := range map[outbox.State]bool{

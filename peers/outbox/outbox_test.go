@@ -253,7 +253,7 @@ func TestAgeEndsAnItemThatWasNeverAttempted(t *testing.T) {
 	})
 }
 
-// A classified error says by itself what follows from it.
+// A classified error has its own classification.
 type classified struct{ permanent, needless bool }
 
 func (c classified) Error() string   { return "not taken" }

@@ -45,8 +45,8 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return err
 }
 
-// dispatchLoop starts attempts until ctx ends. Only this goroutine selects items, so a
-// destination never has two attempts at once.
+// dispatchLoop starts attempts until ctx ends. Only this goroutine starts them, so a
+// destination never has two at once.
 func (r *runState) dispatchLoop(ctx context.Context) error {
 	recovered, rested := false, false
 	prune := r.opts.Now()

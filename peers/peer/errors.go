@@ -9,23 +9,23 @@ import (
 
 // Errors that end Run.
 var (
-	// ErrReplaced: a newer session took over this identity.
+	// ErrReplaced means that a newer session took over this identity.
 	ErrReplaced = errors.New("another session took over this identity; two programs must not share one")
 	// ErrUnauthorized: the bus knows no such token.
 	ErrUnauthorized = errors.New("the bus refused the token; check --token-file or HUBBUB_TOKEN")
-	// ErrRefused: the credential does not grant the identity or a pattern, or one of
-	// these is malformed.
+	// ErrRefused means that the credential does not grant the identity or a pattern,
+	// or that one of these is malformed.
 	ErrRefused = errors.New("the bus refused the identity or a subscription")
 )
 
 // Errors of Send. Further errors are a *jsonrpc.Error (the bus refused the message and would
 // refuse it again), a *TooLargeError, and the end of the caller's context.
 var (
-	// ErrNotConnected: the context ended before there was a connection. Nothing was sent. The
-	// error wraps that of the context and that of the last connection attempt.
+	// ErrNotConnected means that the context ended before there was a connection. Nothing was
+	// sent. The error wraps that of the context and that of the last connection attempt.
 	ErrNotConnected = errors.New("no connection to the bus")
-	// ErrInterrupted: the connection ended before the answer came. The message may
-	// have been delivered.
+	// ErrInterrupted means that the connection ended before the answer came. The
+	// message may have been delivered.
 	ErrInterrupted = errors.New("the connection ended before the bus answered; the message may have been delivered")
 	// ErrStopped: Run has ended. Nothing was sent. The error wraps the error of Run.
 	ErrStopped = errors.New("the peer has stopped")

@@ -17,7 +17,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A peer that says back what a chat says, and a chat that hears it.
+// A peer that repeats the messages of a chat, and a chat that receives the answer.
 func Example() {
 	b := bustest.StartForExample()
 	defer b.Stop()
@@ -58,8 +58,8 @@ func Example() {
 	// 1 <nil>
 }
 
-// The frame of a program: it runs until it is told to stop, and says why it
-// could not go on.
+// The main loop of a program: it runs until it is stopped, and reports the error if it ended
+// early.
 func ExamplePeer_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

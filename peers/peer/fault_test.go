@@ -59,7 +59,7 @@ func (w watched) Write(frame []byte) error {
 	return w.Stream.Write(frame)
 }
 
-// TestPatternsThatChangeWhileAConnectionIsOpened adds one pattern and removes
+// TestSubscribe_DuringConnect adds one pattern and removes
 // another when the peer has begun to subscribe and is not connected yet, as a
 // program does that starts Run first.
 func TestPatternsThatChangeWhileAConnectionIsOpened(t *testing.T) {
@@ -143,7 +143,7 @@ func TestALongExcuseIsCut(t *testing.T) {
 	}
 }
 
-// TestStopTakesNoLongerThanItsTimeout has a handler that ends only when its
+// TestStop_KeepsItsTimeout has a handler that ends only when its
 // context does.
 func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +213,8 @@ func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
 	})
 }
 
-// comesBack runs a peer for a minute whose connections last so long, and returns
-// how many it made, and how many of them later than after the shortest delay.
+// comesBack runs a peer for a minute, with connections of the given duration, and returns the
+// number of connections, and of those that were later than the shortest delay.
 func comesBack(t *testing.T, lasts time.Duration) (connects, late int) {
 	t.Helper()
 	b := bustest.StartInMemory(t, nil)

@@ -90,8 +90,7 @@ func TestJudgeAny(t *testing.T) {
 	}
 }
 
-// Only an addressee, or the bridge that speaks for it, says that it does not want
-// a message: others may listen too.
+// Only an addressee, or its bridge, can reject a message for good: others may receive it too.
 func TestRejection(t *testing.T) {
 	for _, tt := range []struct {
 		to, by    protocol.PeerID
@@ -116,7 +115,7 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// TestAVerdictSaysWhetherAnotherAttemptMayDouble looks at failures with and without an
+// TestOutcome_SaysWhetherARetryMayDuplicate looks at failures with and without an
 // answer that may be lost.
 func TestAVerdictSaysWhetherAnotherAttemptMayDouble(t *testing.T) {
 	for _, status := range []protocol.Outcome{protocol.OutcomeOffline, protocol.OutcomeTimeout} {

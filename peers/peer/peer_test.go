@@ -46,7 +46,7 @@ func run(t *testing.T, p *peer.Peer) (stop func() error) {
 	return stop
 }
 
-// newStubborn makes agent:x, whose handler ends only when its context does.
+// newStubborn returns agent:x, whose handler ends only when its context does.
 func newStubborn(t *testing.T, b *bustest.Bus, stopTimeout time.Duration) (p *peer.Peer, started chan struct{}) {
 	t.Helper()
 	p = peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: stopTimeout})
@@ -145,7 +145,7 @@ func TestAFullQueueAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatEndsItsGoroutine does so with more of its sender waiting, as
+// TestHandler_MayEndItsGoroutine does so with more of its sender waiting, as
 // t.Fatal in a handler does.
 func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestTheEndOfEitherEndsTheOther(t *testing.T) {
 	})
 }
 
-// TestWorkAndHandlersShareTheTimeOfAStop has work and a handler that both outlast
+// TestRunWith_SharesOneStopTimeout has work and a handler that both outlast
 // the stop: their waits do not add up.
 func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 //
 // A nil error means that the bus accepted the message. The result says which peers processed it,
 // and which failed and how. Nobody may have processed it: see SendResult.DeliveredTo and, if a
-// specific peer matters, Addressee. A rate limit of the credential is no error, either: see
+// specific peer matters, Addressee. A rate limit of the credential is not an error, either: see
 // protocol.OutcomeRate and [Classify].
 //
 // With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing was delivered; the

@@ -186,8 +186,8 @@ func TestWhatFailsAtItsStartIsEnded(t *testing.T) {
 	}
 }
 
-// TestLines: whatever the lengths and the writes, each line comes once and in
-// order, and each that is too long is cut.
+// TestLines checks that, for all lengths and writes, each line comes once and in order, and that
+// long ones are cut.
 func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int{10, 4096, 70_000}).Draw(t, "limit")

@@ -103,7 +103,7 @@ func (c *connection) exec(ctx context.Context, statements string, args []any) er
 	return c.execAnew(ctx, statements, args)
 }
 
-// execAnew is exec for statements that must be prepared each time. SQLite runs some
+// execUncached is exec for statements that must be prepared each time. SQLite runs some
 // PRAGMAs while it prepares them.
 func (c *connection) execAnew(ctx context.Context, statements string, args []any) error {
 	for strings.Trim(statements, "; \t\n") != "" {

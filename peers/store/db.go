@@ -25,7 +25,7 @@ var errClosed = errors.New("the database is closed")
 
 // A DB is an open SQLite database. All of its writes use one connection, one after the
 // other, and what is written at the same time shares a commit. Reads outside transactions
-// use another one, and see what is committed. Its methods and the functions of this
+// see what is committed. They use another connection while that one is busy. Its methods and the functions of this
 // package may be called from any goroutine.
 type DB struct {
 	path string
@@ -274,7 +274,9 @@ func (db *DB) finish(err error) {
 	db.group = nil
 }
 
-// read calls do with the connection for reading, which it opens if there is none.
+// read calls do with the connection for writing if nobody needs it, and otherwise with the
+// one for reading, which it opens if there is none. What the former wrote is in its cache,
+// whereas each commit empties the cache of the latter.
 func (db *DB) read(do func(c *connection) error) (err error) {
 	db.readMu.Lock()
 	defer db.readMu.Unlock()

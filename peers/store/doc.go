@@ -13,8 +13,9 @@
 //     with the next transaction that is synced.
 //   - Transactions take the write lock when they begin. Those of two programs wait for
 //     each other (up to 10 s), and neither fails halfway.
-//   - No error is lost: [InTx], [Autocommit] and [Read] return the first error of the
-//     statements that they ran. It begins with the statement.
+//   - No error is lost: [InTx], [Autocommit], [Read], and the functions that build on
+//     them, return the first error of the statements that they ran. It begins with the
+//     statement.
 //
 // Each connection prepares a statement once. Close the database when done.
 package store

@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Micros scans a time that is stored as microseconds since 1970. 0 is the zero time.
+// Micros is a column for a time that is stored as microseconds since 1970. 0 is the zero time.
 type Micros struct{ *time.Time }
 
 // Scan implements sql.Scanner.

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// kill ends this process as nothing else does.
+// kill kills this process with SIGKILL.
 func kill() {
 	syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
@@ -196,7 +196,7 @@ func (tr *trial) ask(id string) {
 	tr.until("the request is taken", func() bool { return tr.bridge.Ask(tr.t, "tg:5", id) })
 }
 
-// answers collects what a chat is told about a request, until it has its route.
+// answers collects the answers to a request until the chat has its route.
 func (tr *trial) answers(id string) (agent protocol.PeerID) {
 	tr.t.Helper()
 	tr.until("the chat has a route for "+id, func() bool {
@@ -298,7 +298,7 @@ var steps = []string{
 
 var agentSteps = []string{"agent started", "agent connected", "agent online"}
 
-// TestKilledAtEveryStep kills the spawner, or the agent, once at each step of the
+// TestSpawner_SurvivesAKillAtEveryStep kills the spawner, or the agent, once at each step of the
 // bootstrap: the chat gets its agent all the same, and never two.
 func TestKilledAtEveryStep(t *testing.T) {
 	if testing.Short() {

@@ -94,7 +94,7 @@ func (s *fakeLauncher) Find(_ context.Context, spec system.Spec, _ string) (syst
 	return nil, system.ErrNotRunning
 }
 
-// end ends an instance as if it had ended by itself.
+// end ends an instance as if it had exited.
 func (a *fakeInstance) end(exit error) {
 	a.once.Do(func() {
 		a.stage.mu.Lock()

@@ -162,8 +162,8 @@ func (s *Spawner) supervise(name AgentName, asked bool) {
 	s.running.Go(func() { k.run(s.ctx) })
 }
 
-// release removes a supervisor, unless its agent was wanted again in the meantime, which again
-// reports.
+// release removes a supervisor, unless its agent was wanted again in the meantime; then it returns
+// true.
 func (s *Spawner) release(k *supervisor) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

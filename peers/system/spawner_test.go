@@ -169,7 +169,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		watcher := h.bus.Join(t, "cli:watcher", "system:agents")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "ok"})
 		result(t, bridge)
-		// After a minute of running, restarts are counted anew.
+		// After a minute of running, the count of restarts begins again.
 		for range 6 {
 			timetest.Advance(61 * time.Second)
 			h.launcher.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})

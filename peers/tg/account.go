@@ -76,7 +76,7 @@ func topicOf(key int64) protocol.Topic { return peerOf(key).Topic() }
 
 func id(n int64) string { return strconv.FormatInt(n, 10) }
 
-// timeFromMicros returns the time of a stored number. Zero stands for the zero time.
+// timeFromMicros returns the time of a stored number. Zero means the zero time.
 func timeFromMicros(micro int64) time.Time {
 	if micro == 0 {
 		return time.Time{}

@@ -26,7 +26,7 @@ func (d *eventData) albumItem(message int) albumItem {
 }
 
 // mergeItems sets the event's content to that of all messages of an album. A single caption
-// stands for the whole album; several captions are numbered by file.
+// applies to the whole album; several captions are numbered by file.
 func (d *eventData) mergeItems(items []albumItem) {
 	d.Items, d.Names, d.Content.Attachments = items, nil, nil
 	var captions, numbered []string

@@ -18,7 +18,7 @@ import (
 )
 
 // TestClassifyError checks that an answer means "not sent" and no answer "unknown", and that only
-// what may succeed later is retried.
+// what may succeed later is tried again.
 func TestClassifyError(t *testing.T) {
 	lost, unsent := &botapi.TransportError{Left: true}, &botapi.TransportError{}
 	refused := func(code int) error { return fmt.Errorf("sending: %w", &botapi.Error{Code: code}) }

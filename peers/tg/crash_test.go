@@ -193,7 +193,7 @@ func TestSIGKILL_LosesAndDoublesNothing(t *testing.T) {
 		"reply received", "reply stored", "sending", "sent", "recorded", "reported")
 }
 
-// TestSIGKILL_Webhook is TestSIGKILL_LosesAndDoublesNothing with a webhook.
+// TestSIGKILL_Webhook repeats TestSIGKILL_LosesAndDoublesNothing with a webhook.
 func TestSIGKILL_Webhook(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -111,7 +111,8 @@ func checkClock(server, before, after time.Time) Finding {
 	if server.IsZero() {
 		return Finding{Check: "clock", Level: LevelSkipped, Message: "Telegram did not send the time."}
 	}
-	// The server's date is rounded down to seconds, and was written between both.
+	// The server's date is rounded down to seconds, and was written between the
+	// two.
 	off := max(server.Sub(after), 0) + min(server.Add(time.Second).Sub(before), 0)
 	if off.Abs() <= clockTolerance {
 		return Finding{Check: "clock", Level: LevelOK, Message: "It agrees with Telegram's."}

@@ -3,7 +3,7 @@
 //	db, err := tg.Open(filepath.Join(data, "tg.db"))
 //	err = tg.New(token, db, &tg.Options{AllowUsers: []int64{77}}).Run(ctx)
 //
-// The files follow the path of a message: poll or webhook, ingest, parse, admit, command, forward
+// The files follow the path of a message: poll or webhook, ingest, parse, admit, command, adapter
 // (to the agents, through peers/bridge). On the way back: reply, send, throttle, status.
 //
 // Guarantees:
@@ -13,7 +13,7 @@
 //     the numbers restart at random after a week without updates. Nothing is dropped at a
 //     start. An update that no agent receives is kept with the reason.
 //   - Quoted text: a message that is forwarded, or that an inline bot wrote, is quoted
-//     line by line with its author. It is no command, mentions nobody and obliges nobody.
+//     line by line with its author. It is not a command, mentions nobody and obliges nobody.
 //     A reply brings along up to 1000 characters of the message that it answers, even from
 //     another chat. A message of an unknown kind is described by its kind. In a direct
 //     chat, a message without any content is answered, never dropped.

@@ -146,7 +146,7 @@ func bareAddress(address string) string {
 	return strings.TrimSuffix(strings.ToLower(rest), "/")
 }
 
-// linkedUser returns the user to whom an address leads, as an ID after "id:" or as a username in
+// linkedUser returns the user that an address links to, as an ID after "id:" or as a username in
 // lower case, or "". An address with a further path or parameters is not about the user alone.
 func linkedUser(address string) string {
 	if !strings.Contains(address, "://") {

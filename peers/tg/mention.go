@@ -24,8 +24,8 @@ func mentionedNames(text string, entities []models.MessageEntity, bot *models.Us
 	return out
 }
 
-// linkedName returns the name of the user to whom a span leads, as in mentionedNames, or "". Of
-// usernames it knows only the bot's: others may be those of channels.
+// linkedName returns the name of the user that a span links to, as in mentionedNames, or "". It
+// recognizes no username but the bot's: any other may be that of a channel.
 func (s *span) linkedName(text string, bot *models.User) string {
 	name := ""
 	switch s.Type {

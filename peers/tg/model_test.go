@@ -114,7 +114,8 @@ func (h *fixture) shownAfter(text string) []string {
 }
 
 // TestModel_HidesWhatIsNotForPeople plays what models write around their answers: marks of chat
-// templates, calls as text, and copies of their instructions. It also plays what only looks like it.
+// templates, calls as text, and copies of their instructions. It also plays texts that only look
+// like these.
 func TestModel_HidesWhatIsNotForPeople(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		for _, c := range modelOutputs {

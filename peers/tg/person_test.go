@@ -10,8 +10,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A person does in a group what people do, one thing after another, and notes what the model is given
-// and what the group is shown.
+// A person acts in a group like a user, one step after another, and records what the model
+// receives and what the group is shown.
 type person struct {
 	h        *fixture
 	m        *scriptedModel
@@ -88,8 +88,8 @@ func (p *person) last() *models.Message {
 	return all[len(all)-1]
 }
 
-// TestGroup_AnHourOfPerson compares what two people do in a group, and what follows, with
-// testdata/hour.golden, which a person has looked at.
+// TestGroup_AnHourOfPerson plays two people in a group and compares the result with
+// testdata/hour.golden, which a person has reviewed.
 func TestGroup_AnHourOfPerson(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		p := &person{h: h, m: m, bot: h.api.Bot(), ann: h.api.User("Ann"), bob: h.api.User("Bob")}

@@ -98,7 +98,8 @@ func (b *Bridge) getUpdates(ctx context.Context, at cursor) ([]json.RawMessage, 
 }
 
 // storeUpdates stores a batch in one transaction. It returns the number of new updates and the
-// highest update ID.
+// highest update ID once the batch is on disk. The updates are applied meanwhile: Telegram repeats
+// those that are lost, and their effects are detected as duplicates.
 func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fresh int, highest int64, err error) {
 	if len(batch) == 0 {
 		return 0, 0, nil

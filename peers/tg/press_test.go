@@ -226,8 +226,8 @@ func TestPress_BeforeEditIsAnsweredInWords(t *testing.T) {
 	})
 }
 
-// TestPress_AfterRefusedEditIsToldOutcome checks that a press is told the outcome although Telegram
-// refused the edit, and the outcome is a message of its own.
+// TestPress_AfterRefusedEditIsToldOutcome checks that a press is answered with the outcome although
+// Telegram refused the edit, and that the outcome is a separate message.
 func TestPress_AfterRefusedEditIsToldOutcome(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, _, lead := h.asked()
@@ -265,8 +265,8 @@ func TestButtons_RefusedBecomeText(t *testing.T) {
 	})
 }
 
-// TestStop_ClosesQuestions checks that /stop removes the buttons of open questions and says so there,
-// that a press says so, too, and that what an agent adds later changes nothing.
+// TestStop_ClosesQuestions checks that /stop removes the buttons of open questions and says so
+// there. A press says so, too, and an agent's later additions change nothing.
 func TestStop_ClosesQuestions(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, ann, lead := h.asked()

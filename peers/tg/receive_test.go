@@ -288,7 +288,7 @@ func TestToken_OfAnotherServer(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		// The same data folder serves another bot, whose updates have lower numbers.
+		// The same data folder now serves another bot, whose updates have lower numbers.
 		h.api = tgtest.New(&tgtest.Options{Token: "local-server:token", Username: "other_bot", FirstUpdateID: 5})
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		h.start()

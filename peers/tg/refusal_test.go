@@ -200,7 +200,7 @@ func TestReaction_FallsBackToText(t *testing.T) {
 				t.Errorf("%s: %q", words, got)
 			}
 		}
-		// Any other signal replaces "seen", whoever sets it; a repetition makes no call.
+		// Any other signal replaces "seen", whichever agent sets it. A repetition makes no call.
 		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
 		for _, c := range []struct {
 			agent  *bustest.Scripted
@@ -241,8 +241,8 @@ func TestVisibility_PrivateReplyIsNotShownToGroup(t *testing.T) {
 	})
 }
 
-// TestRemoval_IsLearntFromRefusal checks that a refusal closes the chat until somebody writes
-// there, and that other refusals concern only their message.
+// TestRemoval_IsLearntFromRefusal checks that a refusal closes the chat until a message arrives
+// from it, and that other refusals concern only their message.
 func TestRemoval_IsLearntFromRefusal(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()

@@ -57,7 +57,7 @@ func newOutbound(a *account) *outbound {
 	return out
 }
 
-// A reply is a tg_reply of an agent, or a notice of the bridge, which has no agent.
+// A reply is a tg_reply of an agent, or a notice of the bridge.
 type reply struct {
 	chat     int64
 	agent    string

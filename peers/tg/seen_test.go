@@ -82,7 +82,7 @@ var (
 )
 
 // TestCorpus_WhatModelsRead sends the corpus to a real agent over the bridge and the bus. It
-// compares with testdata/seen.golden what the agent decides, and the prompt that its model reads.
+// compares the agent's decisions and its model's prompts with testdata/seen.golden.
 func TestCorpus_WhatModelsRead(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestStop_WakesNoModel stops chats in which a turn runs, waits, is deferred or has answered. No model
-// runs for it, nothing more is shown, and after /start the chat is as new.
+// TestStop_WakesNoModel stops chats in which a turn runs, waits, is deferred or has answered. No
+// model runs for it, nothing more is shown, and /start opens the chat again.
 func TestStop_WakesNoModel(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		deferring := func(role, _ string) any {

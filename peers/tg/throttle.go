@@ -55,7 +55,7 @@ func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 	if o.kind == kindCallback {
 		return held
 	}
-	// when the send with so many newer ones began; zero if there is none
+	// when the send with that many newer ones began; zero if there is none
 	begun := func(since time.Time, newer int) time.Time {
 		return timeFromMicros(store.Value[int64](tx, selectNthSend, out.bot, o.chat.key, since.UnixMicro(), newer))
 	}

@@ -186,7 +186,7 @@ func (a *Agent) outcome(key string) string {
 	return ""
 }
 
-// texts returns the texts of events that begin so. a.mu is held.
+// texts returns the texts of events that begin with a prefix. a.mu is held.
 func (a *Agent) texts(prefix string) (list []string) {
 	for i := range a.events {
 		if strings.HasPrefix(a.events[i].Text, prefix) {

@@ -9,7 +9,7 @@ import (
 	"hubbub/peers/system/systemd"
 )
 
-// TestTheEndOfAJobIsNotAwaitedForEver has the news of it lost with the connection: an
+// TestSystemd_BoundsTheWaitForAJob has the news of it lost with the connection: an
 // agent's keeper that waited on would never start that agent again.
 func TestTheEndOfAJobIsNotAwaitedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -126,7 +126,7 @@ type house struct {
 	folder string
 }
 
-// needSystemd skips a test where there is no systemd to spare.
+// needSystemd skips a test unless the environment provides a systemd for tests.
 func needSystemd(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HUBBUB_TEST_SYSTEMD") == "" {
@@ -281,7 +281,7 @@ func TestSystemdAgentIsConfined(t *testing.T) {
 	if err := inst.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// systemd takes what is left of the process away just after it says so.
+	// systemd removes the rest of the process shortly after it has reported the end.
 	for !errors.Is(syscall.Kill(r.PID, 0), syscall.ESRCH) {
 		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID)); err == nil && !bytes.Contains(status, []byte("State:\tZ")) && !bytes.Contains(status, []byte("State:\tX")) {
 			t.Fatalf("it runs after its stop:\n%s", status)

@@ -127,7 +127,7 @@ func TestBotID(t *testing.T) {
 	}
 }
 
-// TestCall_FollowsNoRedirect: the token is in the address of each call.
+// TestCall_FollowsNoRedirect checks this because the address of each call contains the token.
 func TestCall_FollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL.Path) }))
 	defer elsewhere.Close()
@@ -144,7 +144,6 @@ func TestCall_FollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// TestCall_SendsNothingForInvalidParameters.
 func TestCall_SendsNothingForInvalidParameters(t *testing.T) {
 	sent := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -166,7 +165,7 @@ func TestCall_SendsNothingForInvalidParameters(t *testing.T) {
 	}
 }
 
-// TestDownload_PassesRange where a range is given, and the whole where none is.
+// TestDownload_PassesRange also checks that the whole file is fetched without a range.
 func TestDownload_PassesRange(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("0123456789"))

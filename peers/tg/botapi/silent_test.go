@@ -16,8 +16,8 @@ import (
 	"hubbub/peers/tg/botapi"
 )
 
-// A silentNet is a listener whose connections can fall silent: what they send is
-// dropped, and they stay open, as when a router forgets them.
+// A silentNet is a listener whose connections can fall silent: their output is dropped, and they
+// stay open, as when a router forgets them.
 type silentNet struct {
 	net.Listener
 

@@ -10,8 +10,8 @@ import (
 	"hubbub/peers/tg/botapi"
 )
 
-// TestCheckToken: the public server's have their form; another server's may not
-// have it, and still may not change the address.
+// TestCheckToken checks that a token of the public server has the usual form. A token of another
+// server may have another form but must not change the address.
 func TestCheckToken(t *testing.T) {
 	other := &botapi.Options{URL: "http://127.0.0.1:1"}
 	for _, c := range []struct {
@@ -30,8 +30,8 @@ func TestCheckToken(t *testing.T) {
 	}
 }
 
-// TestRedact: a text has no token in any spelling, and is else as it was, also
-// without a token and with one whose secret is too short to be told from other words.
+// TestRedact checks that a text contains no spelling of the token and is otherwise unchanged,
+// also without a token and with one whose secret is too short to be distinguished from words.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ token, text, want string }{
 		{"12:abcdef", "bot12:abcdef/x", "bot<bot token>/x"}, {"12:abcdef", "abcdef", "<bot token>"}, {"12:abcdef", "12%3Aabcdef", "<bot token>"},
@@ -44,8 +44,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestCall_UnreadableAnswerHasUnknownOutcome: nobody knows what became of a call whose answer
-// makes no sense, or is too long, so that it is not made again.
+// TestCall_UnreadableAnswerHasUnknownOutcome checks that a call is not made again if its answer is
+// too long or cannot be read, since nobody knows its outcome.
 func TestCall_UnreadableAnswerHasUnknownOutcome(t *testing.T) {
 	for _, body := range []string{"<html>", `{}`, `{"ok":true,"result":"no number"}`, `{"ok":true,"result":` + strings.Repeat(" ", 100) + `7}`} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))

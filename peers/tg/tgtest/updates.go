@@ -65,7 +65,8 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 }
 
 // InjectRaw queues an update in JSON with the given ID. It is for repeated IDs, and for updates
-// that the library's types cannot express.
+// that the library's types cannot express. Later updates get higher IDs, as in Telegram: a lower one
+// counts as confirmed with this update.
 func (s *Server) InjectRaw(id int64, raw json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
