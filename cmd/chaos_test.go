@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestChaos_KillsAtEveryStep is TestKill_LosesNothing for `make chaos`: it kills every program at
-// every frame.
+// TestChaos_KillsAtEveryStep kills every program at every frame. `make chaos` runs it;
+// TestKill_LosesNothing is the short form.
 func TestChaos_KillsAtEveryStep(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("HUBBUB_CHAOS_ROUNDS"))
 	if err != nil {

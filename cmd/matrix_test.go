@@ -137,7 +137,7 @@ func (m *matrix) until(what string, holds func() bool) {
 	})
 }
 
-// A person is a client of somebody else's.
+// A person is the client of a user of the homeserver.
 type person struct {
 	m       *matrix
 	ask     *json.Encoder
@@ -200,6 +200,7 @@ func (m *matrix) person(name string) *person {
 func (p *person) do(what string, members map[string]any) (answer string) {
 	p.m.t.Helper()
 	members["do"] = what
+	// person starts a client on the library nio.
 	if err := p.ask.Encode(members); err != nil {
 		p.m.t.Fatal(err)
 	}
@@ -254,7 +255,7 @@ func (p *person) fromBot(room, kind string) (list []shown) {
 	return list
 }
 
-// hears waits until the bot has said a text in a room, and returns the messages with it.
+// hears waits until the bot has sent a text to a room, and returns the messages with it.
 func (p *person) hears(room, text string) []shown {
 	p.m.t.Helper()
 	var found []shown

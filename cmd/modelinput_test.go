@@ -16,9 +16,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A recordingModel is the endpoint of a model that records its input. As the message asks, it
-// asks a question with choices, reports progress before it answers, or thinks until the client
-// has gone. It answers anything else with a number.
+// A recordingModel is the endpoint of a model that records its input. Depending on the message,
+// it asks a question with choices, reports progress before it answers, or thinks until the client
+// disconnects. It answers anything else with a number.
 type recordingModel struct {
 	left chan struct{} // gets a value for each answer whose client has gone
 

@@ -274,7 +274,7 @@ func TestObligation_SurvivesEachKill(t *testing.T) {
 }
 
 // wait asks for something in a new chat, closes it with a thumb after it came back, and kills a
-// program meanwhile.
+// program in between.
 func (s *fixture) wait(f decisionFault, model *evasiveModel) {
 	will := s.api.User(f.String())
 	dm := s.api.DM(will)

@@ -105,7 +105,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// stop stops the program and checks its exit.
+// stop stops the program and checks its exit. A program that does not stop in time fails by itself.
 func (p *process) stop() {
 	select {
 	case <-p.ended: // already killed or stopped

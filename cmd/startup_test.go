@@ -24,9 +24,9 @@ func exitOf(t *testing.T, env []string, name string, args ...string) (string, in
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestStart_ExitsWith1ForWhatMayHeal checks that a program whose start fails for a reason that may
-// disappear exits with 1, so that its supervisor starts it again, and that only settings that are
-// wrong in themselves exit with 2.
+// TestStart_ExitsWith1ForWhatMayHeal checks that a program whose start fails for a reason that
+// may disappear exits with 1, so that its supervisor starts it again, and that only invalid
+// settings exit with 2.
 func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -80,7 +80,7 @@ func startWithStderr(t *testing.T, stderr *os.File, address, name string, args .
 	}
 }
 
-// stopWithStderr stops a program with SIGTERM and checks that it exits in time.
+// stopWithStderr stops a program with SIGTERM and checks its exit. It fails if it does not stop in time.
 func stopWithStderr(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

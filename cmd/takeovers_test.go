@@ -372,7 +372,7 @@ func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 }
 
 // missed reports whether a result names the bus of an identity as missing, or says that missing
-// buses are unknown.
+// buses are unknown. The bus that the identity left counts until all buses know that it moved.
 func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
 	last := 0
 	for i, v := range c.visits[id] {

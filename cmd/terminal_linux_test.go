@@ -71,7 +71,7 @@ func (l *terminal) awaitLine(t *testing.T, text string) {
 	}
 }
 
-// terminalLosses are ways in which a terminal takes no output any more.
+// terminalLosses are ways in which a terminal stops accepting output.
 var terminalLosses = map[string]func(t *testing.T, l *terminal){
 	"paused": func(t *testing.T, l *terminal) {
 		if _, err := l.test.Write([]byte{'S' & 0x1f}); err != nil { // Ctrl-S

@@ -132,8 +132,9 @@ func (h *house) ask(text, want string) {
 	}
 }
 
-// TestACP_AsksAPersonForPermission: with --permission ask the person whose message it is
-// decides in the chat, and reading needs nobody; with --approve also what is permitted.
+// TestACP_AsksAPersonForPermission checks that with --permission ask the author of the message
+// decides in the chat, and that reading needs no permission. With --approve, a person also
+// decides about permitted calls.
 func TestACP_AsksAPersonForPermission(t *testing.T) {
 	for name, c := range map[string]struct {
 		args           []string
@@ -210,8 +211,8 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	h.stop()
 }
 
-// TestACP_AnswersBehindTheBus: prompt, tools, permission, stop, a crash in the
-// middle of a turn, and a restart of the agent.
+// TestACP_AnswersBehindTheBus covers a prompt, tools, permissions, a stop, a crash during a turn,
+// and a restart of the agent.
 func TestACP_AnswersBehindTheBus(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
@@ -244,9 +245,9 @@ func (h *house) typing() bool {
 	return d.Decode(&r) == nil && r.Typing
 }
 
-// TestACP_GetsNoSecretOfTheAgent: its environment and what it is told
-// hold neither the bus token nor anything of ours; the token of the tools, which
-// it needs, does not come back through the log.
+// TestACP_GetsNoSecretOfTheAgent checks that neither the environment nor the input of the program
+// contains the bus token or our variables, and that the tools' token, which it needs, does not
+// appear in the log.
 func TestACP_GetsNoSecretOfTheAgent(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "chorus:gateway", "chorus:*")

@@ -31,8 +31,8 @@ func TestHistory_IsSeparateForEachAgent(t *testing.T) {
 	}
 }
 
-// TestCheckHarness_LooksInItsWorkingFolder: a path with folders counts from the
-// workspace, a name alone from PATH.
+// TestCheckHarness_LooksInItsWorkingFolder checks that a path with folders is relative to the
+// workspace, and that a bare name is looked up in PATH.
 func TestCheckHarness_LooksInItsWorkingFolder(t *testing.T) {
 	workspace := t.TempDir()
 	if err := os.WriteFile(filepath.Join(workspace, "harness"), []byte("#!/bin/sh\n"), 0o700); err != nil {

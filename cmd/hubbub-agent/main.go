@@ -48,7 +48,7 @@ type settings struct {
 	words attention.Words // replaces the default ones
 }
 
-// An endpoint is where a model is, and what it may answer.
+// An endpoint is the address of a model, with the limits of its answers.
 type endpoint struct {
 	Model     string `flag:"model" usage:"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)"`
 	BaseURL   string `flag:"base-url" usage:"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)"`
@@ -167,7 +167,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	return g.Wait()
 }
 
-// besideBuses adds the machines of the buses to the allowed addresses. The gateway whose tools a
+// withBusHosts adds the machines of the buses to the allowed addresses. The gateway whose tools a
 // message names usually runs there, and a bus is trusted with more.
 func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
 	for _, bus := range buses {

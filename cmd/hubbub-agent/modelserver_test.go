@@ -23,7 +23,7 @@ type modelServer struct {
 	seen []string // bodies of all requests
 }
 
-// A request is what a model is asked, in no API's words.
+// A request is the input of a model, independent of the API.
 type request struct {
 	tools   map[string]json.RawMessage // schemas by name
 	prompt  string                     // the newest of an agent's prompts; "" in requests of the program's own
@@ -158,7 +158,7 @@ type modelMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// said takes a text of a user: an agent's prompt begins a turn, anything else is the program's own.
+// said adds a user's text. An agent's prompt begins a turn; any other text is the program's own.
 func (r *request) said(text string) {
 	switch {
 	case strings.Contains(text, "\nevent_id: "):

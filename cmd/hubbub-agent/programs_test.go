@@ -18,13 +18,12 @@ import (
 	"hubbub/protocol"
 )
 
-// programsEnv names the folder in which scripts/test-agents has installed the coding agents
-// that others made.
+// programsEnv names the folder in which scripts/test-agents has installed third-party coding
+// agents.
 const programsEnv = "HUBBUB_AGENTS"
 
-// patience is how long what a program does is waited for, and how long its turns may take:
-// what must happen ends the wait, and some programs take half a minute to start on a busy
-// machine.
+// patience bounds the waits for a program, and its turns. Some programs take half a minute to
+// start on a busy machine.
 const patience = 5 * time.Minute
 
 // A foreign is a coding agent that others made, and what it needs to ask our model server.
@@ -371,7 +370,7 @@ func trusted(t *testing.T, h *foreignHouse) {
 	})
 }
 
-// asking has the row of a program about which a person decides.
+// asking checks the questions of a program about which a person decides.
 func asking(t *testing.T, h *foreignHouse) {
 	row(t, "permission asked and decided", func(t *testing.T) {
 		for _, word := range []string{"no", "yes"} {
@@ -480,7 +479,7 @@ func dies(t *testing.T, h *foreignHouse) {
 	}
 }
 
-// refusesRoot: what a program says that will not run as root is the reason in `hubbub why`.
+// refusesRoot checks that `hubbub why` shows the output of a program that refuses to run as root.
 func refusesRoot(t *testing.T, f *foreign) {
 	if os.Geteuid() != 0 || f.name != "claude" {
 		t.Skip("of these programs only claude refuses root")
@@ -520,7 +519,7 @@ func (h *foreignHouse) event(from protocol.PeerID, m protocol.ChatMessage) {
 	h.tg.SendAs(h.t, from, "agent:lead", protocol.TypeTGMessage, m)
 }
 
-// offer sends a message to whoever has the agent's role.
+// offer sends a message to the agent's role.
 func (h *foreignHouse) offer(text string) {
 	h.said++
 	h.event("tg:42", protocol.ChatMessage{

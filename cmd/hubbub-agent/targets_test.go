@@ -7,8 +7,9 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// TestReach_AllowsTheGatewayBesideTheBus: an agent calls the tools of a gateway on the machine of its
-// bus, and of one that the operator names, and nothing else that is not public.
+// TestReach_AllowsTheGatewayBesideTheBus checks that an agent calls the tools of a gateway on the
+// machine of its bus, and of one that the operator names, and no other address that is not
+// public.
 func TestReach_AllowsTheGatewayBesideTheBus(t *testing.T) {
 	for _, tt := range []struct {
 		bus, allow, url string

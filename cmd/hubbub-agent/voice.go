@@ -20,7 +20,7 @@ type voice struct {
 	PDF   string `flag:"read-pdf" usage:"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -"`
 }
 
-// endpoint reports whether it is an address rather than a command.
+// endpoint reports whether the setting is an address rather than a command.
 func (v *voice) endpoint() bool {
 	return strings.HasPrefix(v.With, "http://") || strings.HasPrefix(v.With, "https://")
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// zoneOf returns a time zone by its name, or that of the machine for "".
+// zoneOf returns the time zone with a name, or that of the machine for "".
 func zoneOf(name string) (*time.Location, error) {
 	if name != "" {
 		return time.LoadLocation(name)

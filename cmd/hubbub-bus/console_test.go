@@ -24,8 +24,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestConsole_DecidesAsItsVisitor: over the real bus and broker, under the credential's name, and
-// no more once that is revoked.
+// TestConsole_DecidesAsItsVisitor checks that a visitor decides over the real bus and broker
+// under the credential's name, until the credential is revoked.
 func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	dir, log := t.TempDir(), zerolog.Nop()
 	file := grant.NewFile(filepath.Join(dir, grant.FileName))
@@ -158,7 +158,6 @@ func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	}
 }
 
-// TestConsoleIdentity_IsThePersonsIfGranted.
 func TestConsoleIdentity_IsThePersonsIfGranted(t *testing.T) {
 	for want, c := range map[string]*grant.Credential{
 		"cli:console.": nil,

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A limit is a bound of the bus, and where it is told, seen and tested.
+// A limit is a bound of the bus, with the places that document, show and test it.
 type limit struct {
 	flag    string   // empty where the bound is fixed
 	text    string   // the words of docs/limits.md, for a bound without a flag

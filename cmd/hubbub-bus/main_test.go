@@ -8,7 +8,7 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// TestServe_OpensNoLogForAStop that came while a slow disk made the data folder.
+// TestServe_OpensNoLogForAStop stops the bus while a slow disk still makes the data folder.
 func TestServe_OpensNoLogForAStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

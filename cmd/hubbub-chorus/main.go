@@ -22,7 +22,7 @@ import (
 
 func main() { program.Main(chorusProgram()) }
 
-// A settings has the values of the flags.
+// settings has the values of the flags.
 type settings struct {
 	chorus    chorus.Options
 	Listen    string   `flag:"listen" default:"127.0.0.1:7893" usage:"address to listen on"`

@@ -95,8 +95,8 @@ func TestParseBytes_ReadsUnits(t *testing.T) {
 	}
 }
 
-// TestCheckAgents_RunsTheAgentsOwnCheck: what an agent says against them is what is told,
-// without its name; the check needs no home, which a unit does not have.
+// TestCheckAgents_RunsTheAgentsOwnCheck checks that the agent's own objection is reported without
+// its name, and that the check needs no home folder, which a unit does not have.
 func TestCheckAgents_RunsTheAgentsOwnCheck(t *testing.T) {
 	data := t.TempDir()
 	agent := write(t, 0o700, "#!/bin/sh\n[ \"$KEY\" = fits ] && exit 0\necho \"${0##*/}: $* HOME=$HOME KEY=$KEY IN=$(pwd)\" >&2\necho more >&2\nexit 2\n")
@@ -117,8 +117,8 @@ func TestCheckAgents_RunsTheAgentsOwnCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAgents_BoundsAHangingCheck: neither it nor what it started, which may have its
-// stderr, is waited for at a stop. Both are killed.
+// TestCheckAgents_BoundsAHangingCheck checks that a stop kills a hanging check and the processes
+// that it started, one of which may hold its stderr.
 func TestCheckAgents_BoundsAHangingCheck(t *testing.T) {
 	data := t.TempDir()
 	for _, fifo := range []string{"started", "end"} {

@@ -100,8 +100,8 @@ agent-lead:1 agent:lead tg_reply: the deploy is blocked`
 	}
 }
 
-// TestList_DescribesMatrixItems checks that a folder with the Matrix bridge alone has a bridge, whose
-// items show what was to be sent, and by whom.
+// TestList_DescribesMatrixItems checks that a folder with only the Matrix bridge has a bridge,
+// and that its items show their content and their sender.
 func TestList_DescribesMatrixItems(t *testing.T) {
 	dir := t.TempDir()
 	for _, item := range []struct{ queue, body string }{

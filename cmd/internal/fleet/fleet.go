@@ -25,7 +25,7 @@ type Options struct {
 	Event      func(name, text string)        // takes events of a child, as sentences
 	MinBackoff time.Duration                  `positive:"500ms"` // pause before the first restart
 	MaxBackoff time.Duration                  `positive:"30s"`   // longest pause
-	// consecutive ends before a child pauses or, in the first stage, stays down; default 6
+	// consecutive ends before a child pauses or, in the first stage, stays down
 	MaxFailures int           `positive:"6"`
 	RestPause   time.Duration `positive:"5m"` // between two starts of a child that pauses
 	StopTimeout time.Duration `positive:"5s"` // for a stage to stop; half of it for the first stage

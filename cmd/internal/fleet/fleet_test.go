@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play is one child: it says ready, and stays until it is told to stop.
+// play is one child: it logs "ready" and runs until it is stopped.
 func play(role string) {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -147,7 +147,7 @@ func TestFleet_StartsAndStopsInOrder(t *testing.T) {
 	}
 }
 
-// TestFleet_WaitsForAnExtendedStop of a child that says how long its stop may take.
+// TestFleet_WaitsForAnExtendedStop stops a child that announces how long its stop may take.
 func TestFleet_WaitsForAnExtendedStop(t *testing.T) {
 	j := newJournal()
 	o := j.options()
@@ -212,8 +212,7 @@ func TestFleet_EndsWithItsFirstStage(t *testing.T) {
 	}
 }
 
-// TestFleet_KeepsTryingAFailingChild has one whose first seven starts fail, as for
-// want of memory.
+// TestFleet_KeepsTryingAFailingChild runs a child whose first seven starts fail.
 func TestFleet_KeepsTryingAFailingChild(t *testing.T) {
 	j := newJournal()
 	o := j.options()

@@ -128,8 +128,8 @@ func fourPairs(messages int) Workload {
 	return Workload{Name: "4 pairs, depth 64", Senders: 4, Depth: 64, Messages: messages, Targets: 1, Size: 100}
 }
 
-// scaled returns n by SCALE, of which the environment says how many messages and rows there are
-// for one of the usual.
+// scaled returns n times SCALE, which the environment sets to change the numbers of messages and
+// rows.
 func scaled(b *testing.B, n int) int {
 	text := os.Getenv("SCALE")
 	if text == "" {
@@ -142,11 +142,11 @@ func scaled(b *testing.B, n int) int {
 	return int(float64(n) * scale)
 }
 
-// BenchmarkBeside runs workloads through other systems and through the bus, each in a
-// process of its own and in turn: the naive bus of this package, nats-server over
-// WebSocket with request and reply, the same with a copy of every message in a JetStream
-// stream on disk, synced every two minutes as it does by itself or every 250 ms as our
-// log promises. The figures are those of the run with the median rate.
+// BenchmarkBeside runs workloads through other systems and through the bus, each in a process of
+// its own and one after another: the naive bus of this package; nats-server over WebSocket with
+// request and reply; and the same with a copy of every message in a JetStream stream on disk,
+// synced every two minutes, its default, or every 250 ms, as our log promises. The figures are
+// those of the run with the median rate.
 func BenchmarkBeside(b *testing.B) {
 	others := []string{"jetstream", "jetstream-synced", "nats", "hubbub", "hubbub-nolog"}
 	for _, one := range []struct {

@@ -54,8 +54,8 @@ func accepted(l *link) error {
 	return nil
 }
 
-// rig connects a workload: each sender has a topic with Targets subscribers of
-// its own; the other subscriptions are spread over 100 connections.
+// rig connects a workload. Each sender has a topic of its own with Targets subscribers. The other
+// subscriptions are spread over 100 connections.
 func (b Bus) rig(ctx context.Context, w Workload, run int64) (_ *rig, err error) {
 	r := newRig(ctx)
 	defer func() {
@@ -114,8 +114,8 @@ var (
 	okTail      = []byte(`,"result":{"processed":true}}`)
 )
 
-// frameID returns the id of a frame. The usual form is read without a parser,
-// so that the driver costs little beside the bus.
+// frameID returns the id of a frame. It reads the usual form without a parser, which keeps the
+// driver cheap.
 func frameID(frame []byte) []byte {
 	if rest, ok := bytes.CutPrefix(frame, requestHead); ok {
 		if i := bytes.IndexByte(rest, ','); i > 0 {
@@ -138,7 +138,7 @@ func answerDelivery(dst, frame []byte) []byte {
 	return append(append(append(dst, requestHead...), id...), okTail...)
 }
 
-// delivered returns the number of the message that a bus answers, once every
+// delivered returns the number of the message that a bus answers. It fails unless every
 // subscriber has processed it.
 func delivered(answer, wanted []byte) (int, error) {
 	if !bytes.HasSuffix(answer, wanted) && !sameCount(answer, wanted) {
@@ -147,15 +147,15 @@ func delivered(answer, wanted []byte) (int, error) {
 	return strconv.Atoi(string(frameID(answer)))
 }
 
-// sameCount compares where a bus writes its answer in another way than ours.
+// sameCount compares counts if a bus writes its answer in another form.
 func sameCount(answer, wanted []byte) bool {
 	var a struct{ Result struct{ DeliveredTo int } }
 	_, count, _ := bytes.Cut(bytes.TrimRight(wanted, "}"), []byte(":"))
 	return json.Unmarshal(answer, &a) == nil && strconv.Itoa(a.Result.DeliveredTo) == string(count)
 }
 
-// A message composes sendMessage frames that differ in id and messageId. The ids are
-// random, as most programs mint them: no order among them helps a log.
+// A message composes sendMessage frames that differ in id and messageId. The ids are random, as
+// in most programs, so the log cannot profit from their order.
 type message struct {
 	prefix, middle, suffix string
 	random                 *rand.ChaCha8

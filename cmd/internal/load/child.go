@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// A Child is a server in a process of its own, so that what it uses can be told
-// from what the driver uses. It ends when its standard input does.
+// A Child is a server in a process of its own, which separates its use of resources from that of
+// the driver. It ends when its standard input does.
 type Child struct {
 	Address string
 
@@ -50,7 +50,7 @@ func (c *Child) Stop() error {
 	return c.cmd.Wait()
 }
 
-// usage asks the process what it has used.
+// usage requests the usage of the process.
 func (c *Child) usage(context.Context) (u usage, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +61,8 @@ func (c *Child) usage(context.Context) (u usage, err error) {
 	return u, err
 }
 
-// ServeChild makes this process a Child: it serves on a port of its own, says
-// where with that scheme, and tells what it has used for each line of in.
+// ServeChild makes this process a Child. It serves on a free port, prints its address with the
+// given scheme, and prints its usage for each line of in.
 func ServeChild(
 	ctx context.Context,
 	in io.Reader,
@@ -90,8 +90,7 @@ func ServeChild(
 	return serve(ctx, listener)
 }
 
-// ownMemory returns the resident bytes of this process, or 0 where the system
-// does not tell.
+// ownMemory returns the resident bytes of this process, or 0 if the system does not report them.
 func ownMemory() int64 {
 	var size, resident int64
 	file, err := os.Open("/proc/self/statm")

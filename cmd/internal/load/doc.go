@@ -1,17 +1,14 @@
-// Package load drives a running bus with whole-system workloads and measures
-// it, for `hubbub bench`.
+// Package load runs whole-system workloads against a running bus and measures it, for `hubbub
+// bench`.
 //
-// Every connection is a real one and speaks the real protocol. A message counts
-// once its sender has the bus's answer and that answer says that every
-// subscriber processed it. The driver shares its machine with the bus, so it is
-// kept cheap: frames are gathered and leave just before a wait, nothing is
-// parsed that a comparison of bytes decides, and no goroutine belongs to a
-// message.
+// Every connection is real and uses the real protocol. A message counts when its sender has the
+// bus's answer that every subscriber processed it. The driver shares its machine with the bus, so
+// it is cheap: it batches frames and writes them just before it waits, compares bytes where that
+// replaces parsing, and starts no goroutine per message.
 //
-// Beside the bus stand two floors, servers that do as little as can be done, in
-// processes of their own: [ServeEcho], the same number of WebSocket round trips
-// over as many connections through a plain echo, and [ServeTCP], the pattern of
-// the bus (message in, message out to each subscriber, answers in, answer out)
-// over bare TCP with length prefixes. A ratio to a floor of the same run is
-// meaningful on a machine whose absolute figures are not.
+// Two minimal servers serve as baselines, called floors, each in a process of its own.
+// [ServeEcho] is a plain WebSocket echo, used for the same number of round trips over as many
+// connections. [ServeTCP] repeats the pattern of the bus (message in, message out to each
+// subscriber, answers in, answer out) over TCP with length prefixes. The ratio to a floor of the
+// same run can be compared between machines, unlike absolute figures.
 package load

@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// ServeEcho is the WebSocket floor: it answers every frame with itself, over
-// the transport of the bus. It runs until ctx ends.
+// ServeEcho is the WebSocket floor: it returns every frame, over the transport of the bus. It
+// runs until ctx ends.
 func ServeEcho(ctx context.Context, listener net.Listener) error {
 	var sessions sync.WaitGroup
 	server := &http.Server{

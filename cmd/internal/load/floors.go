@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// rig connects a workload to the echo: as many connections as the workload has,
-// each with as many round trips.
+// rig connects a workload to the echo, with as many connections and round trips as the workload
+// has.
 func (f EchoFloor) rig(ctx context.Context, w Workload, run int64) (*rig, error) {
 	r := newRig(ctx)
 	for i := range w.Senders {

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// An IdleResult is what connections cost that do nothing.
+// An IdleResult is the cost of idle connections.
 type IdleResult struct {
 	Connections int     `json:"idleConnections"`
 	Bytes       float64 `json:"bytesPerConnection"` // of the bus's resident memory
 	Goroutines  float64 `json:"goroutinesPerConnection"`
 }
 
-// Idle opens that many connections, gives the bus that long to tidy up, and
-// measures what one costs. The bus should be fresh: memory that it has already
-// and does not use is not counted.
+// Idle opens count connections, waits for settle, and measures the cost of one. The bus should be
+// fresh, because memory that it has already allocated and does not use is not counted.
 func Idle(ctx context.Context, b Bus, count int, settle time.Duration) (IdleResult, error) {
 	before, err := b.usage(ctx)
 	if err != nil {

@@ -6,14 +6,13 @@ import "net"
 type framing interface {
 	// append adds a frame to dst.
 	append(dst, frame []byte) []byte
-	// next returns the first frame of in and how many bytes it took, or 0 where
-	// in holds no whole frame. A frame that is nil was no message. What must be
-	// said in reply is appended to out.
+	// next returns the first frame of in and its length in in, or 0 if in contains no whole
+	// frame. A nil frame was not a message. next appends a necessary reply to out.
 	next(in []byte, out *[]byte) (frame []byte, used int, err error)
 }
 
-// A link is one connection of the driver. It belongs to one goroutine. What is
-// sent is gathered and leaves just before a wait for input.
+// A link is one connection of the driver. It belongs to one goroutine. Sent frames are written
+// just before the link waits for input.
 type link struct {
 	net.Conn
 	framing framing
@@ -31,10 +30,10 @@ func newLink(conn net.Conn, f framing, early []byte) *link {
 	return l
 }
 
-// send adds a frame to what leaves with the next wait.
+// send adds a frame to the next write.
 func (l *link) send(frame []byte) { l.out = l.framing.append(l.out, frame) }
 
-// flush writes what was sent.
+// flush writes the sent frames.
 func (l *link) flush() error {
 	if len(l.out) == 0 {
 		return nil
@@ -72,8 +71,8 @@ const (
 	largestRead  = 64 << 10
 )
 
-// fill waits for more input. The buffer doubles whenever one read filled it, so
-// that a busy link reads much at once and an idle one keeps little.
+// fill waits for more input. The buffer doubles when a read fills it, so a busy link reads much
+// at once and an idle one uses little memory.
 func (l *link) fill() error {
 	if l.full && len(l.buffer) < largestRead || len(l.in) >= len(l.buffer)/2 {
 		l.buffer = make([]byte, max(smallestRead, 2*len(l.buffer), 2*len(l.in)))

@@ -18,9 +18,8 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestServers_CarryThePattern runs real servers, each in a process of its
-// own. The driver fails where an answer is missing, wrong, or says that not
-// every subscriber processed the message.
+// TestServers_CarryThePattern runs real servers, each in a process of its own. The driver fails
+// if an answer is missing or wrong, or if a subscriber did not process the message.
 func TestServers_CarryThePattern(t *testing.T) {
 	unicast := fourPairs(400)
 	fanOut := Workload{Name: "fan-out", Senders: 1, Depth: 1, Messages: 20, Targets: 7, Subscriptions: 200, Idle: 3, Size: 10}

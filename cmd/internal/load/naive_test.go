@@ -19,11 +19,11 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// The naive bus is the one that a good programmer writes first: the same
-// protocol and the same log, by the straightforward means of the libraries. Each
-// message has a goroutine; each delivery a channel and a context with a timeout;
-// frames go through encoding/json and are written one by one; rows are inserted
-// one by one, in transactions of up to naiveBatch, by database/sql.
+// The naive bus is the one that a good programmer writes first: the same protocol and the same
+// log, by the straightforward means of the libraries. Each message has a goroutine, and each
+// delivery has a channel and a context with a timeout. Frames go through encoding/json and are
+// written one by one. Rows are inserted one by one through database/sql, in transactions of up to
+// naiveBatch.
 type naiveBus struct {
 	rows chan naiveRow
 

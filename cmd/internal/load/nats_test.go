@@ -65,8 +65,8 @@ func capture(ctx context.Context, url string) error {
 	return err
 }
 
-// A natsConn speaks the NATS protocol over a WebSocket. Frames are whole
-// commands; those that leave together share a WebSocket frame.
+// A natsConn speaks the NATS protocol over a WebSocket. A frame contains one or more whole
+// commands.
 type natsConn struct {
 	*link
 	commands []byte // to send
@@ -90,8 +90,8 @@ func dialNATS(ctx context.Context, address string) (*natsConn, error) {
 	return c, nil
 }
 
-// dialNATSWebSocket waits for the server's own listener, which takes the place
-// of the one that the child has told.
+// dialNATSWebSocket waits for the server's own listener, which replaces the listener whose
+// address the child reported.
 func dialNATSWebSocket(ctx context.Context, address string) (*link, error) {
 	for {
 		l, err := dialWebSocket(ctx, address, "", binaryFrame)

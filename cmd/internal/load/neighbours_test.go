@@ -57,8 +57,8 @@ func BenchmarkNeighbours(b *testing.B) {
 	}
 }
 
-// calm connects a pair. What it returns sends a message each two milliseconds, unless the
-// one before is still under way, and gives how long each took.
+// calm connects a pair. It returns a function that sends a message every two milliseconds, unless
+// the previous one is unanswered, and returns how long each took.
 func (w Workload) calm(b *testing.B, s Server) func(context.Context) []time.Duration {
 	r, err := s.rig(b.Context(), w, time.Now().UnixNano())
 	if err != nil {
@@ -156,8 +156,8 @@ func arrivals(ctx context.Context, bus Bus) (func() error, error) {
 	}, nil
 }
 
-// deafPeers has 30 peers that never read, and one that sends them 64 KiB a thousand
-// times a second at most. Nobody waits for its outcomes.
+// deafPeers starts 30 peers that never read, and one that sends them 64 KiB at most a thousand
+// times a second, without waiting for the outcomes.
 func deafPeers(ctx context.Context, bus Bus) (func() error, error) {
 	for i := range 30 {
 		if _, err := bus.dial(ctx, fmt.Sprint("cli:deaf-", i), "deaf"); err != nil {

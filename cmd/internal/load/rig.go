@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An exchange is what the driver needs of a connection. See link.
+// An exchange is the part of a connection that the driver uses. See link.
 type exchange interface {
 	send(frame []byte)
 	next() ([]byte, error)
@@ -24,7 +24,7 @@ type sender struct {
 	number  func(answer []byte) (int, error) // of the message that it answers; -1 while others must follow
 }
 
-// A rig is the connections of a workload to one server.
+// A rig has the connections of a workload to one server.
 type rig struct {
 	senders   []*sender
 	others    []exchange
@@ -41,7 +41,7 @@ func newRig(ctx context.Context) *rig {
 	return r
 }
 
-// answer adds a connection that answers what comes, until it ends.
+// answer adds a connection that answers its input until it ends.
 func (r *rig) answer(x exchange, compose func(dst, frame []byte) []byte) {
 	r.others = append(r.others, x)
 	r.answering.Go(func() {
@@ -74,8 +74,8 @@ func (r *rig) close() {
 	r.resting.Wait()
 }
 
-// drive has every sender send its share of the messages, with depth of them in
-// flight, and returns how long each took.
+// drive makes every sender send its share of the messages, with depth of them in flight. It
+// returns the duration of each.
 func (r *rig) drive(each, depth int) ([]time.Duration, error) {
 	all := make([][]time.Duration, len(r.senders))
 	errs := make([]error, len(r.senders))

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// lengthFrames is a length of four bytes and then the frame.
+// lengthFrames prefixes each frame with its length in four bytes.
 type lengthFrames struct{}
 
 func (lengthFrames) append(dst, frame []byte) []byte {
@@ -32,16 +32,16 @@ func (lengthFrames) next(in []byte, _ *[]byte) (frame []byte, used int, err erro
 	return in[header : header+size : header+size], header + size, nil
 }
 
-// The first frame of a connection to the TCP floor says what it is: one of
-// these bytes and the name of its group.
+// The first frame of a connection to the TCP floor has one of these bytes, which is its role, and
+// the name of its group.
 const (
 	floorSender   = 's'
 	floorReceiver = 'r'
 )
 
-// ServeTCP is the TCP floor: it forwards each frame of a group's sender to the
-// group's receivers, and gives the sender the last of their answers. It parses
-// nothing, checks nothing and records nothing. It runs until ctx ends.
+// ServeTCP is the TCP floor. It forwards each frame of a group's sender to the group's receivers,
+// and their last answer to the sender. It parses, checks and records nothing. It runs until ctx
+// ends.
 func ServeTCP(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() }) //nolint:errcheck // it ends either way
 	defer stop()
@@ -71,7 +71,7 @@ type floor struct {
 	groups map[string]*group
 }
 
-// A group is a sender and those that answer it.
+// A group is a sender and the receivers that answer it.
 type group struct {
 	mu        sync.Mutex // guards the fields below
 	sender    []*member  // one, once it has come
@@ -79,11 +79,10 @@ type group struct {
 	waiting   [floorDepth]int // answers to come, by the number of the frame
 }
 
-// floorDepth is how many frames of a group may wait for answers at once.
+// floorDepth bounds the frames of a group that wait for answers.
 const floorDepth = 1024
 
-// A member is one connection. What others write to it is gathered until they
-// are about to wait.
+// A member is one connection. What others write to it is buffered until they are about to wait.
 type member struct {
 	*link
 	count int // frames that it sent
@@ -147,9 +146,9 @@ func (f *floor) join(m *member, role byte, name string) *group {
 	return g
 }
 
-// targets returns whom the next frame of a member goes to: all receivers, or
-// the sender where it is the last answer to its frame. A receiver answers in
-// order, so that its count says which frame it answers.
+// targets returns the members that get the next frame of m: all receivers, or the sender if the
+// frame is the last answer to its frame. A receiver answers in order, so its count identifies the
+// answered frame.
 func (g *group) targets(m *member, role byte) []*member {
 	g.mu.Lock()
 	defer g.mu.Unlock()

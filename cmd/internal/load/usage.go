@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// A usage is what a process has used so far.
+// A usage is the use of resources by a process up to now.
 type usage struct {
 	cpu        float64 // seconds
 	rss        int64   // bytes
@@ -21,8 +21,8 @@ type usage struct {
 	queued     int // rows that wait for the activity log
 }
 
-// usage reads the bus's own metrics, once its log has caught up: the rows of a
-// workload are part of its cost.
+// usage reads the bus's own metrics once its log has caught up, because writing the rows of a
+// workload is part of its cost.
 func (b Bus) usage(ctx context.Context) (usage, error) {
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

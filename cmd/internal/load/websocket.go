@@ -15,7 +15,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// dialWebSocket opens a WebSocket whose frames are of that kind.
+// dialWebSocket opens a WebSocket whose frames have the given kind.
 func dialWebSocket(ctx context.Context, address, token string, kind opcode) (*link, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -91,16 +91,15 @@ const (
 	maxFrame = 16 << 20 // that a server may send us
 )
 
-// webSocketFrames is the client's side of RFC 6455 without extensions. Each
-// frame must be a whole message, as those of a bus are. It shares no code with
-// protocol/wire: what measures a bus must neither repeat its mistakes nor become
-// cheaper or dearer with it, and other systems are measured by it, too.
+// webSocketFrames is the client side of RFC 6455 without extensions. Each frame must be a whole
+// message, as it is with a bus. It shares no code with protocol/wire: the measurement of a bus
+// must not share its faults or its costs, and it is used for other systems, too.
 type webSocketFrames struct{ kind opcode }
 
 func (w webSocketFrames) append(dst, frame []byte) []byte { return appendFrame(dst, w.kind, frame) }
 
-// appendFrame adds a masked frame. Its mask is zero: a server unmasks it at the
-// same cost as any other, while the driver saves the work.
+// appendFrame adds a masked frame. The mask is zero, which is as expensive for a server as any
+// other and free for the driver.
 func appendFrame(dst []byte, kind opcode, payload []byte) []byte {
 	dst = append(dst, finBit|byte(kind))
 	switch n := len(payload); {
@@ -138,7 +137,7 @@ func (w webSocketFrames) next(in []byte, out *[]byte) (frame []byte, used int, e
 	}
 }
 
-// cutFrame cuts the first frame off in; used is 0 where it is not whole.
+// cutFrame cuts the first frame off in. used is 0 if the frame is not complete.
 func cutFrame(in []byte) (kind opcode, payload []byte, used int, err error) {
 	if len(in) < 2 {
 		return 0, nil, 0, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Workload is one thing to measure.
+// A Workload is one measured situation.
 type Workload struct {
 	Name          string
 	Senders       int
@@ -20,7 +20,7 @@ type Workload struct {
 	Size          int // bytes of text
 }
 
-// A Server is what a workload can be run against.
+// A Server is the target of a workload.
 type Server interface {
 	rig(ctx context.Context, w Workload, run int64) (*rig, error)
 	usage(ctx context.Context) (usage, error)
@@ -47,7 +47,7 @@ type Measurement struct {
 	RSS         int64         `json:"rssBytes"`                // of the server
 }
 
-// A Result is a workload measured, beside its floors.
+// A Result is the measurement of a workload, with its floors.
 type Result struct {
 	Workload string `json:"workload"`
 	Measurement
@@ -57,8 +57,8 @@ type Result struct {
 	TCP    Measurement `json:"tcp"`
 }
 
-// Compare runs a workload repeat times against a bus and its floors in turn. It
-// gives the runs with the median rate, and the medians of the ratios.
+// Compare runs a workload repeat times against a bus and its floors in turn. It returns the runs
+// with the median rate, and the medians of the ratios.
 func (w Workload) Compare(ctx context.Context, bus, echo, tcp Server, repeat int) (Result, error) {
 	servers := []Server{echo, tcp, bus}
 	runs := make([][]Measurement, len(servers))

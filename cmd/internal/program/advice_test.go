@@ -71,7 +71,8 @@ func TestAdvice_SendsNobodyBackToRoot(t *testing.T) {
 	}
 }
 
-// TestAdvice_ForPlaces where nothing can be written, or few files be opened.
+// TestAdvice_ForPlaces covers places where nothing can be written, or few files can be
+// opened.
 func TestAdvice_ForPlaces(t *testing.T) {
 	for err, want := range map[error]string{
 		&fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}:                            "name a writable folder",

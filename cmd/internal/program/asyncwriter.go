@@ -164,7 +164,8 @@ type stderrWriter struct {
 }
 
 // descriptor2 keeps the original file open. If it were collected, its descriptor would be
-// closed and given to the next file, into which a crash would then print its goroutines.
+// closed and given to the next file. A crash would then print its goroutines into that
+// file.
 var descriptor2 = os.Stderr
 
 // openStderr returns the standard error of this process. Go ends a program by SIGPIPE if

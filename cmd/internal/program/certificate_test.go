@@ -98,8 +98,8 @@ func TestCertificate_IsReadAgainWhenRenewed(t *testing.T) {
 	}
 }
 
-// TestCertificate_FromAPipeIsReadOnce has a key come through a pipe, as from a
-// program that keeps it sealed: nobody writes into it a second time.
+// TestCertificate_FromAPipeIsReadOnce passes a key through a pipe, as a program that keeps keys
+// sealed does. A pipe cannot be read twice.
 func TestCertificate_FromAPipeIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile, pipe := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "pipe")

@@ -169,8 +169,8 @@ func (e *Env) redacted(text string) string {
 	return e.secrets.cut(text)
 }
 
-// OwnData is MakeData for a program of which only one may work on the folder. Call release at the
-// end. If the process is killed, the kernel releases the folder.
+// OwnData is MakeData for a program that must be the only one to work on the folder. Call release
+// at the end. If the process is killed, the kernel releases the folder.
 func (e *Env) OwnData() (release func(), err error) {
 	if _, err := e.MakeData(); err != nil {
 		return nil, err

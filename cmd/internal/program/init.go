@@ -8,11 +8,11 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// runAsInit lets the first process of a container run the program as its child. A first process
-// inherits every orphan, which somebody must reap, and the kernel keeps it from ending by a signal
-// of its own. runAsInit forwards signals to the child, reaps orphans, and returns the exit code of
-// the child, or 128 and the number of the signal that ended it. It reports false, and the caller
-// runs the program itself, in any other process, or if no child can be started.
+// runAsInit lets the first process of a container run the program as its child. The first process
+// inherits and must reap every orphan, and the kernel does not let a signal of its own end it.
+// runAsInit forwards signals to the child, reaps orphans, and returns the exit code of the child,
+// or 128 plus the number of the signal that ended it. It reports false, and the caller runs the
+// program itself, in any other process, or if no child can be started.
 func runAsInit() (code int, done bool) {
 	if os.Getpid() != 1 {
 		return 0, false

@@ -62,7 +62,7 @@ type outside struct {
 	terminal  bool           // one controls the process
 }
 
-// process returns what surrounds this process. Its standard error neither delays nor ends the
+// currentProcess returns the hostProcess of this process. Its standard error neither delays nor ends the
 // program; call flush at the end.
 func process() outside {
 	o := outside{
@@ -187,8 +187,8 @@ func stopped(err error, env *Env) bool {
 	return errors.Is(err, context.Canceled) && env != nil && env.stopping.Load()
 }
 
-// fail prints err, if there is one to print, and returns the exit code.
-// The command is what to ask for help.
+// fail prints err, if it has a text, and returns the exit code. command is named in the hint
+// about --help.
 func fail(w io.Writer, command string, err error, env *Env) int {
 	if err == nil {
 		return 0
@@ -210,7 +210,7 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 	return 2
 }
 
-// shown folds a text for people where w is a narrow terminal.
+// shown folds a text for people if w is a narrow terminal.
 func shown(w io.Writer, text string) string {
 	if n := term.Columns(w); n > 0 {
 		return term.Lines(text, n)

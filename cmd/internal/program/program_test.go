@@ -335,8 +335,8 @@ func TestLogTo_RedirectsTheLog(t *testing.T) {
 	}
 }
 
-// TestSIGHUP_StopsOnlyAtATerminal: to a service it is sent to have the
-// settings read again, and one that stopped would not be started again.
+// TestSIGHUP_StopsOnlyAtATerminal checks that SIGHUP does not stop a service, which gets it to
+// reload settings.
 func TestSIGHUP_StopsOnlyAtATerminal(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("nohup runs the tests: nothing hears SIGHUP")
@@ -389,7 +389,8 @@ func TestSIGTERM_EndsRunCleanly(t *testing.T) {
 	}
 }
 
-// TestAwaitData_EndsForAStop that came while the folder was made, or while another program had it.
+// TestAwaitData_EndsForAStop stops while the folder is made, or while another program has
+// it.
 func TestAwaitData_EndsForAStop(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := probe{do: func(ctx context.Context, env *Env) error {

@@ -103,8 +103,8 @@ func (e *Env) Hide(secret string) { e.secrets.add(secret) }
 // redactedText stands where a secret was.
 const redactedText = "[secret]"
 
-// minSecret is the shortest length of a secret that is cut out: to cut out shorter ones
-// would garble lines without hiding anything.
+// minSecret is the shortest length of a secret that is cut out: cutting out shorter
+// ones would garble lines without hiding anything.
 const minSecret = 6
 
 // secrets cuts known secrets out of text.

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// AddFlags adds a flag for each field of the structs at settings that has the tag flag, in the
-// order of the fields, also of the structs in them. The tag usage describes the flag. Its default
-// is the value of the field or, if that is zero, the one in the tag default or positive (see
-// package defaults). A list has a flag that may be repeated; with flag:"NAME,split" each value may
-// have several members, separated by commas.
+// AddFlags adds a flag for each field with the tag flag of the structs at settings, including
+// those of nested structs, in the order of the fields. The tag usage describes the flag. Its
+// default is the value of the field or, if that is zero, the one in the tag default or positive
+// (see package defaults). A list has a flag that may be repeated; with flag:"NAME,split" each
+// value may have several members, separated by commas.
 func AddFlags(fs *pflag.FlagSet, settings ...any) {
 	for flag := range flagsOf(settings) {
 		if text, ok := defaults.Text(flag.tag); ok && flag.at.IsZero() {

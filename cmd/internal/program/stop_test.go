@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestEnv_ExtendsItsStop: a stop ends the process after stopTimeout, at a second signal, or at the
-// end of its extension, which the log tells.
+// TestEnv_ExtendsItsStop checks that a stop ends the process after stopTimeout, at a second
+// signal, or at the end of its extension, which is logged.
 func TestEnv_ExtendsItsStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		extend         []time.Duration // at each second, how much longer the stop takes

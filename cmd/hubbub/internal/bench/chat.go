@@ -29,7 +29,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// answerTimeout bounds the wait for one answer. A start of many agents takes a while.
+// answerTimeout bounds the wait for one answer. Starting many agents takes a while.
 const answerTimeout = time.Minute
 
 func newChatCommand() *cobra.Command {

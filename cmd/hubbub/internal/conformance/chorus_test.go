@@ -127,8 +127,8 @@ func TestChorus_ConformingAgentsPass(t *testing.T) {
 	}
 }
 
-// TestChorus_FindsFaults: each fault fails the case that is there for it. A foreign agent answers
-// before it accepts, so no answer is missed.
+// TestChorus_FindsFaults checks that each fault fails its case. A foreign agent answers before it
+// accepts, so no answer is missed.
 func TestChorus_FindsFaults(t *testing.T) {
 	for _, c := range []struct{ fault, failed, says string }{
 		{"mute", "answer", "no message within"},

@@ -110,7 +110,7 @@ func (r *chorusRun) verdict(name, title, result string, wrong error) {
 	r.report(v)
 }
 
-// person returns who sends a message: always the same person.
+// person returns the sender of a case of answers.
 func person(name string) func() chorusMessage {
 	return func() chorusMessage { return chorusMessage{Sender: name} }
 }
@@ -118,7 +118,7 @@ func person(name string) func() chorusMessage {
 // namesake is a person with the name of the first agent.
 func (r *chorusRun) namesake() chorusMessage { return chorusMessage{Sender: r.agents[0].name} }
 
-// post sends a message to some agents, and returns its number.
+// person returns a function that makes messages of a person with that name.
 func (r *chorusRun) post(ctx context.Context, channel string, m chorusMessage, to ...*chorusAgent) (int, error) {
 	post := r.newPost()
 	if m.ID == "" {
@@ -227,8 +227,8 @@ func (r *chorusRun) wantSilence(ctx context.Context, posts ...int) error {
 	return nil
 }
 
-// program lets a program answer each message of the agent at once, in other words, without saying
-// that it is one.
+// program answers each message of the agent at once, each time in other words, as a program that
+// does not declare itself as one.
 func (r *chorusRun) program(ctx context.Context, channel string) error {
 	messages := make(chan struct{}, maxExchange+1)
 	r.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// peerFiles are the files that `hubbub new peer` prints, each of which runs as it stands.
+// peerFiles are the files that `hubbub new peer` prints, each of which runs unchanged.
 //
 //go:embed templates
 var peerFiles embed.FS

@@ -12,7 +12,7 @@ import (
 	"hubbub/peers/agent/harness/conformance"
 )
 
-// TestNewC2A_PassesTheKit: the program that authors start from conforms to every draft.
+// TestNewC2A_PassesTheKit checks that the sample program conforms to every draft.
 func TestNewC2A_PassesTheKit(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -247,7 +247,8 @@ func (r *Request) environment(p component) []string {
 	if p.name != "bus" {
 		drop = append(drop, program.EnvName("listen")) // it is meant for the bus
 	}
-	// Two bridges have these flags: users are told apart by their form, and a port is Telegram's.
+	// The bridges share the names of these flags: the form of a user id tells whose it is, and
+	// only Telegram's bridge listens on a port.
 	users := program.EnvName("allow-user")
 	if strings.HasPrefix(LookupEnv(r.Env, users), "@") != (p.name == "matrix") {
 		drop = append(drop, users)

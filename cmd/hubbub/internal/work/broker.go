@@ -124,8 +124,8 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 // maxReminders bounds the reminders that a command prints.
 const maxReminders = 5
 
-// printReminders prints after the result what the broker would have woken the person for if they
-// were an agent.
+// printReminders prints, after the result, the reminders of the person: an agent would have been
+// woken for them.
 func (in *brokerRun) printReminders(ctx context.Context) error {
 	if output.WantsJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
 		return nil
