@@ -1,10 +1,10 @@
 //go:build ignore
 
-// Command secretrules chooses from gitleaks' rules those that protocol/redact can apply:
-// the secret begins with letters of its own, by which it is found without a search, and
-// is one word, so that it ends inside of the JSON string in which it stands. It reads the
-// rules from standard input and prints one line for each: id, least entropy, whether a
-// letter or digit must not follow, beginnings, expression. See scripts/secret-rules.
+// Command secretrules selects the rules of gitleaks that protocol/redact can apply. The secret of
+// such a rule begins with fixed letters, by which it is found without a search, and is one word,
+// so that it ends within its JSON string. The command reads the rules from standard input and
+// prints one line for each: id, minimum entropy, whether no letter or digit may follow,
+// beginnings, expression. See scripts/secret-rules.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// follows ends the expressions of gitleaks that want the secret to end there.
+// follows is the end of those expressions of gitleaks that require the secret to end there.
 const follows = "(?:[\\x60'\"\\s;]|\\\\[nr]|$)"
 
 func main() {
@@ -52,8 +52,8 @@ func main() {
 	}
 }
 
-// word reports whether an expression matches only what needs no escape in JSON and holds
-// no space.
+// word reports whether an expression matches only characters that need no escape in JSON and are
+// not white space.
 func word(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
@@ -76,7 +76,7 @@ func inWord(r rune) bool {
 	return r > ' ' && r < 0x7f && r != '"' && r != '\\' || r == 0x17f || r == 0x212a // the last two fold to s and k
 }
 
-// beginnings returns the texts with which a match begins, and whether they are all of it.
+// beginnings returns the possible beginnings of a match, and whether they are whole matches.
 func beginnings(re *syntax.Regexp) (list []string, whole bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpWordBoundary:

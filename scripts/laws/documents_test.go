@@ -14,8 +14,8 @@ import (
 // `bus/publish.go:message.finish` or `bus/publish.go:(*message).finish`.
 var namedPath = regexp.MustCompile("[`(]((?:bus|protocol|activitylog|peers|cmd|scripts|deploy)/[A-Za-z0-9_./-]+|[A-Z]+\\.md|docs/[a-z/0-9-]+\\.md)(?::([A-Za-z0-9_.()*]+))?[`)#]")
 
-// nameInFile is the other way in which a document names a declaration: `targets`
-// in `bus/publish.go`.
+// nameInFile is the second way in which a document names a declaration: `targets` in
+// `bus/publish.go`.
 var nameInFile = regexp.MustCompile("`([A-Za-z0-9_.()*]+)`\\s+in\\s+`([a-z0-9_/]+\\.go)`")
 
 // TestDocuments_NameExistingFiles fails when a document names a file that does
@@ -126,7 +126,7 @@ func TestReadme_IsShort(t *testing.T) {
 	}
 }
 
-// plainName writes a method as Type.Method, whatever its receiver.
+// plainName writes a method as Type.Method, without the star of its receiver.
 func plainName(name string) string {
 	return strings.NewReplacer("(", "", ")", "", "*", "").Replace(name)
 }

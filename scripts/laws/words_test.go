@@ -108,7 +108,7 @@ func declaredNames(d *ast.GenDecl, f func(*ast.Ident)) {
 	}
 }
 
-// lastFreeSubject is the last commit whose subject had no form.
+// lastFreeSubject is the last commit whose subject did not need to have the form.
 const lastFreeSubject = "f8a98bda"
 
 // TestCommits_HaveAnAreaAndAShortSubject checks the subjects of commits. It is

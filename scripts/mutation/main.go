@@ -1,13 +1,12 @@
-// Mutate breaks the code of the packages that must not lose, double or give away a
-// message, at places drawn from a seed, and runs their tests on each broken version: a
-// mutant. A mutant whose tests still pass has survived: nobody would notice that fault.
+// Command mutation changes the code of critical packages at random places and runs their tests on
+// each changed version, a mutant. If the tests of a mutant still pass, the mutant has survived:
+// the tests would not notice that fault. The places are drawn from a seed.
 //
-// The tree is not touched: a mutant is one file that stands in for another with the
-// flag -overlay of go build. Mutants that do not compile are not counted.
+// The working tree does not change: a mutant is one file that replaces another with the flag
+// -overlay of go build. Mutants that do not compile are not counted.
 //
-// It is code of our own since the tools that can be had (gremlins 0.6) change tokens
-// only: they remove and swap no statements, hide no errors, draw no sample of a given
-// size, and copy the whole module for each worker.
+// Existing tools (gremlins 0.6) only change tokens. They do not remove or swap statements, hide
+// errors or draw a sample of a given size, and they copy the whole module for each worker.
 package main
 
 import (
@@ -24,8 +23,7 @@ import (
 	"time"
 )
 
-// groups are the folders that are judged. The tests of a mutant are all that lie below
-// its folder.
+// groups are the examined folders. A mutant is tested by all tests below its folder.
 var groups = []string{"bus/grant", "peers/broker", "peers/agent", "peers/outbox", "peers/tg", "activitylog"}
 
 func main() {
@@ -77,15 +75,15 @@ func fail(err error) {
 	os.Exit(2)
 }
 
-// A drawing is the places of one group in the order drawn, and how many are wanted.
+// A drawing has the places of one group in random order, and the number of wanted mutants.
 type drawing struct {
 	group  string
 	places []place
 	wanted int
 }
 
-// draw shares the mutants out among the groups by the square root of their places, so
-// that the small ones are seen too, and shuffles the places of each.
+// draw distributes the mutants among the groups by the square root of their places, so that small
+// groups get some, too, and shuffles the places of each.
 func draw(places []place, seed uint64, count int) []drawing {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var drawings []drawing
@@ -110,14 +108,14 @@ func draw(places []place, seed uint64, count int) []drawing {
 	return drawings
 }
 
-// A sum is how many mutants of one group were tried and caught.
+// A sum counts the mutants of one group that were tried and caught.
 type sum struct {
 	group          string
 	tried, caught  int
 	hung, unusable int // part of caught; did not compile, and is not in tried
 }
 
-// run tries the mutants and prints what became of each.
+// run tries the mutants and prints the outcome of each.
 func run(ctx context.Context, tested *tester, drawings []drawing) []sum {
 	var sums []sum
 	for _, d := range drawings {
@@ -161,7 +159,7 @@ func total(sums []sum) (n int) {
 	return n
 }
 
-// report prints the sums and returns how many were caught.
+// report prints the sums and returns the number of caught mutants.
 func report(sums []sum) (all int) {
 	fmt.Println()
 	for _, s := range sums {
@@ -179,7 +177,7 @@ func report(sums []sum) (all int) {
 	return all
 }
 
-// asked reports whether the arguments name a place; none name all.
+// asked reports whether the arguments name a place. Without arguments, every place is named.
 func asked(args []string, file string, line int) bool {
 	return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool {
 		name, at, exact := strings.Cut(strings.TrimPrefix(arg, "./"), ":")

@@ -32,7 +32,7 @@ func (p place) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.line,
 // mutant returns the text of the changed file.
 func (p place) mutant() string { return p.text[:p.from] + p.with + p.text[p.to:] }
 
-// diff returns the lines that the change concerns, before and after it.
+// diff returns the affected lines, before and after the change.
 func (p place) diff() string {
 	start := strings.LastIndexByte(p.text[:p.from], '\n') + 1
 	rest, _, _ := strings.Cut(p.text[p.to:], "\n")
@@ -46,7 +46,7 @@ func (p place) diff() string {
 	return b.String()
 }
 
-// findPlaces returns the places of the groups' files that the arguments name.
+// findPlaces returns the places in those files of the groups that the arguments name.
 func findPlaces(ctx context.Context, args []string) ([]place, error) {
 	var places []place
 	for _, group := range groups {
@@ -100,7 +100,7 @@ func (f *finder) offset(pos token.Pos) int { return f.fset.Position(pos).Offset 
 
 func (f *finder) source(n ast.Node) string { return f.place.text[f.offset(n.Pos()):f.offset(n.End())] }
 
-// replace adds the place where the source from one position to another is replaced.
+// replace adds a place that replaces the source between two positions.
 func (f *finder) replace(what string, from, to token.Pos, with string) {
 	p := f.place
 	p.what, p.line = what, f.fset.Position(from).Line
@@ -108,7 +108,7 @@ func (f *finder) replace(what string, from, to token.Pos, with string) {
 	f.found = append(f.found, p)
 }
 
-// walk adds the places of a node and of what it holds.
+// walk adds the places of a node and of its children.
 func (f *finder) walk(n ast.Node) {
 	var stack []ast.Node // what holds the node, outermost first
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -171,8 +171,7 @@ var (
 	}
 )
 
-// binary adds the places of a comparison and of the operands of && and ||, wherever
-// they stand.
+// binary adds the places of a comparison and of the operands of && and ||.
 func (f *finder) binary(n *ast.BinaryExpr, stack []ast.Node) {
 	operator := n.OpPos + token.Pos(len(n.Op.String()))
 	switch n.Op {
@@ -189,8 +188,8 @@ func (f *finder) binary(n *ast.BinaryExpr, stack []ast.Node) {
 	}
 }
 
-// negate adds the place where a condition is negated that is no comparison and no
-// junction: those are added where they are met.
+// negate adds a place that negates a condition. It skips comparisons and conjunctions, which
+// binary handles.
 func (f *finder) negate(condition ast.Expr) {
 	switch n := condition.(type) {
 	case nil, *ast.BinaryExpr:
@@ -203,7 +202,7 @@ func (f *finder) negate(condition ast.Expr) {
 	}
 }
 
-// statements adds the places where a call is removed, and where neighbours are swapped.
+// statements adds the places that remove a call or swap neighbouring statements.
 func (f *finder) statements(list []ast.Stmt) {
 	for i, s := range list {
 		if acts, ok := s.(*ast.ExprStmt); ok && !idle(acts) {
@@ -217,8 +216,8 @@ func (f *finder) statements(list []ast.Stmt) {
 	}
 }
 
-// constant adds the place where a number is another. One that somebody chose out of
-// many is doubled: next to it lies one that would do as well.
+// constant adds a place that changes a number. A number that looks like an arbitrary choice is
+// doubled, because its neighbours would do as well.
 func (f *finder) constant(n *ast.BasicLit) {
 	value, err := strconv.ParseInt(n.Value, 0, 64)
 	switch {
@@ -245,7 +244,7 @@ func (f *finder) boolean(n *ast.Ident, stack []ast.Node) {
 	}
 }
 
-// hideError adds the place where a function that returns an error returns none.
+// hideError adds a place that makes a function return no error.
 func (f *finder) hideError(n *ast.ReturnStmt, stack []ast.Node) {
 	results := signature(stack)
 	if results == nil || len(n.Results) == 0 {

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// The rules keep out changes that no test could see, or that nobody promised anything
-// about. Each is a rule about the kind of code; there is no list of exceptions.
+// The rules exclude changes that no test could detect or that break no promise. Each rule covers
+// a kind of code; there is no list of exceptions.
 
-// unseen are the last words of calls that change nothing that a program does.
+// unseen are the last words of calls without an effect on the program.
 var unseen = map[string]string{
-	// where the call begins with a log, see logs
+	// only if the call begins with a log, see logs
 	"Msg": "writes a log line", "Msgf": "writes a log line", "Send": "writes a log line",
 	"Crash":  "is the place where tests let a program die; it does nothing elsewhere",
 	"Grow":   "reserves memory",
 	"Helper": "names a test's line",
 }
 
-// beside reports whether nothing below a node is a place.
+// beside reports whether nothing below a node is to be changed.
 func beside(n ast.Node, stack []ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec, *ast.CommentGroup:
@@ -34,7 +34,7 @@ func beside(n ast.Node, stack []ast.Node) bool {
 	return false
 }
 
-// idle reports whether a statement changes nothing that a program does.
+// idle reports whether a statement has no effect on the program.
 func idle(s *ast.ExprStmt) bool {
 	c, ok := s.X.(*ast.CallExpr)
 	if !ok {
@@ -47,7 +47,7 @@ func idle(s *ast.ExprStmt) bool {
 	return unseen[name.Sel.Name] != unseen["Msg"] || logs(name.X)
 }
 
-// logs reports whether a chain of calls began with the level of a log line.
+// logs reports whether a chain of calls begins with the level of a log line.
 func logs(e ast.Expr) bool {
 	for {
 		c, ok := e.(*ast.CallExpr)
@@ -65,8 +65,8 @@ func logs(e ast.Expr) bool {
 	}
 }
 
-// capacity reports whether an expression only says how much memory is reserved: the
-// capacity of a slice, the size of a map, or of a reader's or writer's buffer.
+// capacity reports whether an expression only determines how much memory is reserved: the
+// capacity of a slice, the size of a map, or that of a reader's or writer's buffer.
 func capacity(e ast.Expr, stack []ast.Node) bool {
 	if len(stack) == 0 {
 		return false
@@ -85,8 +85,8 @@ func capacity(e ast.Expr, stack []ast.Node) bool {
 	return false
 }
 
-// clamps reports whether a comparison guards an assignment of one side to the other:
-// at the boundary both are the same.
+// clamps reports whether a comparison guards an assignment of one side to the other. At the
+// boundary both are equal.
 func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 	if len(stack) == 0 {
 		return false
@@ -111,8 +111,8 @@ func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 	return f.source(to) == x && f.source(from) == y || f.source(to) == y && f.source(from) == x
 }
 
-// measured reports whether a comparison is of a time that the clock measured: nobody
-// promises anything about its last nanosecond.
+// measured reports whether a comparison is of a measured time, whose last nanosecond does not
+// matter.
 func measured(n *ast.BinaryExpr) bool {
 	return slices.ContainsFunc([]ast.Expr{n.X, n.Y}, func(e ast.Expr) bool {
 		c, ok := e.(*ast.CallExpr)
@@ -124,8 +124,8 @@ func measured(n *ast.BinaryExpr) bool {
 	})
 }
 
-// besideFailure reports whether an expression is returned beside false or an error, where
-// nobody looks at it.
+// besideFailure reports whether an expression is returned beside false or an error, so that
+// callers ignore it.
 func besideFailure(e ast.Expr, stack []ast.Node) bool {
 	if len(stack) == 0 {
 		return false
@@ -144,10 +144,9 @@ func besideFailure(e ast.Expr, stack []ast.Node) bool {
 	return false
 }
 
-// ordered reports whether two neighbouring statements both act, so that their order
-// may be a promise: a store before an acknowledgement. A step of a transaction becomes
-// true with the commit, wherever in it it stands; and calls that fill in different
-// variables, fill(&a), fill(&b), do not meet.
+// ordered reports whether the order of two neighbouring statements may be a promise, such as a
+// store before an acknowledgement. Steps of a transaction take effect with the commit, in any
+// order. Calls that fill in different variables, fill(&a) and fill(&b), are independent.
 func (f *finder) ordered(a, b ast.Stmt) bool {
 	first, second := action(a), action(b)
 	if first == nil || second == nil {
@@ -156,7 +155,7 @@ func (f *finder) ordered(a, b ast.Stmt) bool {
 	return !f.step(first) && !f.step(second) && !(fills(first) && fills(second))
 }
 
-// fills reports whether a call is given the address of what it sets.
+// fills reports whether a call gets the address of the variable that it sets.
 func fills(c *ast.CallExpr) bool {
 	if len(c.Args) == 0 {
 		return false
@@ -165,8 +164,8 @@ func fills(c *ast.CallExpr) bool {
 	return ok && address.Op == token.AND
 }
 
-// action returns the call that a statement consists of, or that a statement begins
-// with whose error it looks at; or nil.
+// action returns the call that is a statement, or the call at the beginning of a statement that
+// checks its error, or nil.
 func action(s ast.Stmt) *ast.CallExpr {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -182,8 +181,8 @@ func action(s ast.Stmt) *ast.CallExpr {
 	return nil
 }
 
-// step reports whether a call is a step of a transaction: it is a method of one, or is
-// given one.
+// step reports whether a call is a step of a transaction: a method of one, or a call with one as
+// an argument.
 func (f *finder) step(c *ast.CallExpr) bool {
 	isTx := func(e ast.Expr) bool {
 		for {

@@ -20,7 +20,7 @@ import (
 
 const module = "hubbub/"
 
-// A goPackage is what go list tells of a package.
+// A goPackage is a package as go list describes it.
 type goPackage struct {
 	ImportPath string
 	ForTest    string
@@ -30,7 +30,7 @@ type goPackage struct {
 	folder string // from the root
 }
 
-// listPackages returns what go list finds.
+// listPackages returns the output of go list.
 func listPackages(ctx context.Context, args ...string) ([]goPackage, error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{
 		"list", "-json=ImportPath,ForTest,GoFiles,Deps",
@@ -81,9 +81,8 @@ func newTester(ctx context.Context) (*tester, error) {
 
 func (t *tester) close() { _ = os.RemoveAll(t.scratch) }
 
-// of returns the tests that see a package: of its group, or, where no test of its
-// group does, of all. Its own come first, then those of the folder above, then the
-// quickest.
+// of returns the tests that use a package: those of its group or, if there are none, of all
+// groups. The package's own tests come first, then those of the folder above, then the quickest.
 func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 	sees := func(program *tests) bool {
 		return slices.ContainsFunc(program.uses, func(used string) bool {
@@ -128,7 +127,7 @@ func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 	return chosen, nil
 }
 
-// An outcome is what became of a mutant.
+// An outcome is the result of trying a mutant.
 type outcome int
 
 const (
@@ -139,13 +138,13 @@ const (
 	interrupted // nobody knows
 )
 
-// A verdict is an outcome with the test that was the first to fail.
+// A verdict is an outcome with the first test that failed.
 type verdict struct {
 	outcome outcome
 	by      string
 }
 
-// try runs the tests that see a place on its mutant, until one fails.
+// try runs the tests for a place on its mutant until one fails.
 func (t *tester) try(ctx context.Context, p place) verdict {
 	programs, err := t.of(ctx, p)
 	if err != nil {
@@ -172,7 +171,7 @@ func (t *tester) try(ctx context.Context, p place) verdict {
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// judge says what the end of a test program means.
+// judge interprets the end of a test program.
 func judge(ctx context.Context, out string, err error) verdict {
 	switch {
 	case ctx.Err() != nil:
@@ -190,8 +189,7 @@ func judge(ctx context.Context, out string, err error) verdict {
 	return verdict{outcome: caught}
 }
 
-// overlay writes the mutant of a place, and the file that puts it in the place of the
-// original.
+// overlay writes the mutant of a place, and the overlay file that replaces the original with it.
 func (t *tester) overlay(p place) (string, error) {
 	original, err := filepath.Abs(p.file)
 	if err != nil {
@@ -209,8 +207,8 @@ func (t *tester) overlay(p place) (string, error) {
 	return name, os.WriteFile(name, text, 0o600)
 }
 
-// goTest runs the tests of one package in the short way, as make quick does, up to the
-// first that fails. Vet does not run: it would refuse mutants that compile.
+// goTest runs the tests of one package in short mode up to the first failure. It does not run
+// vet, which would refuse mutants that compile.
 func goTest(ctx context.Context, program *tests, limit time.Duration, overlay string) (string, error) {
 	args := []string{"test", "-short", "-failfast", "-count=1", "-vet=off", "-p=1", "-timeout=" + limit.String()}
 	if overlay != "" {

@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// A source is a package as go list describes it. A package with its tests is one of its own.
+// A source is a package as go list describes it. A package compiled with its tests is a separate
+// source.
 type source struct {
 	ImportPath string
 	Dir        string
@@ -46,7 +47,7 @@ type source struct {
 	DepOnly    bool
 }
 
-// checker checks packages in the order of their dependencies.
+// A checker checks packages in the order of their dependencies.
 type checker struct {
 	packages map[string]*types.Package
 	sizes    types.Sizes
@@ -84,7 +85,7 @@ func check(system, processor string) (n int, err error) {
 	}
 }
 
-// check checks one package. Of a dependency, it checks only the declarations.
+// check checks one package. For a dependency, it checks only the declarations.
 func (c *checker) check(s *source) error {
 	fset := token.NewFileSet()
 	var files []*ast.File
@@ -107,7 +108,7 @@ func (c *checker) check(s *source) error {
 	return err
 }
 
-// imported resolves the imports of one package.
+// An imported resolves the imports of one package.
 type imported struct {
 	*checker
 	other map[string]string
