@@ -37,7 +37,7 @@ const (
 var (
 	ErrExists  = errors.New("a credential of that name exists; revoke it first or choose another name")
 	ErrRevoked = errors.New("the issuer's credential was revoked")
-	ErrFull    = errors.New("its issuers have issued as much as they may; revoke some of it: hubbub token list shows it")
+	ErrFull    = errors.New("its issuers have issued as much as they may; revoke some of it, which hubbub token list shows")
 	ErrUnknown = errors.New("there is no credential of that name; list them with: hubbub token list")
 )
 
