@@ -19,11 +19,11 @@ func main() {
 	var opts broker.Options
 	var standby program.Standby
 	var kept struct {
-		Events string `flag:"event-keep" default:"90d" usage:"how long events and what is done are kept: an age such as 90d, or forever"`
+		Events string `flag:"event-keep" default:"90d" usage:"how long events and finished records are kept: an age such as 90d, or forever"`
 	}
 	program.Main(program.Program{
 		Name:     "hubbub-broker",
-		Summary:  "keeps work, questions and claims, and wakes the one who is responsible",
+		Summary:  "keeps work, questions and claims, and wakes the responsible agent",
 		Settings: []any{&opts, &kept, &standby},
 		Check: func(context.Context, *program.Env) (err error) {
 			if opts.Keep, err = parseKeep(kept.Events); err != nil {

@@ -29,7 +29,7 @@ type settings struct {
 	Allow     []string `flag:"allow-target" usage:"addresses that may be called although they are not public, and by http, as CIDR (repeatable)"`
 	TLSCert   string   `flag:"tls-cert" usage:"certificate file (PEM), to serve https; it is read again when it changes"`
 	TLSKey    string   `flag:"tls-key" usage:"key file (PEM) of --tls-cert"`
-	NoRedact  bool     `flag:"no-redact" usage:"give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name"`
+	NoRedact  bool     `flag:"no-redact" usage:"give agents the results of tools unchanged; otherwise each text that looks like a secret is replaced by the name of its kind"`
 	Plaintext bool     `flag:"plaintext" usage:"allow other addresses than loopback without TLS, behind a proxy that has it"`
 }
 
@@ -122,7 +122,7 @@ func (s *settings) checkListen() error {
 	addr, err := netip.ParseAddr(host)
 	local := host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 	if !local && s.TLSCert == "" && !s.Plaintext {
-		return program.Usage("--listen %s is reached from elsewhere, and secrets would travel in the clear: "+
+		return program.Usage("--listen %s is reachable from other machines, and secrets would be sent in plaintext: "+
 			"give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", s.Listen)
 	}
 	return nil

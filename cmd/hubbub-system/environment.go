@@ -62,7 +62,7 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 	}
 	content, ok := text.Decode(raw)
 	if !ok {
-		return nil, fmt.Errorf("%s is no text: save it as UTF-8", path)
+		return nil, fmt.Errorf("%s is not text: save it as UTF-8", path)
 	}
 	var env []string
 	for n, line := range strings.Split(content, "\n") {

@@ -23,11 +23,11 @@ func main() { program.Main(systemProgram()) }
 // settings are the values of the flags.
 type settings struct {
 	Launcher     string `flag:"launcher" default:"process" usage:"what runs the agents: process or systemd"`
-	AgentCommand string `flag:"agent-command" usage:"program that agents are (default the hubbub-agent beside this one)"`
+	AgentCommand string `flag:"agent-command" usage:"program of the agents (default the hubbub-agent beside this one)"`
 	ownAgents    bool   // --agent-command names our own program
 	AgentEnvFile string `flag:"agent-env-file" usage:"file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone"`
 	Profiles     string `flag:"profiles" usage:"TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, files-max, runtime-max, agent-unit"`
-	MemoryMax    string `flag:"memory-max" default:"4G" usage:"memory of an agent, or of each of its processes where agents are processes; an empty one is no limit"`
+	MemoryMax    string `flag:"memory-max" default:"4G" usage:"maximum memory of an agent or, if agents are processes, of each of its processes; empty for no limit"`
 	spawner      system.Options
 	process      process.Options
 	systemd      systemd.Options
@@ -65,8 +65,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := s.checkAgents(ctx, env); err != nil {
-		env.Log.Warn().Err(err).Msg("agents will not work as they are set, see [agent] in the file of `hubbub up`, " +
-			"too; each runs in a folder of its own, where a relative path leads elsewhere")
+		env.Log.Warn().Err(err).Msg("agents will not work with these settings, see also [agent] in the file of " +
+			"`hubbub up`; each agent runs in a folder of its own, so a relative path leads elsewhere")
 	}
 	return system.New(db, launcher, s.AgentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }

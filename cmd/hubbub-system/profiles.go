@@ -94,7 +94,7 @@ func parseBytes(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n <= 0 || n > math.MaxInt64/factor {
-		return 0, fmt.Errorf("%q is no size such as 512M or 2G", text)
+		return 0, fmt.Errorf("%q is not a size such as 512M or 2G", text)
 	}
 	return n * factor, nil
 }

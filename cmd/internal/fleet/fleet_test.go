@@ -98,7 +98,7 @@ func (j *journal) options() *fleet.Options {
 		Line:        func(name string, line []byte) { j.add(name + "| " + string(line)) },
 		Event:       func(name, text string) { j.add(name + "! " + text) },
 		MinBackoff:  time.Millisecond,
-		StopTimeout: 5 * time.Second,
+		StopTimeout: time.Minute,
 	}
 }
 
