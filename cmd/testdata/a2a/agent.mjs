@@ -29,6 +29,7 @@ class Executor {
     bus.publish(AgentEvent.task({ id: taskId, contextId, status: { state: TaskState.TASK_STATE_SUBMITTED, message: undefined, timestamp: new Date().toISOString() }, artifacts: [], history: [userMessage], metadata: undefined }));
     status(TaskState.TASK_STATE_WORKING);
     console.error(`heard ${JSON.stringify(words)}`);
+    console.error(`received ${JSON.stringify(prompt)}`);
     if (words === "wait") {
       await new Promise((stop) => waiting.set(taskId, stop));
       console.error("cancelled");

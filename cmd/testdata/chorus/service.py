@@ -3,9 +3,9 @@
 usage: service.py PORT [CHANNEL]
 
 People and the test use /studio: POST /studio/agents {"name", "connection", "to"}, POST /studio/say
-{"sender", "content"}, POST /studio/programs {"name", "kind"}, POST /studio/refuse {"content"}, GET /studio gives what was said, and what agents
-did that the protocol does not have. Everything that is said goes to every agent but who said it, in
-order. A program answers at once what an agent here says, in new words; with a kind, its messages declare
+{"sender", "content", "attachments"}, POST /studio/programs {"name", "kind"}, POST /studio/refuse {"content"}, GET /studio gives what was said, and what agents
+did that the protocol does not have. Everything that is said goes to every agent but the one that said it, in
+order; people may have an agent's name. A program answers at once what an agent here says, in new words; with a kind, its messages declare
 it. What an agent says that has a "to" goes to that one alone, under another name and in a frame of
 words. Words to refuse are answered 422 at a callback, and shown to nobody.
 """
@@ -50,11 +50,11 @@ def post(url, body):
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status
+            return answer.status, ""
     except urllib.error.HTTPError as e:
-        return e.code
+        return e.code, e.read().decode()
     except OSError:
-        return 599
+        return 599, ""
 
 
 def deliver(name, connection, waiting):
@@ -65,28 +65,30 @@ def deliver(name, connection, waiting):
             token = secrets.token_urlsafe(16)
             callbacks[token] = name
         body = {"channel": CHANNEL, "message": message, "callback": f"{HERE}/channels/{CHANNEL['id']}/inbox/{token}"}
-        status = post(connection, body)
+        status, why = post(connection, body)
         while status >= 500:
             time.sleep(0.1)
-            status = post(connection, body)
+            status, why = post(connection, body)
         if status != 200:
             with lock:
-                faults.append(f"{name} answers {status} to {message}")
+                faults.append(f"{name} answers {status} to {message}: {why}")
 
 
-def say(sender, content):
+def say(sender, content, attachments=None, person=False):
     with lock:
         said.append({"sender": sender, "content": content})
         message = {"id": f"msg_{next(numbers)}", "sender": sender, "content": content}
-        if to := relays.get(sender):
+        if attachments is not None:
+            message["attachments"] = attachments
+        if to := None if person else relays.get(sender):
             message["sender"], message["content"] = "Studio Bot", f"**{content}** (sent from Studio)"
         if kind := programs.get(sender):
             message["senderKind"] = kind
-        elif sender in agents:
+        elif sender in agents and not person:
             for program in programs:
                 threading.Thread(target=say, args=(program, f"And what of {secrets.token_hex(8)}?"), daemon=True).start()
         for name, waiting in agents.items():
-            if name != sender and to in (None, name):
+            if (person or name != sender) and to in (None, name):
                 waiting.put(message)
 
 
@@ -142,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
             refused.add(body["content"])
             return self.answer(200, {})
         if self.path == "/studio/say":
-            say(body["sender"], body["content"])
+            say(body["sender"], body["content"], body.get("attachments"), person=True)
             return self.answer(200, {})
         with lock:
             name = callbacks.get(self.path.rpartition("/")[2])
