@@ -56,9 +56,9 @@ func (b *bridge) file(name string) *protocol.Attachment {
 	return &protocol.Attachment{Kind: "document", Name: name, Ref: b.url + "/" + name}
 }
 
-// TestAFileIsFetchedOnce: what the bridge gave, and what it refused for good; what failed for
-// now is tried again.
-func TestAFileIsFetchedOnce(t *testing.T) {
+// TestCache_FetchesAFileOnce covers files that the bridge returned or refused for good. A temporary
+// failure is tried again.
+func TestCache_FetchesAFileOnce(t *testing.T) {
 	b := newBridge(t)
 	for i, c := range []struct {
 		status        int
@@ -93,8 +93,8 @@ func TestAFileIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// TestWhichFilesAreNotFetched, and what a model is told of it.
-func TestWhichFilesAreNotFetched(t *testing.T) {
+// TestCache_SkipsFilesItCannotUse also checks what the model is told about such a file.
+func TestCache_SkipsFilesItCannotUse(t *testing.T) {
 	b := newBridge(t)
 	b.content = "hello"
 	sized := func(n int64) *protocol.Attachment {
@@ -126,8 +126,8 @@ func TestWhichFilesAreNotFetched(t *testing.T) {
 	}
 }
 
-// TestWhatAPromptSaysOfAFile: how it is shown, or why not.
-func TestWhatAPromptSaysOfAFile(t *testing.T) {
+// TestPrompt_DescribesEachFile checks that the prompt says how a file is shown, or why it is not.
+func TestPrompt_DescribesEachFile(t *testing.T) {
 	b := newBridge(t)
 	var shown files.Attachments
 	line := func(a *protocol.Attachment, sees bool) string {
@@ -190,8 +190,9 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	}
 }
 
-// TestAVoiceMessageIsTranscribedOnce, and one that says nothing says so.
-func TestAVoiceMessageIsTranscribedOnce(t *testing.T) {
+// TestCache_TranscribesAVoiceMessageOnce also covers a message without speech, which the prompt
+// mentions.
+func TestCache_TranscribesAVoiceMessageOnce(t *testing.T) {
 	b := newBridge(t)
 	b.content = "ogg"
 	voice := func(name string) *protocol.Attachment {
@@ -246,8 +247,8 @@ func TestAVoiceMessageIsTranscribedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadOfAFile, and what is said of one without a text.
-func TestWhatIsReadOfAFile(t *testing.T) {
+// TestRead_ReturnsTheTextOfAFile also checks what is said about a file without text.
+func TestRead_ReturnsTheTextOfAFile(t *testing.T) {
 	b := newBridge(t)
 	read := func(name, content string) (string, string) {
 		b.content = content
@@ -288,8 +289,9 @@ func TestWhatIsReadOfAFile(t *testing.T) {
 	}
 }
 
-// TestOfficeDocumentsAreRead: the words of their parts, a line for each paragraph.
-func TestOfficeDocumentsAreRead(t *testing.T) {
+// TestRead_OfficeDocuments checks that the text of each part is read, with one line per
+// paragraph.
+func TestRead_OfficeDocuments(t *testing.T) {
 	archive := func(parts ...string) []byte {
 		var b bytes.Buffer
 		w := zip.NewWriter(&b)
@@ -328,8 +330,9 @@ func TestOfficeDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// TestAnEndpointIsAskedAsItsSettingsSay: not without its key, and nowhere else.
-func TestAnEndpointIsAskedAsItsSettingsSay(t *testing.T) {
+// TestTranscribeEndpoint_FollowsItsSettings checks that it is called with its key and at no other
+// address.
+func TestTranscribeEndpoint_FollowsItsSettings(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++

@@ -17,9 +17,10 @@ import (
 	"hubbub/peers/agent/files"
 )
 
-// TestACommandTranscribes: it gets the recording as a file of its kind and no secret of the agent,
-// and leaves nothing behind; what it says when it fails is in the error.
-func TestACommandTranscribes(t *testing.T) {
+// TestTranscribeCommand_GetsAFileAndNoSecret checks that the command gets the recording as a file with the right
+// extension and no secret of the agent, and that nothing is left behind. If it fails, the error
+// contains its output.
+func TestTranscribeCommand_GetsAFileAndNoSecret(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("HUBBUB_TOKEN", "top-secret")
@@ -45,9 +46,9 @@ func TestACommandTranscribes(t *testing.T) {
 	}
 }
 
-// TestAFilterReadsPDFs: it gets the bytes as its input, no secret of the agent, and whatever it
-// started ends with it, also when it is given up.
-func TestAFilterReadsPDFs(t *testing.T) {
+// TestPDFCommand_GetsBytesAndNoSecret checks that the command gets the bytes on its input and no
+// secret of the agent, and that the processes that it started end with it, even after a timeout.
+func TestPDFCommand_GetsBytesAndNoSecret(t *testing.T) {
 	t.Setenv("HUBBUB_TOKEN", "top-secret")
 	t.Setenv("MODEL_KEY", "key-secret")
 	script := func(body string) []string { return []string{"/bin/sh", "-c", body, "pdftotext", "-q"} }
@@ -88,13 +89,13 @@ page" >&2; exit 1`), nil)(t.Context(), "", nil); err == nil || !strings.Contains
 	if err := <-failed; err == nil {
 		t.Error("given up, and yet no error")
 	}
-	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 { // it ends when nobody has it open
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 { // it ends when no process has it open
 		t.Errorf("%q, %v", rest, err)
 	}
 }
 
-// TestAnEndpointTranscribes: asked as that of OpenAI is, with its key.
-func TestAnEndpointTranscribes(t *testing.T) {
+// TestTranscribeEndpoint_IsCalledLikeOpenAI also checks the key.
+func TestTranscribeEndpoint_IsCalledLikeOpenAI(t *testing.T) {
 	answer, status := `{"text":"la la"}`, 200
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		file, header, err := r.FormFile("file")
@@ -124,8 +125,8 @@ func TestAnEndpointTranscribes(t *testing.T) {
 	}
 }
 
-// TestTextIsToldFromBytes: by what the bytes are.
-func TestTextIsToldFromBytes(t *testing.T) {
+// TestIsText_LooksAtTheBytes checks that the bytes decide whether a file is text.
+func TestIsText_LooksAtTheBytes(t *testing.T) {
 	for body, want := range map[string]string{
 		"plain": "plain", "\xef\xbb\xbfmarked": "marked", "\xff\xfeA\x00B\x00": "AB", "\xfe\xff\x00A\x00B": "AB", "": "",
 	} {
@@ -140,9 +141,9 @@ func TestTextIsToldFromBytes(t *testing.T) {
 	}
 }
 
-// TestADocumentThatGrowsIsGivenUp: of a small archive whose parts are large together only the first
-// are read.
-func TestADocumentThatGrowsIsGivenUp(t *testing.T) {
+// TestRead_LimitsAnExpandingArchive checks that only the first parts of a small archive with
+// large contents are read.
+func TestRead_LimitsAnExpandingArchive(t *testing.T) {
 	var document bytes.Buffer
 	archive := zip.NewWriter(&document)
 	for i := range 40 {

@@ -102,8 +102,19 @@ func TestNewPost(t *testing.T) {
 	}
 }
 
-// TestHandle_ConvertsEvents: each event of a callback is an output of its turn; a turn that
-// is not delivered says so, and one that is withdrawn why.
+// TestNewPost_SaysWhetherToAnswer checks that the policy of an event reaches the agent.
+func TestNewPost_SaysWhetherToAnswer(t *testing.T) {
+	for policy, want := range map[string]string{"must_respond": "waits for an answer", "may_respond": "needs no answer"} {
+		e := event(harness.Conversation{ID: "42", Kind: "dm"}, harness.Part{Type: "text", Text: "hello"})
+		e.Policy = policy
+		if p := deliver(t, &harness.Turn{Chat: "tg:42", Event: e}); !strings.Contains(p.Channel.Context, want) {
+			t.Errorf("%s: the context is %q", policy, p.Channel.Context)
+		}
+	}
+}
+
+// TestHandle_ConvertsEvents checks that each event of a callback is an output of its turn, and
+// that a turn that is not delivered or is withdrawn reports why.
 func TestHandle_ConvertsEvents(t *testing.T) {
 	broken := errors.New("it answered HTTP 404")
 	h := chorus.New(func(ctx context.Context, turn, _, _ string, _ *words.Post) error {

@@ -83,6 +83,12 @@ func describeContext(t *harness.Turn) string {
 		what += " It is " + attention.TimeText(now) + "."
 	}
 	text := what + " POST what you want to say to the callback. The chat.* tools read earlier messages."
+	switch attention.Policy(t.Event.Policy) {
+	case attention.PolicyMustRespond:
+		text += " This message waits for an answer."
+	case attention.PolicyMayRespond:
+		text += " This message needs no answer: POST nothing if you have nothing to add."
+	}
 	if c.Context != "" {
 		text += " The service describes the channel as follows: " + c.Context
 	}
