@@ -25,7 +25,7 @@ var claimable = map[string][]string{
 	"delivery":  {"ack", "redelivery", "idempotency"},
 	"injection": {"immediate", "buffered", "notify", "tool_mailbox", "digest"},
 	"chatTools": {"readThread", "sendMessage", "react", "reactionSignals", "claim", "defer", "resolve"},
-	"utilities": {"progress", "logging"},
+	"utilities": {"progress", "cancellation", "logging"},
 }
 
 // Claimable returns the capabilities that the program of Observe claims, sorted.
@@ -51,11 +51,16 @@ var hostCases = []Verdict{
 	{Case: "tools", Title: "only negotiated chat tools are offered, and others are refused"},
 	{Case: "logging", Title: "a log line is taken, and ping is answered after it"},
 	{Case: "envelope", Title: "each delivery has the required members of its draft"},
+	{Case: "modes", Title: "an event comes only in a mode that the program takes"},
 	{Case: "rules", Title: "each delivery carries the standing rules, which name every policy"},
 	{Case: "contract", Title: "each delivery carries the collaboration contract"},
 	{Case: "signals", Title: "a signal comes only to a program that takes signals"},
 	{Case: "redelivery", Title: "an event that is not accepted comes again as negotiated, with the same key"},
 	{Case: "granted", Title: "a claimed knock comes with its content, and a key of its own"},
+	{Case: "edited", Title: "an edited event comes with its new text, and a key of its own"},
+	{Case: "deferred", Title: "a deferred event can be answered later, and comes again only with a key of its own"},
+	{Case: "cancelled", Title: "only what was delivered is cancelled, and only for a program that takes cancellations"},
+	{Case: "audience", Title: "a message says its visibility and whom it obliges, and unknown values are refused"},
 	{Case: "idempotent", Title: "a message that is sent twice with one key is sent once"},
 	{Case: "known", Title: "only methods of the protocol are called"},
 }
@@ -68,13 +73,14 @@ type observer struct {
 	verdicts map[string]*Verdict
 	report   func([]Verdict)
 
-	version  attention.Version
-	requests int
-	answers  map[string]func(result json.RawMessage) // what to do with the answers to our requests
-	keys     map[string][]string                     // the keys of each event
-	attempts map[string]int                          // the last attempt of each key
-	withheld string                                  // the key of the event that is not accepted at first
-	claimed  map[string]bool
+	version    attention.Version
+	requests   int
+	answers    map[string]func(result json.RawMessage) // what to do with the answers to our requests
+	deliveries map[string]string                       // events by the IDs of their chat/deliver requests, as written
+	events     map[string]*observedHistory
+	attempts   map[string]int // the last attempt of each key
+	withheld   string         // the key of the event that is not accepted at first
+	deferral   deferral
 }
 
 // An observedFrame is a line of the host.
@@ -85,43 +91,14 @@ type observedFrame struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// An observedEvent holds the params of chat/deliver in all drafts.
-type observedEvent struct {
-	EventID      string `json:"eventId"`
-	Instructions string `json:"instructions"`
-	Signal       string `json:"signal"`
-	Conversation struct {
-		ID   string `json:"id"`
-		Kind string `json:"kind"`
-	} `json:"conversation"`
-	Target struct {
-		Directedness string `json:"directedness"`
-	} `json:"target"`
-	Attention struct {
-		Policy string `json:"policy"`
-	} `json:"attention"`
-	Injection struct {
-		Mode string `json:"mode"`
-	} `json:"injection"`
-	Content       json.RawMessage `json:"content"`
-	Knock         json.RawMessage `json:"knock"`
-	AddressedToMe *bool           `json:"addressedToMe"`
-	Policy        string          `json:"policy"`
-	CreatedAt     string          `json:"createdAt"`
-	Reliability   struct {
-		Attempt        int    `json:"attempt"`
-		IdempotencyKey string `json:"idempotencyKey"`
-	} `json:"reliability"`
-}
-
 // Observe is a C2A program that checks the host that runs it. It answers each event that must be
 // answered, after it has left the first one unaccepted once. It calls report with the verdicts so
 // far after each line, and returns when in ends.
 func Observe(in io.Reader, out io.Writer, opts *ObserveOptions, report func([]Verdict)) error {
 	o := &observer{
 		out: json.NewEncoder(out), verdicts: map[string]*Verdict{}, report: report,
-		answers: map[string]func(json.RawMessage){}, keys: map[string][]string{}, attempts: map[string]int{},
-		claimed: map[string]bool{},
+		answers: map[string]func(json.RawMessage){}, deliveries: map[string]string{},
+		events: map[string]*observedHistory{}, attempts: map[string]int{},
 	}
 	if opts != nil {
 		o.opts = *opts
@@ -201,11 +178,13 @@ func (o *observer) handleLine(line []byte) {
 		o.initialize(&f)
 	case f.Method == "chat/deliver":
 		o.deliver(&f)
+	case f.Method == "notifications/cancelled":
+		o.check("cancelled", o.cancelProblem(&f))
 	case f.Method == "" && json.Unmarshal(f.ID, &id) == nil && o.answers[id] != nil:
 		then := o.answers[id]
 		delete(o.answers, id)
 		then(f.Result)
-	case f.Method != "" && f.Method != "notifications/cancelled" && len(f.ID) > 0:
+	case f.Method != "" && len(f.ID) > 0:
 		o.check("known", fmt.Errorf("the host called %q", f.Method))
 		o.write(map[string]any{"id": f.ID, "error": map[string]any{"code": -32601, "message": "unknown method"}})
 	}
@@ -277,113 +256,11 @@ func (o *observer) checkTools(result json.RawMessage) {
 		}
 	}
 	o.check("tools", nil)
-}
-
-// deliver checks a delivery and acts on it.
-func (o *observer) deliver(f *observedFrame) {
-	var e observedEvent
-	err := json.Unmarshal(f.Params, &e)
-	if err == nil {
-		err = o.envelopeProblems(&e)
-	}
-	o.check("envelope", err)
-	if e.EventID == "" || e.Reliability.IdempotencyKey == "" {
-		return
-	}
-	o.check("rules", o.rulesProblem(&e))
-	if o.opts.Contract {
-		o.check("contract", contractProblem(e.Instructions))
-	}
-	if takes := o.has("chatTools.reactionSignals"); e.Signal != "" || !takes {
-		var wrong error
-		if e.Signal != "" && !takes {
-			wrong = fmt.Errorf("the signal %q came", e.Signal)
+	if i := slices.IndexFunc(list.Tools, func(t harness.Tool) bool { return t.Name == "chat.send_message" }); i >= 0 {
+		if wrong := audienceProblem(&list.Tools[i]); wrong != nil {
+			o.check("audience", wrong)
 		}
-		o.check("signals", wrong)
 	}
-	key, attempt := e.Reliability.IdempotencyKey, e.Reliability.Attempt
-	last, again := o.attempts[key]
-	o.attempts[key] = attempt
-	isNew := !slices.Contains(o.keys[e.EventID], key)
-	if isNew {
-		o.keys[e.EventID] = append(o.keys[e.EventID], key)
-	}
-	policy := attention.Policy(e.policy())
-	if o.withheld == "" && policy == attention.PolicyMustRespond && len(e.Knock) == 0 {
-		o.withheld = key
-		return
-	}
-	o.checkRedelivery(&e, again, last)
-	o.write(map[string]any{"id": f.ID, "result": map[string]any{"accepted": true}})
-	switch {
-	case len(e.Knock) > 0 && policy == attention.PolicyMayRespond && o.has("chatTools.claim") && !o.claimed[e.EventID]:
-		o.claimed[e.EventID] = true
-		o.callTool("chat.claim", map[string]any{"eventId": e.EventID}, func(harness.Result) {})
-		return
-	case o.claimed[e.EventID] && len(e.Knock) == 0:
-		var wrong error
-		if !isNew {
-			wrong = errors.New("the content came with the key of the knock, which a program drops")
-		}
-		o.check("granted", wrong)
-	case policy != attention.PolicyMustRespond:
-		return
-	}
-	if (isNew || key == o.withheld) && o.has("chatTools.sendMessage") {
-		o.answerTwice(e.EventID, key)
-	}
-}
-
-func (e *observedEvent) policy() string {
-	if e.Policy != "" {
-		return e.Policy
-	}
-	return e.Attention.Policy
-}
-
-// checkRedelivery checks the second delivery of the event that was not accepted.
-func (o *observer) checkRedelivery(e *observedEvent, again bool, last int) {
-	key := e.Reliability.IdempotencyKey
-	switch withheld := slices.Contains(o.keys[e.EventID], o.withheld); {
-	case !withheld || o.verdicts["redelivery"] != nil:
-	case key != o.withheld:
-		o.check("redelivery", errors.New("it came again with another key"))
-	case !o.has("delivery.redelivery"):
-		o.check("redelivery", errors.New("it came again, although the program takes no event twice"))
-	case again && e.Reliability.Attempt <= last:
-		o.check("redelivery", fmt.Errorf("it came again with the attempt %d after %d", e.Reliability.Attempt, last))
-	default:
-		o.check("redelivery", nil)
-	}
-}
-
-// answerTwice answers an event twice with the same key.
-func (o *observer) answerTwice(event, key string) {
-	arguments := map[string]any{
-		"inReplyTo": event, "text": "This is the conformance kit for hosts.", "idempotencyKey": "answer:" + key,
-		"visibility": "dm", "directedness": string(attention.DirectedAmbient),
-	}
-	idOf := func(result harness.Result) (id string) {
-		var sent struct {
-			MessageID string `json:"messageId"`
-		}
-		if json.Unmarshal(result.StructuredContent, &sent) == nil {
-			id = sent.MessageID
-		}
-		return id
-	}
-	o.callTool("chat.send_message", arguments, func(first harness.Result) {
-		o.callTool("chat.send_message", arguments, func(second harness.Result) {
-			var wrong error
-			switch {
-			case first.IsError || second.IsError:
-				wrong = fmt.Errorf("an answer is refused: first %t, again %t", first.IsError, second.IsError)
-			case idOf(first) != idOf(second):
-				wrong = fmt.Errorf("the messages %q and %q were sent", idOf(first), idOf(second))
-			}
-			o.check("idempotent", wrong)
-		})
-	})
 }
 
 // envelopeProblems finds required members that are missing or wrong.

@@ -24,6 +24,8 @@ type foreignHost struct {
 	in    io.Writer
 	lines *json.Decoder
 	sent  map[string]string // message IDs by key
+
+	deferred string // the event that the program deferred
 }
 
 type foreignFrame struct {
@@ -54,10 +56,14 @@ func (h *foreignHost) await(id string) {
 		answer := map[string]any{}
 		switch {
 		case f.Method == "tools/list":
+			members := map[string]any{"inReplyTo": 1, "idempotencyKey": 1, "visibility": 1, "directedness": 1}
+			if h.fault == "takes no directedness" {
+				delete(members, "directedness")
+			}
 			tools := []any{map[string]any{"name": "chat.list_events"}}
 			for _, name := range []string{"read_thread", "send_message", "react", "claim", "defer", "resolve"} {
 				if !slices.Contains(h.lacks, "chatTools."+name) || h.fault == "offers all" {
-					tools = append(tools, map[string]any{"name": "chat." + name})
+					tools = append(tools, map[string]any{"name": "chat." + name, "inputSchema": map[string]any{"properties": members}})
 				}
 			}
 			answer["tools"] = tools
@@ -79,14 +85,28 @@ func (h *foreignHost) await(id string) {
 
 func (h *foreignHost) call(f *foreignFrame) map[string]any {
 	key, _ := f.Params.Arguments["idempotencyKey"].(string)
-	if f.Params.Name == "chat.send_message" && (h.sent[key] == "" || h.fault == "sends twice") {
+	event, _ := f.Params.Arguments["eventId"].(string)
+	refused := slices.Contains(h.lacks, strings.Replace(f.Params.Name, "chat.", "chatTools.", 1)) && h.fault != "carries all out"
+	disposition := "deferred"
+	switch {
+	case f.Params.Arguments["visibility"] == "world" && h.fault != "shows anywhere":
+		refused = true
+	case f.Params.Name == "chat.defer" && h.fault == "refuses deferrals":
+		refused = true
+	case f.Params.Name == "chat.defer":
+		h.deferred = event
+		if h.fault == "forgets deferrals" {
+			disposition = "ignored"
+		}
+	case f.Params.Name == "chat.send_message" && h.fault == "ends what is deferred" && f.Params.Arguments["inReplyTo"] == h.deferred:
+		refused = true
+	case f.Params.Name == "chat.send_message" && (h.sent[key] == "" || h.fault == "sends twice"):
 		h.sent[key] = fmt.Sprint("msg_", len(h.sent)+1)
 		if h.fault == "sends twice" {
 			h.sent[fmt.Sprint(len(h.sent))] = "" // the next ID is another
 		}
 	}
-	lacked := slices.Contains(h.lacks, strings.Replace(f.Params.Name, "chat.", "chatTools.", 1))
-	return map[string]any{"isError": lacked && h.fault != "carries all out", "structuredContent": map[string]any{"messageId": h.sent[key]}}
+	return map[string]any{"isError": refused, "structuredContent": map[string]any{"messageId": h.sent[key], "disposition": disposition}}
 }
 
 // deliver sends an event. members are added to its params.
@@ -134,7 +154,22 @@ func (h *foreignHost) run() {
 	if h.fault == "calls methods" {
 		h.write(`{"jsonrpc":"2.0","id":"x","method":"chat/shout","params":{}}`)
 	}
-	h.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"d5"}}`)
+	h.deliver("d6", "e4", "k4", 1, "must_respond", text)
+	h.await("d6")
+	if h.fault == "returns with the old key" {
+		h.deliver("d7", "e4", "k4", 2, "must_respond", text)
+		h.await("d7")
+	}
+	h.deliver("d8", "e5", "k5", 1, "must_respond", text)
+	h.await("d8")
+	key = map[bool]string{true: "k5", false: "k5~edited"}[h.fault == "edits under the old key"]
+	h.deliver("d9", "e5", key, 1, "may_respond", `"content":[{"type":"text","text":"goodbye?"}]`)
+	h.await("d9")
+	if cancelled := map[bool]string{true: "d99", false: "d8"}[h.fault == "cancels anything"]; !slices.Contains(h.lacks, "utilities.cancellation") || h.fault == "cancels always" {
+		h.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, cancelled)
+	}
+	h.deliver("d10", "e6", "k6", 1, "must_not_respond", text)
+	h.await("d10") // and all calls before it
 }
 
 // observe runs the program with a foreign host, and returns its last verdicts by case.
@@ -171,10 +206,19 @@ func observe(t *testing.T, fault string, lacks ...string) map[string]conformance
 }
 
 func TestObserve_ConformingHostPasses(t *testing.T) {
-	for _, lacks := range [][]string{nil, {"delivery.redelivery"}, {"chatTools.reactionSignals", "chatTools.defer"}, {"utilities.logging"}} {
-		for _, v := range observe(t, "", lacks...) {
-			if v.Result != conformance.OK && (v.Case != "idempotent" || len(lacks) == 0) { // nothing may come after it
-				t.Errorf("without %q: %+v", lacks, v)
+	for _, c := range []struct{ lacks, skipped []string }{
+		{nil, nil},
+		{[]string{"delivery.redelivery"}, nil},
+		{[]string{"chatTools.reactionSignals", "chatTools.defer"}, []string{"deferred"}},
+		{[]string{"utilities.logging", "utilities.cancellation"}, []string{"cancelled"}},
+	} {
+		for _, v := range observe(t, "", c.lacks...) {
+			want := conformance.OK
+			if slices.Contains(c.skipped, v.Case) {
+				want = conformance.Skipped
+			}
+			if v.Result != want {
+				t.Errorf("without %q: %+v; want %s", c.lacks, v, want)
 			}
 		}
 	}
@@ -192,6 +236,16 @@ func TestObserve_FindsFaults(t *testing.T) {
 		{"redelivers anew", "", "redelivery", "another key"},
 		{"redelivers always", "delivery.redelivery", "redelivery", "takes no event twice"},
 		{"grants with the old key", "", "granted", "the key of the knock"},
+		{"any mode", "injection.buffered", "modes", `"buffered"`},
+		{"edits under the old key", "", "edited", "the key of an earlier one"},
+		{"refuses deferrals", "", "deferred", "a deferral is refused"},
+		{"forgets deferrals", "", "deferred", `the disposition "ignored"`},
+		{"ends what is deferred", "", "deferred", "the answer to the deferred event is refused"},
+		{"returns with the old key", "", "deferred", "an earlier key"},
+		{"takes no directedness", "", "audience", "does not take directedness"},
+		{"shows anywhere", "", "audience", `"world" is sent`},
+		{"cancels anything", "", "cancelled", "is no delivery"},
+		{"cancels always", "utilities.cancellation", "cancelled", "takes none"},
 		{"sends twice", "", "idempotent", "were sent"},
 		{"calls methods", "", "known", "chat/shout"},
 	} {
