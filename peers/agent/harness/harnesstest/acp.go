@@ -136,12 +136,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		crashOnce(argument)
 		f.say(r.SessionId, "survived")
 	case "tell": // argument: a file for what the program was given
-		raw := strings.Join(os.Environ(), "\n")
-		for _, server := range s.servers {
-			raw += fmt.Sprintf("\n%+v", server.Http)
-		}
-		os.WriteFile(argument, []byte(raw), 0o600) //nolint:errcheck // then the test fails
-		fmt.Fprintln(os.Stderr, "my token is", strings.TrimPrefix(s.servers[0].Http.Headers[0].Value, "Bearer "))
+		s.tell(argument)
 		f.say(r.SessionId, "told")
 	case "hold": // arguments: an address that answers when to go on, and what it reads
 		address, _, _ := strings.Cut(argument, " ")
@@ -174,8 +169,51 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "play": // takes the argument as an event, and does what a scripted agent does
 		f.say(r.SessionId,
 			s.withTools(ctx, func(tools harness.Tools) string { return playScripted(ctx, []byte(argument), tools) }))
+	default:
+		end.StopReason = f.write(ctx, r.SessionId, command, argument)
 	}
 	return end, nil
+}
+
+// write handles the requests that write more than one text, and returns the
+// stop reason.
+func (f *acpProgram) write(ctx context.Context, id acpsdk.SessionId, command, argument string) acpsdk.StopReason {
+	switch command {
+	case "parts": // sends each part of the argument with a thought or the end of a call after it
+		for i, part := range strings.Split(argument, "|") {
+			f.say(id, part)
+			if i%2 == 0 {
+				f.update(id, acpsdk.UpdateAgentThoughtText("INNER"))
+			} else {
+				f.update(id, acpsdk.UpdateToolCall("c1", acpsdk.WithUpdateStatus(acpsdk.ToolCallStatusCompleted)))
+			}
+		}
+	case "content": // argument: a JSON list of content blocks
+		var blocks []acpsdk.ContentBlock
+		if err := json.Unmarshal([]byte(argument), &blocks); err != nil {
+			f.say(id, err.Error())
+		}
+		for _, b := range blocks {
+			f.update(id, acpsdk.UpdateAgentMessage(b))
+		}
+	case "stop-by": // arguments: a reason to stop, and a text before it
+		reason, text, _ := strings.Cut(argument, " ")
+		f.say(id, text)
+		return acpsdk.StopReason(reason)
+	case "elicit": // argument: the schema of what it wants to know
+		f.say(id, f.elicit(ctx, id, argument))
+	}
+	return acpsdk.StopReasonEndTurn
+}
+
+// tell writes to a file what the program was given.
+func (s *acpSession) tell(file string) {
+	raw := strings.Join(os.Environ(), "\n")
+	for _, server := range s.servers {
+		raw += fmt.Sprintf("\n%+v", server.Http)
+	}
+	os.WriteFile(file, []byte(raw), 0o600) //nolint:errcheck // then the test fails
+	fmt.Fprintln(os.Stderr, "my token is", strings.TrimPrefix(s.servers[0].Http.Headers[0].Value, "Bearer "))
 }
 
 // answer sends one of the texts in a file.
@@ -224,6 +262,22 @@ func (f *acpProgram) update(id acpsdk.SessionId, u acpsdk.SessionUpdate) {
 		context.Background(),
 		acpsdk.SessionNotification{SessionId: id, Update: u},
 	) //nolint:errcheck // a test program
+}
+
+// elicit asks a person for what a schema describes, and returns the answer.
+func (f *acpProgram) elicit(ctx context.Context, id acpsdk.SessionId, schema string) string {
+	var r acpsdk.UnstableCreateElicitationRequest
+	err := json.Unmarshal(
+		fmt.Appendf(nil, `{"mode":"form","sessionId":%q,"message":"What?","requestedSchema":%s}`, id, schema), &r)
+	if err != nil {
+		return err.Error()
+	}
+	answer, err := f.conn.UnstableCreateElicitation(ctx, r)
+	if err != nil {
+		return err.Error()
+	}
+	raw, _ := json.Marshal(answer) //nolint:errcheck // it was JSON
+	return "answered: " + string(raw)
 }
 
 // permission requests a permission, "kind title", and returns the answer.
