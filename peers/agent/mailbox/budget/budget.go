@@ -44,7 +44,7 @@ func payer(e *mailbox.Entry) string {
 func spent(v *mailbox.View, t *mailbox.Turn, payer string) (s attention.Usage, until time.Time) {
 	var oldest time.Time
 	s = mailbox.First(v.Tx, func(s *attention.Usage) []any {
-		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, mailbox.Time(&oldest)}
+		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, store.Micros{Time: &oldest}}
 	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
 			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
 		FROM turns WHERE started_at > ?3`, payer, t.Chat, periodStart(v.Tx))

@@ -19,7 +19,7 @@ type halt struct {
 
 // halted returns the halt that applies to a turn.
 func halted(v *mailbox.View, t *mailbox.Turn) (h halt, ok bool) {
-	return store.One(v.Tx, func(h *halt) []any { return []any{&h.by, mailbox.Time(&h.at)} },
+	return store.One(v.Tx, func(h *halt) []any { return []any{&h.by, store.Micros{Time: &h.at}} },
 		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.Self())
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestHowLongADeferredEventRests(t *testing.T) {
+func TestDeferDelay_FollowsItsRequest(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	const first = 15 * time.Minute
 	for _, c := range []struct {

@@ -112,7 +112,8 @@ func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
 
 // HandleExplanation ends the events that were not clear, once their author writes again or edits.
 func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
-	if e.Decision.Policy != attention.PolicyMustRespond || e.Content.Event != protocol.EventMessage {
+	if e.Decision.Policy != attention.PolicyMustRespond ||
+		e.Content.Event != protocol.EventMessage && e.Content.Event != protocol.EventEdit {
 		return
 	}
 	// filter by state, which matches few rows, rather than by author
@@ -127,15 +128,15 @@ func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 
 const noticeUnclear = "unclear"
 
-// awaitsClarification reports whether the author of an event was asked what they mean.
-func awaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
+// AwaitsClarification reports whether the author of an event was asked what they mean.
+func AwaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
 	return v.SentAs(noticeUnclear+":"+e.EventID) != nil
 }
 
 // FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
 // is settled or its author was asked what they mean.
 func FinishAccepted(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry) {
-	if t != nil && t.State == mailbox.TurnAccepted && e.Settled() {
+	if t != nil && t.State == mailbox.TurnAccepted && (e.Settled() || AwaitsClarification(&tx.View, e)) {
 		Finish(tx, t, e, protocol.TurnCost{})
 	}
 }
@@ -155,7 +156,7 @@ func Expire(tx *mailbox.Tx, id, reason string) {
 	e.DeadlineAt = time.Time{}
 	if e.State == mailbox.Deferred {
 		redeliver(tx, e)
-	} else if awaitsClarification(&tx.View, e) {
+	} else if AwaitsClarification(&tx.View, e) {
 		tx.Move(e, mailbox.Ignore, "it was not explained")
 	} else {
 		GiveUpWithNotice(tx, e, reason, NotInTime)
@@ -197,7 +198,7 @@ func StopChat(tx *mailbox.Tx, stop *mailbox.Entry) {
 	for _, t := range tx.Turns(`WHERE chat = ? AND `+mailbox.LiveCondition, stop.Chat) {
 		tx.CancelTurn(t, mailbox.ReasonChatStopped)
 	}
-	for _, e := range tx.Events(`WHERE chat = ? AND event_id <> ? AND `+mailbox.OpenCondition, stop.Chat, stop.EventID) {
+	for _, e := range tx.Events(`WHERE chat = ? AND seq < ? AND `+mailbox.OpenCondition, stop.Chat, stop.Seq) {
 		if e.State != mailbox.Answered { // a queued answer counts
 			tx.Move(e, mailbox.Supersede, mailbox.ReasonChatStopped)
 		}
