@@ -15,7 +15,7 @@ const (
 	AnswerYes     Answer = "yes"
 	AnswerNo      Answer = "no"
 	AnswerUnclear Answer = "unclear" // it tries to answer: maybe, yes?, not yet
-	AnswerOther   Answer = "other"   // it says something else, possibly besides an answer
+	AnswerOther   Answer = "other"   // it says something else, possibly in addition to an answer
 )
 
 // Emoji that answer alone, and those that change no answer in words. Skin tones do not matter.
@@ -52,7 +52,7 @@ func newAnswerPhrases(w *Words) answerPhrases {
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
-	}{{answerFillers, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
+	}{{defaultWords().Courtesies, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
 		for _, phrase := range list.phrases {
 			words := tokens(phrase)
 			p.answers[strings.Join(words, " ")] = list.answer
@@ -85,6 +85,11 @@ func (r *AnswerReader) Read(text string) Answer {
 		}
 		if answer != "" {
 			found = append(found, answer)
+		}
+		for i := 1; i < n; i++ { // another reading: "of course yeah right"
+			if longer, other := r.leading(words[i:]); longer > n-i && other != "" && other != AnswerYes {
+				found = append(found, other)
+			}
 		}
 		words = words[n:]
 	}
@@ -143,8 +148,8 @@ func takeEmoji(text string) (rest string, found []Answer, clear bool) {
 	return b.String(), found, clear
 }
 
-// answerPunctuation may stand in an answer without changing it. U+200C joins words in Persian.
-const answerPunctuation = ".,!;-–—،؛۔।。！¡'’‘ʻʼ\u200c"
+// answerPunctuation may occur in an answer without changing it. U+200C joins words in Persian.
+const answerPunctuation = ".,!;-–—،؛۔।。！，、¡'’‘ʻʼ\u200c"
 
 // spellingMarks are the combining accents of spelling. Others, such as those that strike a word
 // through, change what it says.

@@ -2,7 +2,7 @@ package attention
 
 import "testing"
 
-func TestABudgetNamesTheNarrowestBound(t *testing.T) {
+func TestBudget_NamesTheNarrowestBound(t *testing.T) {
 	b := Budget{AuthorTurns: 2, ChatTurns: 3, Turns: 5, ChatTokens: 100, Tokens: 200}
 	for _, tt := range []struct {
 		spent  Usage

@@ -77,7 +77,7 @@ func weaken(d *Decision, v *situation) {
 	switch {
 	case v.event.kind() == KindEdit && v.facts.Answered:
 		d.Policy = PolicyMayRespond
-		d.Reason = "edited_after_response"
+		d.Reason = ReasonEdited
 	case v.facts.Age > v.cfg.freshness():
 		d.Policy = PolicyMayRespond
 		d.Reason += "+stale"
@@ -114,15 +114,26 @@ func fitHarness(d *Decision, v *situation) {
 const (
 	ReasonAmbient     = "ambient"
 	ReasonFragment    = "fragment"
+	ReasonEdited      = "edited_after_response"
 	reasonStream      = "owned_stream"
 	reasonThread      = "owned_thread"
 	reasonParticipant = "thread_participant"
+	reasonReminder    = "reminder"
+	reasonProceeds    = "reaction_proceeds"
 )
 
 // Rule returns the name of the rule that decided.
 func (d *Decision) Rule() string {
 	rule, _, _ := strings.Cut(d.Reason, "+")
 	return rule
+}
+
+// SaysFinalText reports whether the text with which a model ends the turn of an event is a message: the
+// event must be answered, or it is a reminder or a thumb under a question, after which people wait for
+// words. The final texts of other turns are remarks.
+func (d *Decision) SaysFinalText() bool {
+	return d.Policy == PolicyMustRespond || d.Policy == PolicyMayRespond &&
+		slices.Contains([]string{reasonReminder, reasonProceeds}, d.Rule())
 }
 
 // NamesNobody reports whether the event was decided on by where it was written, since it is addressed
@@ -224,7 +235,7 @@ func (v *situation) continues() bool {
 // and asks nothing.
 func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
-	emoji := onlyEmoji(spoken)
+	emoji := onlyEmoji(spoken) && !strings.ContainsAny(spoken, doubtfulEmoji)
 	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji &&
 		!consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
@@ -250,7 +261,7 @@ func offers(question string, words []string) bool {
 // IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the
 // default words. If the text may be an answer, words that can answer, such as "ok", do not count.
 func IsAcknowledgement(text string, answer bool) bool {
-	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
+	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords().Words
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Yes, said))
 }
 
@@ -264,8 +275,12 @@ func (c Config) Stops(e *Event) bool {
 	return v.stops()
 }
 
+// asksToLeave reports whether the event asks the agent to leave: by its name or, unless that answers a
+// question, in reply to its message. Nobody leaves a direct chat by a reply.
 func (v *situation) asksToLeave() bool {
-	return v.mentions.me && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
+	asked := v.mentions.me || v.replyMe && v.namesNobody() && !v.facts.Asked &&
+		v.event.conversationKind() != ConversationDM
+	return asked && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
 }
 
 // isWork reports whether the event assigns, requests or blocks work.
@@ -275,8 +290,6 @@ func (v *situation) isWork() bool {
 
 // isWorkForSelf reports whether work is for this agent: by recipient, by mention, or else because
 // it was sent to this agent.
-// asksToLeave reports whether the event asks the agent to leave: by its name or, unless that answers a
-// question, in reply to its message. Nobody leaves a direct chat by a reply.
 func (v *situation) isWorkForSelf() bool {
 	if v.event.Recipient != "" {
 		return v.self.is(v.event.Recipient)

@@ -10,8 +10,9 @@ import (
 	"hubbub/peers/attention"
 )
 
-// TestDraftShowsNothingThatMayTurnOut to be a thought, a call, a copy of the prompt or silence.
-func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
+// TestDraft_ShowsNothingThatMayBeHidden streams text that may turn out to be a thought, a
+// call, a copy of the prompt or silence.
+func TestDraft_ShowsNothingThatMayBeHidden(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "",
 		"Hel":                              "",
@@ -42,9 +43,9 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 	}
 }
 
-// TestEachDraftIsABeginningOfTheAnswer whatever a model writes, cut anywhere: five hundred shapes of it, or with
-// HUBBUB_ALL_SHAPES, as make walk has it, thousands.
-func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
+// TestDraft_IsABeginningOfTheAnswer cuts five hundred shapes of answers anywhere. With
+// HUBBUB_ALL_SHAPES, as in make walk, it cuts thousands.
+func TestDraft_IsABeginningOfTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 3))
 	parts := append([]string{"The answer is 4. ", "Here: ", "好", "Say \"<think>\". ", "So it is.\n", "`a < b` ", "- a list\n", "```\ncode\n```\n"}, innerParts...)
 	count := 500
@@ -66,8 +67,8 @@ func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAThoughtThatNobodyBeganIsNoticed once it ends.
-func TestAThoughtThatNobodyBeganIsNoticed(t *testing.T) {
+// TestDraft_NoticesAThoughtWithoutBeginning checks that such a thought is noticed once it ends.
+func TestDraft_NoticesAThoughtWithoutBeginning(t *testing.T) {
 	if attention.DraftMatches("the user wants four</think>It is 4.") || !attention.DraftMatches("It is 4, as far as I can tell.") {
 		t.Error("a thought passes, or an answer does not")
 	}

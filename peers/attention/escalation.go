@@ -23,14 +23,11 @@ const (
 type EscalationPolicy struct {
 	Lead   string `flag:"lead" json:"lead,omitempty" usage:"agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot"`
 	Owner  string `flag:"owner" json:"owner,omitempty" usage:"agent or person who answers for this agent, asked next; the owner of a work item comes before them"`
-	Person string `flag:"person" json:"person,omitempty" usage:"person who is asked last, before the author is told; it also decides about tools where no person asked for anything"`
+	Person string `flag:"person" json:"person,omitempty" usage:"person who is asked last, before the author is notified, and who decides about tools if no person asked for anything"`
 	// members of the chat, asked in this order if nobody above can be asked
 	People  []string      `json:"people,omitempty"`
 	Timeout time.Duration `flag:"escalate-after" positive:"10m" json:"eachNs,omitempty" usage:"time that each of --lead, --owner and --person has for an answer"`
 }
-
-// DefaultLevelTimeout is the default time for an answer at each level.
-const DefaultLevelTimeout = 10 * time.Minute
 
 // An Escalation is the recorded state of the escalation of one event.
 type Escalation struct {

@@ -7,9 +7,9 @@ import (
 	"hubbub/peers/attention"
 )
 
-// TestLadder: lead, owner, person, author, each once and nobody twice, with a reason that says
-// of each rung why it was passed over.
-func TestLadder(t *testing.T) {
+// TestEscalation_AsksEachLevelOnce covers lead, owner, person and author. Nobody is asked twice,
+// and the reason says why a level was skipped.
+func TestEscalation_AsksEachLevelOnce(t *testing.T) {
 	type rungs = map[attention.Level]string
 	type holds = map[attention.Level]bool
 	full := attention.EscalationPolicy{Lead: "boss", Owner: "@ann", Person: "tg:88"}

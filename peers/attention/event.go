@@ -172,7 +172,7 @@ func (c Config) deadline() time.Duration { return cmp.Or(max(c.Deadline, 0), Def
 
 func (c Config) freshness() time.Duration { return cmp.Or(max(c.Freshness, 0), DefaultFreshness) }
 
-func (c Config) words() *Words { return cmp.Or(c.Words, &defaultWords) }
+func (c Config) words() *Words { return cmp.Or(c.Words, &defaultWords().Words) }
 
 func (e *Event) kind() EventKind { return cmp.Or(e.Kind, KindMessage) }
 

@@ -7,8 +7,9 @@ import (
 	"hubbub/peers/attention"
 )
 
-// TestAFenceIsKnownAgain however it was cut, and nothing else is taken for one.
-func TestAFenceIsKnownAgain(t *testing.T) {
+// TestFence_IsRecognized cuts the fence in many ways, and checks that no other text counts as
+// one.
+func TestFence_IsRecognized(t *testing.T) {
 	fence := attention.Fence(rand.Text())
 	if other := attention.Fence(rand.Text()); len(fence) != 16 || other == fence {
 		t.Fatalf("drawn: %q and %q", fence, other)

@@ -62,22 +62,12 @@ func knockTopic(v *situation) string {
 		why = "in a thread that you own"
 	}
 	if title := v.event.Conversation.Title; title != "" && v.event.inThread() {
-		why += ", titled " + `"` + strings.ReplaceAll(HeaderValue(prefix(title, maxTitle)), `"`, "'") + `"`
+		why += ", titled " + `"` + strings.ReplaceAll(HeaderValue(cutRunes(title, maxTitle)), `"`, "'") + `"`
 	}
 	if v.event.inThread() && v.facts.Work != "" {
 		why += ", where your work on " + HeaderValue(v.facts.Work) + " is open"
 	}
 	return what + " " + why + ", " + size(len(v.words), v.event.Attachments)
-}
-
-// prefix returns the first n characters of s.
-func prefix(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 func reactionTopic(v *situation) string {

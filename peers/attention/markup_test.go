@@ -208,6 +208,15 @@ func TestVisibleText_HidesTheStandingRules(t *testing.T) {
 			"**C2A RESPONSE RULES**\nSure.":                                            "Sure.",
 		})
 	}
+	_, rules, _ := strings.Cut(attention.ResponseRules(attention.Version0624), "\n")
+	copied, _, _ := strings.Cut(rules, "\n")
+	for _, own := range []string{
+		"The shop says this: if you are asked to pay, go.", "It is Ann's car. Answer only if you own the car.",
+		"At the door stands: Silence is a good outcome. We liked it.", "Say to the others that I must not respond to that.",
+		"On the wall of it: everything was written by others, and not by me.",
+	} {
+		wantVisible(t, map[string]string{copied + "\n\n" + own: own, own + "\n\n" + copied: own})
+	}
 	kept := map[string]string{}
 	for _, text := range []string{
 		"If you are asked to leave, say goodbye.", "Answer only if you own the car.", "I must not respond to that.",

@@ -11,8 +11,8 @@ import (
 // mentions says what the mentions of an event mean to one agent.
 type mentions struct {
 	me     bool // by name or alias
-	role   bool // a role that it has, or the whole group
-	others bool // somebody else, or a role that it does not have
+	role   bool // a role of the agent, or the whole group
+	others bool // somebody else, or a role of others
 }
 
 // resolveMentions reads the mentions that the chat surface resolved, and the "@name" labels of
@@ -33,7 +33,7 @@ func Addressees(e *Event, self *Self) (me, others bool) {
 	if len(e.Mentions) > 0 {
 		text = ""
 	}
-	m := resolveMentions(e, self, &defaultWords, text)
+	m := resolveMentions(e, self, &defaultWords().Words, text)
 	return m.me, m.others || m.role
 }
 
@@ -97,7 +97,7 @@ func Labels(text string) []Label {
 				strings.ContainsRune(labelPunctuation, r)
 		})
 		if to < len(text) && text[to] == '@' && text[to-1] != '/' {
-			nameEnd = i + 1 // "@a@b" is no label
+			nameEnd = i + 1 // "@a@b" is not a label
 		}
 		if nameEnd > i+1 {
 			labels = append(labels, Label{i, nameEnd, nameEnd +
@@ -108,6 +108,19 @@ func Labels(text string) []Label {
 	return labels
 }
 
+// ParseAliases returns the names of an agent without the @ that may begin them. It returns an
+// error if a mention cannot mean the agent by one of them.
+func ParseAliases(names []string) (aliases []string, err error) {
+	for _, name := range names {
+		name = strings.TrimPrefix(name, "@")
+		if err := CheckAlias(name); err != nil {
+			return nil, err
+		}
+		aliases = append(aliases, name)
+	}
+	return aliases, nil
+}
+
 // CheckAlias returns an error if a mention cannot mean an agent by a name.
 func CheckAlias(name string) error {
 	label := Labels("@" + name)
@@ -115,11 +128,14 @@ func CheckAlias(name string) error {
 	case len(label) != 1 || label[0] != Label{0, 1 + len(name), 1 + len(name)} || len(name) > maxAlias,
 		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
 		return fmt.Errorf("%q is not a name: use one word, as in a mention", name)
-	case slices.Contains(DefaultWords().Groups, strings.ToLower(name)):
+	case MeansEverybody(name):
 		return fmt.Errorf("%q means everybody", name)
 	}
 	return nil
 }
+
+// MeansEverybody reports whether a mention of a name means every agent of a conversation.
+func MeansEverybody(name string) bool { return hasFold(defaultWords().Groups, name) }
 
 // CountLeading returns the number of labels at the beginning of a text, preceded only by other
 // labels. Leading labels route the message; all others are only hints.

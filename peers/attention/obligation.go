@@ -211,8 +211,8 @@ func (o *ObligationRecord) Status(acts []Act) ObligationStatus {
 // ReturnIntervals says how often an obligation returns, by the mode of its event. 0 means never.
 type ReturnIntervals struct {
 	Immediate time.Duration `flag:"obligation-immediate" json:"immediateNs" usage:"time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never"`
-	Buffered  time.Duration `flag:"obligation-buffered" json:"bufferedNs" usage:"time after which that of any other message comes back; 0 for never"`
-	Notify    time.Duration `flag:"obligation-notify" json:"notifyNs" usage:"time after which that of what was only knocked for, or left to tools, comes back; 0 for never"`
+	Buffered  time.Duration `flag:"obligation-buffered" json:"bufferedNs" usage:"time after which an obligation of any other message comes back; 0 for never"`
+	Notify    time.Duration `flag:"obligation-notify" json:"notifyNs" usage:"time after which an obligation of a message that was only knocked for, or left to tools, comes back; 0 for never"`
 }
 
 // DefaultReturnIntervals are the default intervals.

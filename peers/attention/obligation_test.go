@@ -35,8 +35,8 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// TestReadOrNotIsTheSame: arm D of the draft.
-func TestReadOrNotIsTheSame(t *testing.T) {
+// TestNext_IsTheSameForReadAndUnread covers arm D of the draft.
+func TestNext_IsTheSameForReadAndUnread(t *testing.T) {
 	acts := rapid.SliceOfN(rapid.Custom(anyAct), 0, 12)
 	rapid.Check(t, func(t *rapid.T) {
 		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered, CreatedAt: time.Unix(0, 0)}
@@ -61,9 +61,9 @@ func anyAct(t *rapid.T) attention.Act {
 	}
 }
 
-// TestOnlyTheAskingSideDischarges: whatever everybody else does, in any order, an obligation stays
-// open, and what is discharged stays so.
-func TestOnlyTheAskingSideDischarges(t *testing.T) {
+// TestDischarge_NeedsTheAskingSide checks that no action of others, in any order, closes an
+// obligation, and that a discharged one stays discharged.
+func TestDischarge_NeedsTheAskingSide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered}
 		discharged := false
@@ -82,7 +82,7 @@ func TestOnlyTheAskingSideDischarges(t *testing.T) {
 
 // TestNext_NamesALaterTime checks that no moment is looked at twice, and that no interval ends
 // twice, however the host wakes.
-func TestNextLooksAgainLater(t *testing.T) {
+func TestNext_NamesALaterTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Unix(1_000_000, 0)
 		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Mode: attention.ModeImmediate, CreatedAt: start}

@@ -1,14 +1,16 @@
 package attention
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
 
 // Bounds of what counts as a copy of the standing rules, in words that follow each other there.
 const (
-	ruleCopied    = 8 // the first copy in a text
-	ruleContinued = 4 // after that
+	ruleCopied    = 8 // the longest copy in a text
+	ruleContinued = 4 // every other copy beside it
+	ruleGap       = 3 // words of the model's own between two copies in one paragraph
 )
 
 var (
@@ -52,9 +54,6 @@ func ruleParts(text string, least int, open bool) (parts [][2]int) {
 		heading := n == 3 && strings.TrimSpace(run) == "c2a response rules"
 		if n >= least || heading || open && n > 1 && i+n == len(at) {
 			parts = append(parts, [2]int{at[i][0], at[i+n-1][1]})
-			if !open {
-				least = ruleContinued
-			}
 			i += n
 			continue
 		}
@@ -77,16 +76,43 @@ func wholeSentences(text string, at [][]int, n int) int {
 	return n
 }
 
-// withoutRules removes copies of the standing rules, whole or in part, wherever they stand.
+// beside returns the parts that contain a seed, and the parts that adjoin such a part, directly
+// or through others. Elsewhere in a text, the same words are the model's own.
+func beside(text string, parts, seeds [][2]int) (copied [][2]int) {
+	counts := make([]bool, len(parts))
+	for i, p := range parts {
+		counts[i] = slices.ContainsFunc(seeds, func(s [2]int) bool { return s[0] < p[1] && p[0] < s[1] })
+	}
+	near := func(a, b int) bool {
+		between, most := text[parts[min(a, b)][1]:parts[max(a, b)][0]], ruleGap
+		if strings.Contains(between, "\n\n") {
+			most = 0
+		}
+		return counts[a] && len(ruleWord().FindAllString(between, most+1)) <= most
+	}
+	for i := 1; i < len(parts); i++ {
+		counts[i] = counts[i] || near(i-1, i)
+	}
+	for i := len(parts) - 2; i >= 0; i-- {
+		counts[i] = counts[i] || near(i+1, i)
+	}
+	for i, p := range parts {
+		if counts[i] {
+			copied = append(copied, p)
+		}
+	}
+	return copied
+}
+
+// withoutRules removes copies of the standing rules, whole or in part, wherever they are.
 func withoutRules(text string) string {
-	parts := ruleParts(text, ruleCopied, false)
-	if parts == nil {
+	seeds := ruleParts(text, ruleCopied, false)
+	if seeds == nil {
 		return text
 	}
-	parts = ruleParts(text, ruleContinued, false) // also before the first long one
 	var kept strings.Builder
 	from := 0
-	for _, p := range parts {
+	for _, p := range beside(text, ruleParts(text, ruleContinued, false), seeds) {
 		line := strings.LastIndexByte(text[:p[0]], '\n') + 1
 		if strings.Trim(text[max(line, from):p[0]], lineMarks) == "" {
 			p[0] = max(line, from)

@@ -26,9 +26,9 @@ var rules = []rule{
 		ModeToolMailbox, ActionCancel},
 	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reactionDirectedness, PolicyMustNotRespond,
 		ModeSilent, ActionNone},
-	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
-		toMe, PolicyMayRespond, ModeNotify, ActionNone},
-	{"reaction_proceeds", all(ofKind(KindReaction), onMine, withSignal(SignalAgree),
+	{"reaction_asks", all(ofKind(KindReaction), onMine, isNews,
+		withSignal(SignalDeclined, SignalBlocked, SignalUnclear)), toMe, PolicyMayRespond, ModeNotify, ActionNone},
+	{reasonProceeds, all(ofKind(KindReaction), onMine, isNews, withSignal(SignalAgree),
 		func(v *situation) bool { return v.facts.Asked }),
 		toMe, PolicyMayRespond, ModeNotify, ActionNone},
 	{"reaction", all(ofKind(KindReaction), onMine, withSignal(SignalDone), byPerson), toMe, PolicyMustNotRespond,
@@ -40,8 +40,8 @@ var rules = []rule{
 		ActionNone},
 
 	{"undelivered", ofKind(KindUndelivered), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
-	{"reminder", all(ofKind(KindReminder), func(v *situation) bool { return !v.facts.Left }), toMe, PolicyMayRespond,
-		ModeBuffered, ActionNone},
+	{reasonReminder, all(ofKind(KindReminder), func(v *situation) bool { return !v.facts.Left }), toMe,
+		PolicyMayRespond, ModeBuffered, ActionNone},
 	{"obligation_returns", ofKind(KindReturn), toMe, PolicyMustRespond, ModeNotify, ActionNone},
 	{"status", (*situation).isStatus, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
@@ -104,6 +104,9 @@ func withSignal(signals ...Signal) func(*situation) bool {
 
 // onMine reports whether a reaction was put on a message of this agent.
 func onMine(v *situation) bool { return v.replyMe }
+
+// isNews reports whether a reaction is the first one of its kind to its message.
+func isNews(v *situation) bool { return !v.facts.Repeated }
 
 func ofNoAgent(v *situation) bool { return !v.replyNot }
 

@@ -140,9 +140,9 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangesOfHoursEnd: what is said seven seconds or a day apart has the same end, and
-// who only repeats itself has it earlier.
-func TestExchangesOfHoursEnd(t *testing.T) {
+// TestExchange_EndsAtAnyPace checks that messages seven seconds or a day apart end an exchange alike,
+// and that an agent that only repeats itself ends it earlier.
+func TestExchange_EndsAtAnyPace(t *testing.T) {
 	for _, gap := range []time.Duration{7 * time.Second, 24 * time.Hour} {
 		var x attention.Exchange
 		now := time.Unix(0, 0)
@@ -177,8 +177,8 @@ func TestAddsNothing(t *testing.T) {
 	}
 }
 
-// TestTheMentionGrammar: mentions show in the directedness.
-func TestTheMentionGrammar(t *testing.T) {
+// TestLabels_FollowTheGrammar checks mentions by the resulting directedness.
+func TestLabels_FollowTheGrammar(t *testing.T) {
 	for text, want := range map[string]attention.Directedness{
 		"@arc": "to_me", "@arc.main": "to_me", "@arc.dev.mini": "to_me", "@arc.profile:dev.main": "to_me", "(@arc)": "to_me", "hi,@arc!": "to_me",
 		"@codex-luna": "to_other", "@lattices#codex?5.5": "to_other", "@hudson, then": "to_other",
@@ -193,9 +193,9 @@ func TestTheMentionGrammar(t *testing.T) {
 	}
 }
 
-// TestThePackageIsPure: it imports nothing that reads a clock, a file or a
-// network, and none of ours.
-func TestThePackageIsPure(t *testing.T) {
+// TestPackage_IsPure checks that the package imports none of ours, and nothing that reads a
+// clock, a file or a network.
+func TestPackage_IsPure(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

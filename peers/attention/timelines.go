@@ -1,9 +1,8 @@
 package attention
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 )
@@ -34,18 +33,8 @@ func (t *Timeline) Title() string { return fmt.Sprintf("%s (sentence %d)", t.Nam
 
 // Timelines returns the published tests of obligations.
 func Timelines() ([]Timeline, error) {
-	const name = "07_obligations.json"
-	raw, err := vectorFiles.ReadFile(path.Join("testdata", name))
-	if err != nil {
-		return nil, err
-	}
-	var file struct {
-		Timelines []Timeline `json:"timelines"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, fmt.Errorf("reading the timelines of %s: %w", name, err)
-	}
-	return file.Timelines, nil
+	file, err := readVectors("07_obligations.json")
+	return file.Timelines, err
 }
 
 // created is when the event of every timeline was created.
@@ -90,7 +79,7 @@ func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState,
 	acted, err := parseTimes(t.Acts)
 	away, err2 := parseTimes(t.Away)
 	until, err3 := parseTimes([]Moment{{After: t.Until}})
-	if err, ok := firstOf(err, err2, err3); ok {
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return nil, "", err
 	}
 	o, w := t.Obligation, ReturnState{Since: created}
@@ -126,12 +115,4 @@ func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState,
 		}
 	}
 	return did, o.Status(acts).State, nil
-}
-
-func firstOf(errs ...error) (error, bool) {
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	if i < 0 {
-		return nil, false
-	}
-	return errs[i], true
 }

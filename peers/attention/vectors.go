@@ -14,7 +14,7 @@ var vectorFiles embed.FS
 // Want names all conforming answers; the first is that of Decide. testdata/README.md documents
 // the format.
 type Vector struct {
-	File   string `json:"-"` // the file that it stands in
+	File   string `json:"-"` // the file that contains it
 	Name   string `json:"name"`
 	Seed   int    `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
 	Self   Self   `json:"self"`
@@ -58,15 +58,9 @@ func Vectors() ([]Vector, error) {
 	}
 	var vectors []Vector
 	for _, entry := range names {
-		raw, err := vectorFiles.ReadFile(path.Join("testdata", entry.Name()))
+		file, err := readVectors(entry.Name())
 		if err != nil {
 			return nil, err
-		}
-		var file struct {
-			Vectors []Vector `json:"vectors"`
-		}
-		if err := json.Unmarshal(raw, &file); err != nil {
-			return nil, fmt.Errorf("reading the vectors of %s: %w", entry.Name(), err)
 		}
 		for i := range file.Vectors {
 			file.Vectors[i].File = entry.Name()
@@ -74,4 +68,21 @@ func Vectors() ([]Vector, error) {
 		vectors = append(vectors, file.Vectors...)
 	}
 	return vectors, nil
+}
+
+// A vectorFile is the content of a file of tests: either of decisions, or of obligations.
+type vectorFile struct {
+	Vectors   []Vector   `json:"vectors"`
+	Timelines []Timeline `json:"timelines"`
+}
+
+func readVectors(name string) (file vectorFile, err error) {
+	raw, err := vectorFiles.ReadFile(path.Join("testdata", name))
+	if err == nil {
+		err = json.Unmarshal(raw, &file)
+	}
+	if err != nil {
+		err = fmt.Errorf("reading the tests of %s: %w", name, err)
+	}
+	return file, err
 }

@@ -94,7 +94,7 @@ func visibleTextOf(text string, tools names) (answer, end string, over bool) {
 type effect int
 
 const (
-	keep       effect = iota // the part is for people, whatever it holds
+	keep       effect = iota // the part is for people
 	hide                     // it is not
 	hideBefore               // it is not, nor is anything before it
 	endTurn                  // it ends the answer, if there is one
@@ -127,7 +127,7 @@ type scanner struct {
 	from     int    // where the answer begins, behind a thought that began before the text
 	over     bool   // the turn of the answer ended before the text
 	end      string // the hidden part that ends the text so far, with the white space behind it
-	unclosed int    // calls whose end was looked for without success
+	unclosed int    // calls whose end was not found
 
 	noHeader, lastFence int  // see header and copyOfPrompt
 	marked, strikes     bool // see sentenceMark

@@ -21,92 +21,95 @@ var innerParts = []string{
 	"C2A EVENT\nevent_id: INNER\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nINNER\n" + drawn + ">>\n",
 }
 
-func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
-	for text, want := range map[string]string{
-		"Hello.":                      "Hello.",
-		"  spaces stay  ":             "  spaces stay  ",
-		"<think>x</think>\n\nHello.":  "Hello.",
-		"Hello.<think>never closed":   "Hello.",
-		"Hello.\n<think>never closed": "Hello.",
-		"Sure. <think>never closed":   "Sure.",
-		"\"Sure!\" <tool_call>{":      "\"Sure!\"",
-		"The <think> tag is never closed. `a. <think>` neither.":  "The <think> tag is never closed. `a. <think>` neither.",
-		"It begins with \"<think>\" or '<tool_call>'.":            "It begins with \"<think>\" or '<tool_call>'.",
-		"Put <think> and </think> tags around it, or “</think>”.": "Put <think> and </think> tags around it, or “</think>”.",
-		"The </think> token ends it.":                             "The </think> token ends it.",
-		"The <think> tag is a thought: <think>never closed":       "The <think> tag is a thought:",
-		"Here: <think>never closed":                               "Here:",
-		"So: <invoke name=\"a":                                    "So:", "Sure <thi": "Sure", "Sure <seed:think>a": "Sure",
-		"a<b": "a<b", "It is <": "It is <", "Here: [TOOL_CALLS][{": "Here:", "as said</reasoning>A": "A",
-		"“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」": "“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」",
-		"I say \"yes\"</think>\"Yes\" it is":                             "\"Yes\" it is",
-		"\"yes\"<think>\"yes\" I should":                                 "\"yes\"",
-		"<think>of \"</think>\" I</think>A":                              "A",
-		"they ask of tokens </think> Tokens are words":                   " Tokens are words",
-		"Sure <think> block it, as asked":                                "Sure",
-		"Sure.\nevent_id: 1\nresponse_policy: must_respond\nA":           "Sure.\nA",
-		"The rest is\ndirectedness: whom it is for":                      "The rest is\ndirectedness: whom it is for",
-		"Sure 🙂 <think>never closed":                                     "Sure 🙂",
-		"Sure (yes) <thinking a=\"b\">never closed":                      "Sure (yes)",
-		"好的<think>never closed":                                          "好的",
-		"The sum <tool_call>{\"name\":":                                  "The sum",
-		"The sum <tool_call name=\"f":                                    "The sum",
-		"The sum <function=f":                                            "The sum",
-		"<think />\nHello, <think/>you.":                                 "Hello, you.",
-		"Here: C2A EVENT\nevent_id: 5\nconversation: x\n\nMESSAGE\n<<" + drawn + "\nx\n" + drawn + ">>\nA": "Here: \nA",
-		"Here: C2A EVENT\nevent_id: 5\n":                           "Here:",
-		"A C2A EVENT\nis what wakes an agent.":                     "A C2A EVENT\nis what wakes an agent.",
-		"It was <<" + attention.Fence("ABCDEFGHIJKL") + ", so.":    "It was , so.",
-		"I think so <think> tagging it":                            "I think so",
-		"```\nSure. <think>\n```":                                  "```\nSure. <think>\n```",
-		"<think>cut by the limit":                                  "",
-		"the template opened</think>A":                             "A",
-		"Use `<think>` and `</think>`":                             "Use `<think>` and `</think>`",
-		"```\n<tool_call>\n```\nA":                                 "```\n<tool_call>\n```\nA",
-		"a < b and b > c":                                          "a < b and b > c",
-		"reason: it rains\npriority: high\nthat is all":            "reason: it rains\npriority: high\nthat is all",
-		"event_id: 1\nauthor: human:Will\nreason: ambient\nHello.": "Hello.",
-		"A\n" + drawn + ">":                                        "A",
-		drawn + "> is a name":                                      drawn + "> is a name",
-		"<<EOF\nshell\nEOF":                                        "<<EOF\nshell\nEOF",
-		"[TOOL_CALLS][{\"name\":\"x\"}]":                           "",
-		"A<|python_tag|>call()":                                    "A",
-		"<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>A<|return|>":            "A",
-		"<|channel|>commentary to=functions.chat_send_message <|constrain|>json<|message|>{\"text\":\"x\"}<|call|>": "",
-		"<|channel|>analysis<|message|>cut by the lim":                                                              "",
-		"The token is `<|channel|>`.":                                                       "The token is `<|channel|>`.",
-		"[THINK]x[/THINK]A":                                                                 "A",
-		"the template opened[/THINK]A":                                                      "A",
-		"[THINK] it over":                                                                   "",
-		"[Thinking](https://a.example) of it":                                               "[Thinking](https://a.example) of it",
-		"◁think▷x◁/think▷A":                                                                 "A",
-		"```tool_code\nprint(x)\n```\nA":                                                    "A",
-		"```tool_outputs\nx":                                                                "",
-		"```toml\nx\n```":                                                                   "```toml\nx\n```",
-		`{"name": "chat_send_message", "parameters": {"text": "x"}}`:                        "",
-		`{"name":"chat_send_message","arguments":{"text":"x"}}` + "\nA":                     "A",
-		`[{"name":"chat_react","arguments":{"signal":"done"}}]`:                             "",
-		`{"type":"function","function":{"name":"f","parameters":{}}}`:                       "",
-		`{"name":"chat_send_message","arguments":{"text":"cut`:                              "",
-		`Let me call it: {"name": "chat_react", "arguments": {"signal": "done"}} So.`:       "Let me call it: So.",
-		"A\n[{\"name\":\"f\",\"parameters\":{}}]; {\"name\":\"g\",\"arguments\":\"{}\"}\nB": "A\nB",
-		`Let me call it: {"name":"f","arguments":{"text":"cut`:                              "Let me call it:",
-		`Let me call it: {"name":"chat_se`:                                                  "Let me call it:",
-		"Write `{\"name\":\"f\",\"arguments\":{}}` there.":                                  "Write `{\"name\":\"f\",\"arguments\":{}}` there.",
-		`{"name":"Ann","age":7}`:                                                            `{"name":"Ann","age":7}`,
-		"```json\n{\"name\":\"h\",\"arguments\":{}}\n```":                                   "```json\n{\"name\":\"h\",\"arguments\":{}}\n```",
-		"<a:function_calls><a:invoke name=\"x\"></a:invoke></a:function_calls>A":            "A",
-		"<a:function_calls>\n<a:invoke name=\"x\">cut":                                      "",
-	} {
+// visibleCases have the visible part of texts.
+var visibleCases = map[string]string{
+	"Hello.":                      "Hello.",
+	"  spaces stay  ":             "  spaces stay  ",
+	"<think>x</think>\n\nHello.":  "Hello.",
+	"Hello.<think>never closed":   "Hello.",
+	"Hello.\n<think>never closed": "Hello.",
+	"Sure. <think>never closed":   "Sure.",
+	"\"Sure!\" <tool_call>{":      "\"Sure!\"",
+	"The <think> tag is never closed. `a. <think>` neither.":  "The <think> tag is never closed. `a. <think>` neither.",
+	"It begins with \"<think>\" or '<tool_call>'.":            "It begins with \"<think>\" or '<tool_call>'.",
+	"Put <think> and </think> tags around it, or “</think>”.": "Put <think> and </think> tags around it, or “</think>”.",
+	"The </think> token ends it.":                             "The </think> token ends it.",
+	"The <think> tag is a thought: <think>never closed":       "The <think> tag is a thought:",
+	"Here: <think>never closed":                               "Here:",
+	"So: <invoke name=\"a":                                    "So:", "Sure <thi": "Sure", "Sure <seed:think>a": "Sure",
+	"a<b": "a<b", "It is <": "It is <", "Here: [TOOL_CALLS][{": "Here:", "as said</reasoning>A": "A",
+	"“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」": "“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」",
+	"I say \"yes\"</think>\"Yes\" it is":                             "\"Yes\" it is",
+	"\"yes\"<think>\"yes\" I should":                                 "\"yes\"",
+	"<think>of \"</think>\" I</think>A":                              "A",
+	"they ask of tokens </think> Tokens are words":                   " Tokens are words",
+	"Sure <think> block it, as asked":                                "Sure",
+	"Sure.\nevent_id: 1\nresponse_policy: must_respond\nA":           "Sure.\nA",
+	"The rest is\ndirectedness: whom it is for":                      "The rest is\ndirectedness: whom it is for",
+	"Sure 🙂 <think>never closed":                                     "Sure 🙂",
+	"Sure (yes) <thinking a=\"b\">never closed":                      "Sure (yes)",
+	"好的<think>never closed":                                          "好的",
+	"The sum <tool_call>{\"name\":":                                  "The sum",
+	"The sum <tool_call name=\"f":                                    "The sum",
+	"The sum <function=f":                                            "The sum",
+	"<think />\nHello, <think/>you.":                                 "Hello, you.",
+	"Here: C2A EVENT\nevent_id: 5\nconversation: x\n\nMESSAGE\n<<" + drawn + "\nx\n" + drawn + ">>\nA": "Here: \nA",
+	"Here: C2A EVENT\nevent_id: 5\n":                           "Here:",
+	"A C2A EVENT\nis what wakes an agent.":                     "A C2A EVENT\nis what wakes an agent.",
+	"It was <<" + attention.Fence("ABCDEFGHIJKL") + ", so.":    "It was , so.",
+	"I think so <think> tagging it":                            "I think so",
+	"```\nSure. <think>\n```":                                  "```\nSure. <think>\n```",
+	"<think>cut by the limit":                                  "",
+	"the template opened</think>A":                             "A",
+	"Use `<think>` and `</think>`":                             "Use `<think>` and `</think>`",
+	"```\n<tool_call>\n```\nA":                                 "```\n<tool_call>\n```\nA",
+	"a < b and b > c":                                          "a < b and b > c",
+	"reason: it rains\npriority: high\nthat is all":            "reason: it rains\npriority: high\nthat is all",
+	"event_id: 1\nauthor: human:Will\nreason: ambient\nHello.": "Hello.",
+	"A\n" + drawn + ">":                                        "A",
+	drawn + "> is a name":                                      drawn + "> is a name",
+	"<<EOF\nshell\nEOF":                                        "<<EOF\nshell\nEOF",
+	"[TOOL_CALLS][{\"name\":\"x\"}]":                           "",
+	"A<|python_tag|>call()":                                    "A",
+	"<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>A<|return|>":            "A",
+	"<|channel|>commentary to=functions.chat_send_message <|constrain|>json<|message|>{\"text\":\"x\"}<|call|>": "",
+	"<|channel|>analysis<|message|>cut by the lim":                                                              "",
+	"The token is `<|channel|>`.":                                                       "The token is `<|channel|>`.",
+	"[THINK]x[/THINK]A":                                                                 "A",
+	"the template opened[/THINK]A":                                                      "A",
+	"[THINK] it over":                                                                   "",
+	"[Thinking](https://a.example) of it":                                               "[Thinking](https://a.example) of it",
+	"◁think▷x◁/think▷A":                                                                 "A",
+	"```tool_code\nprint(x)\n```\nA":                                                    "A",
+	"```tool_outputs\nx":                                                                "",
+	"```toml\nx\n```":                                                                   "```toml\nx\n```",
+	`{"name": "chat_send_message", "parameters": {"text": "x"}}`:                        "",
+	`{"name":"chat_send_message","arguments":{"text":"x"}}` + "\nA":                     "A",
+	`[{"name":"chat_react","arguments":{"signal":"done"}}]`:                             "",
+	`{"type":"function","function":{"name":"f","parameters":{}}}`:                       "",
+	`{"name":"chat_send_message","arguments":{"text":"cut`:                              "",
+	`Let me call it: {"name": "chat_react", "arguments": {"signal": "done"}} So.`:       "Let me call it: So.",
+	"A\n[{\"name\":\"f\",\"parameters\":{}}]; {\"name\":\"g\",\"arguments\":\"{}\"}\nB": "A\nB",
+	`Let me call it: {"name":"f","arguments":{"text":"cut`:                              "Let me call it:",
+	`Let me call it: {"name":"chat_se`:                                                  "Let me call it:",
+	"Write `{\"name\":\"f\",\"arguments\":{}}` there.":                                  "Write `{\"name\":\"f\",\"arguments\":{}}` there.",
+	`{"name":"Ann","age":7}`:                                                            `{"name":"Ann","age":7}`,
+	"```json\n{\"name\":\"h\",\"arguments\":{}}\n```":                                   "```json\n{\"name\":\"h\",\"arguments\":{}}\n```",
+	"<a:function_calls><a:invoke name=\"x\"></a:invoke></a:function_calls>A":            "A",
+	"<a:function_calls>\n<a:invoke name=\"x\">cut":                                      "",
+}
+
+func TestVisible_KeepsTextForPeople(t *testing.T) {
+	for text, want := range visibleCases {
 		if got := attention.VisibleText(text, "f", "g"); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }
 
-// TestAnswerOfAThousandShapes mixes answers with what is none, and cuts the whole at
-// random: what is left has nothing inner.
-func TestAnswerOfAThousandShapes(t *testing.T) {
+// TestVisible_HidesInnerPartsInThousandShapes mixes answers with inner parts, cuts the text at
+// random, and checks that no inner part is left.
+func TestVisible_HidesInnerPartsInThousandShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 2))
 	for range 1000 {
 		var b strings.Builder
@@ -151,10 +154,9 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// TestAnInnerPartOverSeveralTexts cuts what is not for people between its words, twice: no
-// piece of it is for people either, what follows its end is, and what was never begun has
-// no end to wait for.
-func TestAnInnerPartOverSeveralTexts(t *testing.T) {
+// TestVisible_HidesAnInnerPartOverSeveralTexts cuts an inner part twice, between its words. None of its pieces
+// is for people, the text after its end is, and a part that never began has no end to wait for.
+func TestVisible_HidesAnInnerPartOverSeveralTexts(t *testing.T) {
 	for _, whole := range append(innerParts, "It is 3.\n<think>INNER\n\nINNER\nINNER</think>\n", "It is 3. <think>INNER\n\nINNER, INNER</think>\n") {
 		cuts := []int{0}
 		for i := range whole {

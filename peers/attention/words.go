@@ -1,8 +1,11 @@
 package attention
 
 import (
+	_ "embed" // for words.json
+	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -11,67 +14,40 @@ import (
 type Words struct {
 	Stop    []string `flag:"stop-words" json:"stop,omitempty" usage:"words that stop what is running, in place of those that it knows in twelve languages (repeatable)"`
 	Acks    []string `flag:"thanks-words" json:"acks,omitempty" usage:"words that need no answer, such as thanks, in place of those that it knows (repeatable)"`
-	Thanks  []string `json:"thanks,omitempty"` // acknowledgements that answer no question that does not offer them
-	Leave   []string `flag:"leave-words" json:"leave,omitempty" usage:"words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)"`
+	Thanks  []string `json:"thanks,omitempty"` // acknowledgements that answer a question only if it offers them
+	Leave   []string `flag:"leave-words" json:"leave,omitempty" usage:"words that ask the agent, by a mention or a reply, to leave a chat, in place of those that it knows (repeatable)"`
 	Groups  []string `json:"groups,omitempty"` // "all": a mention of every agent in a conversation
-	Yes     []string `flag:"yes-words" json:"yes,omitempty" usage:"words that allow what --approve asks about, in place of those that it knows in twelve languages (repeatable)"`
+	Yes     []string `flag:"yes-words" json:"yes,omitempty" usage:"words that allow what --approve asks about, in place of those that it knows in nineteen languages (repeatable)"`
 	No      []string `flag:"no-words" json:"no,omitempty" usage:"words that deny it, in place of those that it knows (repeatable)"`
-	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, with which no answer is a clear one, in place of those that it knows (repeatable)"`
+	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, that make an answer unclear, in place of those that it knows (repeatable)"`
 }
 
-var defaultWords = DefaultWords()
+// embeddedWords are the words by default, in English, Russian, Ukrainian, Persian, Arabic, Spanish,
+// Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, in lines of one language each. The
+// words for yes, no and unclear answer a question about a permission. A phrase stands for itself:
+// "claro que no" is no "claro".
+//
+//go:embed words.json
+var embeddedWords []byte
 
-// DefaultWords returns the default words in English, Russian, Ukrainian, Persian, Arabic,
-// Spanish, Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, one line each.
-func DefaultWords() Words {
-	return Words{
-		Stop: []string{
-			"stop", "cancel", "wait",
-			"стоп", "стой", "хватит", "отмена", "отмени", "подожди",
-			"зупинись", "скасуй", "зачекай",
-			"بس کن", "صبر کن", "لغو کن",
-			"توقف", "انتظر", "إلغاء", "الغاء",
-			"para", "detente", "cancela", "espera",
-			"pare", "cancele", "espere",
-			"berhenti", "batal", "batalkan", "tunggu",
-			"रुको", "रुकिए", "बंद करो",
-			"to'xta", "kut", "bekor qil",
-			"dur", "bekle", "iptal",
-			"stopp", "halt", "abbrechen", "warte",
-		},
-		Acks: []string{
-			"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool",
-			"thanks a lot", "many thanks", "thank you so much", "thank you very much", "thanks so much", "ty",
-			"perfect",
-			"спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "понял", "поняла", "понятно", "хорошо",
-			"ок", "отлично", "круто",
-			"дякую", "зрозумів", "зрозуміла", "добре", "чудово",
-			"ممنون", "مرسی", "متشکرم", "باشه", "عالی",
-			"شكرا", "شكرًا", "حسنا", "حسنًا", "تمام", "ممتاز",
-			"gracias", "muchas gracias", "vale", "de acuerdo", "genial", "entendido",
-			"obrigado", "obrigada", "muito obrigado", "muito obrigada", "valeu", "beleza", "ótimo", "entendi",
-			"terima kasih", "makasih", "oke", "baik", "mantap",
-			"धन्यवाद", "शुक्रिया", "ठीक है", "बढ़िया",
-			"rahmat", "tushunarli", "zo'r",
-			"teşekkürler", "teşekkür ederim", "sağol", "sağ ol", "tamam", "harika",
-			"danke", "vielen dank", "danke schön", "verstanden", "alles klar", "super",
-		},
-		Thanks: []string{
-			"thanks", "thank you", "thx", "thanks a lot", "many thanks", "thank you so much", "thank you very much",
-			"thanks so much", "ty", "спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "дякую",
-			"ممنون", "مرسی", "متشکرم", "شكرا", "gracias", "muchas gracias", "obrigado", "obrigada", "muito obrigado",
-			"muito obrigada", "valeu", "terima kasih", "makasih", "धन्यवाद", "शुक्रिया", "rahmat", "teşekkürler",
-			"teşekkür ederim", "sağol", "sağ ol", "danke", "vielen dank", "danke schön",
-		},
-		Leave: []string{
-			"leave", "go away",
-			"уйди", "уходи", "иди геть", "برو", "اخرج", "غادر", "vete", "sal de aquí", "vá embora", "saia", "pergi",
-			"जाओ", "चले जाओ", "ket", "git", "geh weg", "geh",
-		},
-		Groups: []string{"all", "everyone", "here", "channel", "agents"},
-		Yes:    yesWords, No: noWords, Unclear: unclearWords,
+// A dictionary is what words.json contains.
+type dictionary struct {
+	Words
+	Courtesies []string `json:"courtesies"` // they change neither yes nor no
+	Requests   []string `json:"requests"`   // they ask without a question mark: "tell me which"
+}
+
+// defaultWords returns what words.json contains. Many programs never need it.
+var defaultWords = sync.OnceValue(func() *dictionary {
+	d := new(dictionary)
+	if err := json.Unmarshal(embeddedWords, d); err != nil {
+		panic(err) // a test reads them
 	}
-}
+	return d
+})
+
+// DefaultWords returns the default words in twelve languages, those of answers in nineteen. The caller must not change its lists.
+func DefaultWords() Words { return defaultWords().Words }
 
 // Courtesies may accompany a stop or leave word without changing it.
 var (
@@ -99,13 +75,19 @@ func onlyEmoji(text string) bool {
 }
 
 // questionMarks turn words and emoji into a question.
-const questionMarks = "?؟？❓❔⁉"
+const questionMarks = "?؟？❓❔⁉՞፧\u037e"
 
-// EndsWithQuestion reports whether a text asks something at its end or before a last remark. A
-// mark within a word belongs to an address or to code.
+// endsOfQuestions are the endings of questions in languages that need no mark for them.
+var endsOfQuestions = strings.Fields("ですか ですか。 ますか ますか。 でしょうか でしょうか。 ませんか ませんか。 吗 吗。 嗎 嗎。")
+
+// doubtfulEmoji acknowledge nothing: their author doubts, disagrees or is in need.
+const doubtfulEmoji = "🤔🤨😕🙁☹😟😠😡🤬😢😭😞😔😩😫😱🆘🤷👎❌🚫"
+
+// EndsWithQuestion reports whether a text asks something at its end or before a last remark, with or
+// without a question mark. A mark within a word belongs to an address or to code.
 func EndsWithQuestion(text string) bool {
 	spoken := spokenPart(text)
-	if strings.ContainsAny(spoken, questionMarks[len("?"):]) {
+	if strings.ContainsAny(spoken, questionMarks[len("?"):]) || requests(spoken) {
 		return true
 	}
 	for word := range strings.FieldsSeq(spoken) {
@@ -116,6 +98,22 @@ func EndsWithQuestion(text string) bool {
 		}
 	}
 	return false
+}
+
+// requestPhrases returns the phrases of words.json that ask without a question mark, between spaces.
+var requestPhrases = sync.OnceValue(func() (phrases []string) {
+	for _, phrase := range defaultWords().Requests {
+		phrases = append(phrases, " "+strings.Join(tokens(phrase), " ")+" ")
+	}
+	return phrases
+})
+
+// requests reports whether a text asks for something without a question mark.
+func requests(text string) bool {
+	ends := func(end string) bool { return strings.HasSuffix(strings.TrimSpace(text), end) }
+	words := " " + strings.Join(tokens(text), " ") + " "
+	return slices.ContainsFunc(endsOfQuestions, ends) ||
+		slices.ContainsFunc(requestPhrases(), func(phrase string) bool { return strings.Contains(words, phrase) })
 }
 
 // OnlyLabels reports whether a text consists of labels, such as the name of an agent, and nothing else.
