@@ -229,7 +229,7 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 			t.Errorf("announced %d times while the broker knew it", announced.Load())
 		}
 		stop()
-		w.dir = t.TempDir() // a broker that knows nobody
+		w.dir = t.TempDir() // a broker without state
 		w.broker()
 		timetest.Advance(16 * time.Minute) // since the former one watched the bus, no heartbeat is sooner
 		online()

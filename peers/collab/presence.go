@@ -16,7 +16,7 @@ const (
 	lookEvery        = 30 * time.Second // for a broker, if there is none
 	presencePatience = 3 * time.Second
 	presenceFresh    = 2 * time.Second // how long an answer proves that the broker is there
-	recallAfter      = 24 * time.Hour  // at a start, a broker last seen before that is not waited for
+	recallAfter      = 24 * time.Hour  // at a start, a broker last seen longer ago is not waited for
 	rememberEvery    = time.Hour
 )
 
@@ -120,7 +120,7 @@ func (c *Client) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	if _, err := collab.IdentityLeave.Ask(ctx, c, collab.EndpointParams{EndpointID: c.endpoint}); err != nil {
-		c.log.Debug().Err(err).Msg("the collaboration broker was not told of the stop; it will notice")
+		c.log.Debug().Err(err).Msg("the stop was not announced to the collaboration broker; it will detect it")
 	}
 }
 

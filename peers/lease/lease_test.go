@@ -42,7 +42,7 @@ func work(t *testing.T, url, name string, active *atomic.Int32, started chan str
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &worker{name: name, stop: cancel, started: started, ended: make(chan error, 1)}
-	l := lease.New([]string{url}, "tg:42 *>", name, &lease.Options{TTL: time.Second})
+	l := lease.New([]string{url}, "tg:42 *>", name, &lease.Options{TTL: 5 * time.Second})
 	go func() {
 		w.ended <- l.Run(ctx, func(ctx context.Context) error {
 			if active.Add(1) != 1 {
@@ -69,7 +69,7 @@ func next(t *testing.T, started chan string) string {
 	}
 }
 
-func TestAStandbyFollowsOneThatStopsAndOneThatLosesNATS(t *testing.T) {
+func TestRun_StandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	nats := startNATS(t, dir, server.RANDOM_PORT)
 	url := nats.ClientURL()
@@ -116,10 +116,10 @@ func portOf(t *testing.T, url string) int {
 	return port
 }
 
-func TestTheEndOfTheWorkEndsRun(t *testing.T) {
+func TestRun_EndsWithTheWork(t *testing.T) {
 	nats := startNATS(t, t.TempDir(), server.RANDOM_PORT)
 	want := errors.New("the bot token is wrong")
-	for _, cluster := range []string{"", "a.b", "Küche 7"} { // whatever a bus takes, and more
+	for _, cluster := range []string{"", "a.b", "Küche 7"} { // all names that a bus accepts, and more
 		l := lease.New([]string{nats.ClientURL()}, "broker", "a", &lease.Options{Prefix: cluster})
 		if err := l.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
 			t.Errorf("in the cluster %q: Run = %v", cluster, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestGuardRefusesWhatIsNotPublic(t *testing.T) {
+func TestGuard_RefusesPrivateAddresses(t *testing.T) {
 	refused := []string{
 		"127.0.0.1", "127.255.255.254", "::1", "0.0.0.0", "0.1.2.3", "::", "10.0.0.1", "172.16.0.1", "172.31.255.255",
 		"192.168.1.1", "100.64.0.1", "169.254.169.254", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12:3456::1", "fec0::1",
@@ -39,7 +39,7 @@ func TestGuardRefusesWhatIsNotPublic(t *testing.T) {
 	}
 }
 
-func TestGuardAllowsWhatAnOperatorNamed(t *testing.T) {
+func TestGuard_AllowsNamedAddresses(t *testing.T) {
 	tests := []struct {
 		allow, addr string
 		ok          bool
@@ -64,7 +64,7 @@ func TestGuardAllowsWhatAnOperatorNamed(t *testing.T) {
 	}
 }
 
-func TestGuardChecksURLs(t *testing.T) {
+func TestGuard_ChecksURLs(t *testing.T) {
 	g := New(nil)
 	for _, raw := range []string{"https://agent.example.com/inbox/sk_1", "https://agent.example.com:8080/x?y=1", "https://8.8.8.8/x", "https://[2606:4700::1]/x"} {
 		if err := g.CheckURL(raw); err != nil {
@@ -86,7 +86,7 @@ func TestGuardChecksURLs(t *testing.T) {
 	}
 }
 
-func TestGuardSeesTheAddressThatIsDialled(t *testing.T) {
+func TestGuard_ChecksTheDialledAddress(t *testing.T) {
 	g := New(nil)
 	for _, address := range []string{"127.0.0.1:80", "[::1]:80", "[fe80::1%lo]:1", "nonsense", "localhost:80", "168.63.129.16:32526"} {
 		if err := g.control(false)("tcp", address, nil); !errors.Is(err, ErrRefused) {
@@ -98,7 +98,7 @@ func TestGuardSeesTheAddressThatIsDialled(t *testing.T) {
 	}
 }
 
-func TestOnlyAllowedAddressesAreCalledInTheClear(t *testing.T) {
+func TestGuard_RequiresTLSUnlessAllowed(t *testing.T) {
 	g := New([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("9.9.9.9/32")})
 	for address, ok := range map[string]bool{
 		"10.1.2.3:80": true, "9.9.9.9:80": true, "8.8.8.8:80": false, "[2606:4700::1]:80": false, "[64:ff9b::808:808]:80": false, "10.2.0.1:80": false,

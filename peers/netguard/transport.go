@@ -81,7 +81,7 @@ func (t *Transport) checkHost(ctx context.Context, host string, clear bool) (dir
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		if addrs, err = t.lookup(ctx, "ip", host); err != nil && !t.policy.allowsAll() {
-			err = fmt.Errorf("%w: without its address, %s is not called through a proxy", err, host)
+			err = fmt.Errorf("%w: %s is not called through a proxy, because its address is unknown", err, host)
 			if failed, ok := errors.AsType[*net.DNSError](err); ok && !failed.IsNotFound {
 				return false, err
 			}

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		<-time.After(time.Hour)
 	case "env":
 		fmt.Print(strings.Join(os.Environ(), "\n"))
-	case "holder": // somebody who leaves the group holds its output
+	case "holder": // a process that leaves the group holds its output
 		holder := exec.Command("/bin/sleep", "600")
 		holder.Stdout, holder.SysProcAttr = os.Stdout, &syscall.SysProcAttr{Setpgid: true}
 		if err := holder.Start(); err != nil {
@@ -72,7 +72,7 @@ func run(t *testing.T, cmd *exec.Cmd) ([]string, error) {
 	return lines, err
 }
 
-func TestLinesComeWholeAndTheEndSaysWhy(t *testing.T) {
+func TestProcess_DeliversWholeLinesAndItsCause(t *testing.T) {
 	lines, err := run(t, command("usage"))
 	if !proc.IsUsageError(err) || !slices.Equal(slices.Sorted(slices.Values(lines)), []string{"ready", "wrong"}) {
 		t.Errorf("%q, %v", lines, err)
@@ -82,7 +82,7 @@ func TestLinesComeWholeAndTheEndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentIsTheCommandsAlone(t *testing.T) {
+func TestEnvironment_IsThatOfTheCommand(t *testing.T) {
 	t.Setenv("TOP_SECRET", "1")
 	lines, err := run(t, command("env", "KEY=value"))
 	if err != nil || !slices.Contains(lines, "KEY=value") || slices.Contains(lines, "TOP_SECRET=1") {
@@ -100,8 +100,8 @@ func TestTheEnvironmentIsTheCommandsAlone(t *testing.T) {
 	}
 }
 
-// TestADeafProcessIsKilled also has the end of a context cut the grace short.
-func TestADeafProcessIsKilled(t *testing.T) {
+// TestStop_KillsAProcessThatIgnoresIt also has the end of a context cut the grace short.
+func TestStop_KillsAProcessThatIgnoresIt(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Hour} {
 		ready := make(chan struct{})
 		p, err := proc.Start(command("deaf"), &proc.Options{OnLine: func([]byte) { close(ready) }})
@@ -121,9 +121,8 @@ func TestADeafProcessIsKilled(t *testing.T) {
 	}
 }
 
-// TestOutputThatIsHeldOpenIsLeft: the end of a process does not wait for somebody
-// whom it started, and who left its group.
-func TestOutputThatIsHeldOpenIsLeft(t *testing.T) {
+// TestWait_LeavesOutputHeldByAnother covers a process that left the group.
+func TestWait_LeavesOutputHeldByAnother(t *testing.T) {
 	lines, err := run(t, command("holder"))
 	if err != nil || len(lines) != 2 {
 		t.Fatalf("%q, %v", lines, err)
@@ -135,8 +134,9 @@ func TestOutputThatIsHeldOpenIsLeft(t *testing.T) {
 	syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it is ours
 }
 
-// TestAProcessOutlivesTheThreadOfItsStart: Linux would tell it that its owner died.
-func TestAProcessOutlivesTheThreadOfItsStart(t *testing.T) {
+// TestProcess_OutlivesTheThreadThatStartedIt checks that the death signal of Linux, which depends
+// on the thread, is not sent.
+func TestProcess_OutlivesTheThreadThatStartedIt(t *testing.T) {
 	cmd := command("cat")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -175,7 +175,7 @@ func TestAProcessOutlivesTheThreadOfItsStart(t *testing.T) {
 	out.Close()
 }
 
-func TestWhatFailsAtItsStartIsEnded(t *testing.T) {
+func TestStart_EndsAProcessThatFails(t *testing.T) {
 	pid := 0
 	_, err := proc.Start(command("deaf"), &proc.Options{OnStart: func(n int) error {
 		pid = n
@@ -218,7 +218,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-func TestKeepStartsAgainUntilItIsDown(t *testing.T) {
+func TestKeep_RestartsUntilStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs, last := 0, 0
 		err := proc.Supervise(t.Context(), time.Minute, func(context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,4 +76,14 @@ func Scan(db *store.DB, into []any, query string, args ...any) error {
 		err = fmt.Errorf("%s: %w", query, ErrNoRow)
 	}
 	return err
+}
+
+// Plan returns how SQLite runs a query, one step a line.
+func Plan(db *store.DB, query string, args ...any) (string, error) {
+	steps, err := store.Read(context.Background(), db, func(tx *store.Tx) []string {
+		var skipped int // the numbers of the step
+		return store.All(tx, func(detail *string) []any { return []any{&skipped, &skipped, &skipped, detail} },
+			"EXPLAIN QUERY PLAN "+query, args...)
+	})
+	return strings.Join(steps, "\n"), err
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAnAgentIsConfined: it leads a session, and neither it nor what it starts gains
-// privileges, leaves cores or passes its limits. The launcher itself stays as it was.
-func TestAnAgentIsConfined(t *testing.T) {
+// TestLaunch_ConfinesTheAgent checks that an agent leads a session, and that neither it nor its children
+// gain privileges, leave core dumps or exceed its limits. The launcher itself is not confined.
+func TestLaunch_ConfinesTheAgent(t *testing.T) {
 	l := process.New(t.TempDir(), nil)
 	spec := specOf(l, "x", "--family")
 	spec.Limits = system.Limits{Memory: 8 << 40, Tasks: 100, Files: 77}

@@ -11,7 +11,7 @@ import (
 
 // TestSystemd_BoundsTheWaitForAJob has the news of it lost with the connection: an
 // agent's keeper that waited on would never start that agent again.
-func TestTheEndOfAJobIsNotAwaitedForEver(t *testing.T) {
+func TestSystemd_BoundsTheWaitForAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if err := systemd.Await(t.Context(), make(chan string)); err != nil {
 			t.Errorf("without any news: %v; want to go on and look at the unit", err)

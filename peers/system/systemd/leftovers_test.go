@@ -11,9 +11,9 @@ import (
 	"hubbub/peers/system/systemd"
 )
 
-// TestLeftoversGo: the environment of an agent holds its keys. That of a start which
-// goes on just now stays, and so does what is none.
-func TestLeftoversGo(t *testing.T) {
+// TestRemoveLeftovers_KeepsStartsInProgress checks that environment files, which hold keys, are removed. The file of a start
+// in progress stays, and so do other files.
+func TestRemoveLeftovers_KeepsStartsInProgress(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data [of mine")
 	launch := filepath.Join(folder, "launch")
 	if err := os.MkdirAll(launch, 0o700); err != nil {

@@ -18,10 +18,10 @@ import (
 	"hubbub/protocol"
 )
 
-// TestSystemdSpawner runs the spawner on a bus with credentials: the agent gets
-// one of its own, goes on when the spawner ends, is adopted, and loses it with the
-// end of its work.
-func TestSystemdSpawner(t *testing.T) {
+// TestSystemd_RunsTheSpawner runs the spawner on a bus with credentials. The agent gets one of
+// its own, continues when the spawner ends, is adopted, and loses its credential when it is
+// stopped.
+func TestSystemd_RunsTheSpawner(t *testing.T) {
 	needSystemd(t)
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	own, err := file.Create(grant.Credential{

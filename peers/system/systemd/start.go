@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,16 +88,8 @@ func await(ctx context.Context, done <-chan string) error {
 func noSuchUnit(err error) bool { return isBusError(err, "org.freedesktop.systemd1.NoSuchUnit") }
 
 func isBusError(err error, names ...string) bool {
-	var e godbus.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, name := range names {
-		if e.Name == name {
-			return true
-		}
-	}
-	return false
+	e, ok := errors.AsType[godbus.Error](err)
+	return ok && slices.Contains(names, e.Name)
 }
 
 // startError distinguishes permanent refusals from temporary errors.

@@ -225,7 +225,7 @@ func (h *house) report(name system.AgentName) report {
 	return r
 }
 
-func TestSystemdAgentIsConfined(t *testing.T) {
+func TestSystemd_ConfinesTheAgent(t *testing.T) {
 	h := newHouse(t)
 	odd := []string{"$HOME ${PATH} %i %h $$", "a b", `"quoted"`, "", "--x=;|&"}
 	spec := h.spec("confined", odd...)
@@ -292,8 +292,9 @@ func TestSystemdAgentIsConfined(t *testing.T) {
 	}
 }
 
-// TestSystemdUnitsGetWhatAHarnessNeeds: by the lines of a spec, and no more than these say.
-func TestSystemdUnitsGetWhatAHarnessNeeds(t *testing.T) {
+// TestSystemd_UnitsAllowWhatTheSpecNames checks that a unit allows what the spec names, and nothing
+// else.
+func TestSystemd_UnitsAllowWhatTheSpecNames(t *testing.T) {
 	h := newHouse(t)
 	if os.Getuid() != 0 {
 		t.Skip("a user's manager does not confine as much")
@@ -319,7 +320,7 @@ func TestSystemdUnitsGetWhatAHarnessNeeds(t *testing.T) {
 	}
 }
 
-func TestSystemdUnitsAreFoundByName(t *testing.T) {
+func TestSystemd_FindsUnitsByName(t *testing.T) {
 	h := newHouse(t)
 	spec := h.spec("found")
 	if _, err := h.Find(t.Context(), spec, ""); !errors.Is(err, system.ErrNotRunning) {
@@ -351,7 +352,7 @@ func TestSystemdUnitsAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestSystemdTellsHowAnAgentEnded(t *testing.T) {
+func TestSystemd_TellsTheCauseOfAnEnd(t *testing.T) {
 	h := newHouse(t)
 	for code, hopeless := range map[string]bool{"0": false, "1": false, "2": true} {
 		inst, err := h.Start(t.Context(), h.spec("ended", "--exit", code))
@@ -376,7 +377,7 @@ func TestSystemdTellsHowAnAgentEnded(t *testing.T) {
 	}
 }
 
-func TestSystemdMemoryMaxActs(t *testing.T) {
+func TestSystemd_LimitsMemory(t *testing.T) {
 	h := newHouse(t)
 	needController(t, "memory")
 	spec := h.spec("memory", "--greedy")
@@ -400,7 +401,7 @@ func TestSystemdMemoryMaxActs(t *testing.T) {
 	t.Log(exit)
 }
 
-func TestSystemdTasksMaxActs(t *testing.T) {
+func TestSystemd_LimitsTasks(t *testing.T) {
 	h := newHouse(t)
 	needController(t, "pids")
 	spec := h.spec("tasks", "--many")
@@ -416,7 +417,7 @@ func TestSystemdTasksMaxActs(t *testing.T) {
 	}
 }
 
-func TestSystemdRuntimeMaxActs(t *testing.T) {
+func TestSystemd_LimitsTheRuntime(t *testing.T) {
 	h := newHouse(t)
 	spec := h.spec("runtime")
 	spec.Limits.Runtime = time.Second

@@ -21,20 +21,15 @@ import (
 	"hubbub/protocol/http1"
 )
 
-const (
-	// DefaultURL is the public Bot API.
-	DefaultURL = "https://api.telegram.org"
-
-	// DefaultMaxAnswer bounds an answer, in bytes.
-	DefaultMaxAnswer = 16 << 20
-)
+// DefaultURL is the public Bot API.
+const DefaultURL = "https://api.telegram.org"
 
 // Options are the optional settings of a Client. Nil is valid.
 type Options struct {
 	// DefaultURL
 	URL       string            `flag:"api-url" default:"https://api.telegram.org" usage:"address of the Bot API"`
 	Transport http.RoundTripper // default: a transport of the client's own
-	MaxAnswer int               // bytes; default DefaultMaxAnswer
+	MaxAnswer int               `positive:"16<<20"` // bytes
 }
 
 // A Client calls the Bot API for one bot.
@@ -49,7 +44,6 @@ type Client struct {
 // New returns a Client. It does no I/O.
 func New(token string, opts *Options) *Client {
 	o := defaults.Of(opts)
-	defaults.Positive(&o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
