@@ -9,7 +9,7 @@ type Post struct {
 	Channel  Channel `json:"channel"`
 	Message  Message `json:"message"`
 	Callback string  `json:"callback,omitempty"` // URL for Events, secret
-	MCP      any     `json:"mcp,omitempty"`      // where the tools of the channel are; one server or a list
+	MCP      any     `json:"mcp,omitempty"`      // address of the channel's tools: one server or a list
 }
 
 // A Channel is the channel of a message.
@@ -35,7 +35,7 @@ type Event struct {
 	Content json.RawMessage `json:"content,omitempty"`
 	Name    string          `json:"name,omitempty"`    // tool_call
 	Args    json.RawMessage `json:"args,omitempty"`    // tool_call
-	ID      string          `json:"id,omitempty"`      // tool_call, tool_result: equal in both
+	ID      string          `json:"id,omitempty"`      // tool_call, tool_result: the same in both
 	Status  string          `json:"status,omitempty"`  // status, lifecycle
 	Message string          `json:"message,omitempty"` // error
 	Code    string          `json:"code,omitempty"`    // error

@@ -97,11 +97,11 @@ type Rule string
 // The wake rules.
 const (
 	RuleExplicit   Rule = "explicit_mention"
-	RuleDependency Rule = "dependency_owner" // only for waiting work: holds what it waits for
+	RuleDependency Rule = "dependency_owner" // for waiting work: the party that it waits for
 	RuleNextMove   Rule = "next_move_owner"
 	RuleOwner      Rule = "owner"
 	RuleMaster     Rule = "conversation_master"
-	RuleRequester  Rule = "requester" // only of a sweep: asked for the work, after the others were reminded
+	RuleRequester  Rule = "requester" // for a sweep: the party that asked for the work, after the others were reminded
 	RuleNone       Rule = "none"
 )
 
@@ -116,7 +116,7 @@ const (
 	OutcomeUnavailable Outcome = "unavailable" // the delivery is stored and woken when its agent announces itself
 	OutcomeUnknown     Outcome = "unknown_target"
 	OutcomeAmbiguous   Outcome = "ambiguous"
-	OutcomeNobody      Outcome = "nobody" // nobody is responsible, or a person is
+	OutcomeNobody      Outcome = "nobody" // no party, or only a person, is responsible
 )
 
 // A Decision is one wake decision with everything that it is based on, stored with its event.
@@ -153,7 +153,7 @@ type Option struct {
 	AgentID    string          `json:"agentId"`
 	Identity   protocol.PeerID `json:"identity,omitempty"`
 	EndpointID string          `json:"endpointId"`
-	Label      string          `json:"label"` // means this endpoint
+	Label      string          `json:"label"` // names this endpoint
 	Status     string          `json:"status"`
 }
 

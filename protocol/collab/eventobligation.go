@@ -15,7 +15,7 @@ const KindObligation = "obligation"
 // for readers that do not evaluate acts.
 type EventObligation struct {
 	ObligationParams
-	State     string `json:"state"` // open, paused, escalated or discharged; unknown: only acts are known
+	State     string `json:"state"` // open, paused, escalated or discharged; unknown if only acts are known
 	Reason    string `json:"reason,omitempty"`
 	By        string `json:"by,omitempty"` // the actor whose act led to the state
 	Acts      []Act  `json:"acts"`
@@ -37,8 +37,8 @@ type ObligationParams struct {
 	Blocks        string          `json:"blocks"`
 	DefaultAction string          `json:"defaultAction,omitempty"`
 	Title         string          `json:"title,omitempty"`
-	Escalation    string          `json:"rung,omitempty"`    // the obligation that it escalates, if any
-	Members       []string        `json:"members,omitempty"` // eventIds of the obligations that it includes
+	Escalation    string          `json:"rung,omitempty"`    // the obligation that this one escalates, if any
+	Members       []string        `json:"members,omitempty"` // eventIds of the included obligations
 	CreatedAt     string          `json:"createdAt,omitempty"`
 }
 

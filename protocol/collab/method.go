@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"hubbub/protocol"
@@ -12,62 +13,126 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// A Method is one method of the broker with its params P and its result R.
-type Method[P, R any] struct{ Name string }
+// A Method is one method of the broker with its params P and its result R. A repeated request runs
+// again if Fresh is set, because the method reads or refreshes the current state. Otherwise it gets
+// the stored answer.
+type Method[P, R any] struct {
+	Name  string
+	Fresh bool
+}
+
+// An Entry describes one method for authors of peers in other languages.
+type Entry struct {
+	Name   string
+	Does   string
+	Needs  []string // the required params; all others are optional
+	Repeat bool     // the method reads the current state: a repeated request runs again
+	params reflect.Type
+	result reflect.Type
+}
+
+// Entries are all methods of the broker.
+var Entries []Entry
+
+// method makes a method and adds it to Entries. needs are the required params. A "*" before does
+// marks a fresh method.
+func method[P, R any](name, needs, does string) Method[P, R] {
+	does, fresh := strings.CutPrefix(does, "*")
+	params, result := reflect.TypeFor[P](), reflect.TypeFor[R]()
+	Entries = append(Entries, Entry{name, does, strings.Fields(needs), fresh, params, result})
+	return Method[P, R]{name, fresh}
+}
 
 // The methods of the broker.
 var (
-	IdentityAnnounce    = Method[AnnounceParams, IdentityResult]{"identity.announce"}
-	IdentityHeartbeat   = Method[EndpointParams, IdentityResult]{"identity.heartbeat"}
-	IdentityList        = Method[PageParams, Page[Endpoint]]{"identity.list"}
-	IdentityLeave       = Method[EndpointParams, IdentityResult]{"identity.leave"}
-	IdentityResolve     = Method[LabelParams, IdentityResult]{"identity.resolve"}
-	ConversationCreate  = Method[ConversationParams, ConversationResult]{"conversation.create"}
-	ConversationGet     = Method[ConversationGetParams, ConversationPage]{"conversation.get"}
-	MessagePost         = Method[PostParams, PostResult]{"message.post"}
-	QuestionAsk         = Method[QuestionParams, Result]{"question.ask"}
-	QuestionAnswer      = Method[AnswerParams, Result]{"question.answer"}
-	QuestionClose       = Method[IDParams, Result]{"question.close"}
-	QuestionDecline     = Method[IDParams, Result]{"question.decline"}
-	QuestionReopen      = Method[IDParams, Result]{"question.reopen"}
-	QuestionSpawnWork   = Method[WorkParams, Result]{"question.spawn_work"}
-	QuestionGet         = Method[IDParams, Result]{"question.get"}
-	QuestionList        = Method[QuestionListParams, Page[Question]]{"question.list"}
-	WorkCreate          = Method[WorkParams, Result]{"work_item.create"}
-	WorkUpdate          = Method[WorkParams, Result]{"work_item.update"}
-	WorkGet             = Method[IDParams, Result]{"work_item.get"}
-	WorkList            = Method[WorkListParams, Page[WorkItem]]{"work_item.list"}
-	WorkAssign          = Method[AssignParams, Result]{"work_item.assign"}
-	WorkArrived         = Method[ArrivedParams, Arrived]{"work_item.arrived"}
-	WorkWake            = Method[IDParams, Result]{"work_item.wake"}
-	InvocationCreate    = Method[InvocationParams, Result]{"invocation.create"}
-	FlightUpdate        = Method[FlightParams, Result]{"flight.update"}
-	FlightGet           = Method[IDParams, Result]{"flight.get"}
-	DeliveryList        = Method[DeliveryListParams, Page[Delivery]]{"delivery.list"}
-	DeliveryClaim       = Method[DeliveryClaimParams, DeliveryResult]{"delivery.claim"}
-	DeliveryAck         = Method[IDParams, DeliveryResult]{"delivery.ack"}
-	DeliveryNack        = Method[IDParams, DeliveryResult]{"delivery.nack"}
-	BindingSet          = Method[BindingParams, BindingResult]{"binding.set"}
-	BindingGet          = Method[BindingParams, BindingResult]{"binding.get"}
-	ClaimAcquire        = Method[ClaimParams, Grant]{"claim.acquire"}
-	ClaimRelease        = Method[ClaimParams, ClaimResult]{"claim.release"}
-	ClaimDecline        = Method[ClaimParams, ClaimResult]{"claim.decline"}
-	ClaimGet            = Method[ClaimParams, ClaimResult]{"claim.get"}
-	DecisionAsk         = Method[ApprovalAskParams, ApprovalResult]{"decision.ask"}
-	DecisionDecide      = Method[ApprovalDecideParams, ApprovalResult]{"decision.decide"}
-	DecisionCancel      = Method[ApprovalDecideParams, ApprovalResult]{"decision.cancel"}
-	DecisionRevoke      = Method[ApprovalDecideParams, ApprovalResult]{"decision.revoke"}
-	DecisionGet         = Method[IDParams, ApprovalResult]{"decision.get"}
-	DecisionList        = Method[ApprovalListParams, Page[Approval]]{"decision.list"}
-	ObligationOpen      = Method[ObligationParams, ObligationResult]{"obligation.open"}
-	ObligationReact     = Method[ActParams, ObligationResult]{"obligation.react"}
-	ObligationDischarge = Method[DischargeParams, ObligationResult]{"obligation.discharge"}
-	ObligationGet       = Method[DischargeParams, ObligationResult]{"obligation.get"}
-	ObligationList      = Method[ObligationListParams, Page[Obligation]]{"obligation.list"}
-	EventsList          = Method[EventsParams, EventPage]{"events.list"}
-	WakeExplain         = Method[ExplainParams, Explanation]{"wake.explain"}
-	WakeReminded        = Method[ReminderListParams, Page[Reminder]]{"wake.reminded"}
-	PromptContract      = Method[PromptParams, PromptResult]{"prompt.contract"}
+	IdentityAnnounce = method[AnnounceParams, IdentityResult]("identity.announce", "logicalAgentId endpointId",
+		"*announces an endpoint of the caller, and sends it waiting wakes")
+	IdentityHeartbeat = method[EndpointParams, IdentityResult]("identity.heartbeat", "endpointId",
+		"*keeps an endpoint online; not_found: announce it again")
+	IdentityLeave = method[EndpointParams, IdentityResult]("identity.leave", "endpointId",
+		"*takes a stopping endpoint offline")
+	IdentityList    = method[PageParams, Page[Endpoint]]("identity.list", "", "*lists endpoints")
+	IdentityResolve = method[LabelParams, IdentityResult]("identity.resolve", "label",
+		"*finds the endpoint for a label, and the reason")
+	ConversationCreate = method[ConversationParams, ConversationResult]("conversation.create", "kind",
+		"creates a conversation")
+	ConversationGet = method[ConversationGetParams, ConversationPage]("conversation.get", "id",
+		"*gets a conversation and a page of its messages, the oldest first")
+	MessagePost = method[PostParams, PostResult]("message.post", "conversationId text",
+		"posts a message; it wakes at most one agent, and wake is null if none")
+	QuestionAsk = method[QuestionParams, Result]("question.ask", "title askedOfId",
+		"asks somebody a question, and wakes them")
+	QuestionAnswer = method[AnswerParams, Result]("question.answer", "id answer",
+		"answers a question, and wakes the asking party")
+	QuestionClose = method[IDParams, Result]("question.close", "id",
+		"closes a question that is answered or no longer asked")
+	QuestionDecline   = method[IDParams, Result]("question.decline", "id", "declines to answer a question")
+	QuestionReopen    = method[IDParams, Result]("question.reopen", "id", "withdraws an answer")
+	QuestionSpawnWork = method[WorkParams, Result]("question.spawn_work", "id",
+		"creates the work that a question needs, once; id is the question's")
+	QuestionGet  = method[IDParams, Result]("question.get", "id", "*gets a question")
+	QuestionList = method[QuestionListParams, Page[Question]]("question.list", "", "*lists questions")
+	WorkCreate   = method[WorkParams, Result]("work_item.create", "title ownerId nextMoveOwnerId",
+		"creates work; with wake:true it wakes the owner of the next move")
+	WorkUpdate = method[WorkParams, Result]("work_item.update", "id",
+		"changes the given members; with wake:true it wakes the owner of the next move")
+	WorkAssign = method[AssignParams, Result]("work_item.assign", "id ownerId",
+		"assigns work, created first if there is a title, and asks an agent to begin; decision is the wake")
+	WorkGet     = method[IDParams, Result]("work_item.get", "id", "*gets a work item")
+	WorkList    = method[WorkListParams, Page[WorkItem]]("work_item.list", "", "*lists work items")
+	WorkArrived = method[ArrivedParams, Arrived]("work_item.arrived", "name",
+		"reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of "+
+			"its next move is woken")
+	WorkWake         = method[IDParams, Result]("work_item.wake", "id", "wakes the responsible party of a work item")
+	InvocationCreate = method[InvocationParams, Result]("invocation.create", "targetAgentId text",
+		"asks an agent to do something, and wakes it; the flight is its progress")
+	FlightUpdate = method[FlightParams, Result]("flight.update", "id state",
+		"changes the state of a flight; a completed flight moves its work to review")
+	FlightGet    = method[IDParams, Result]("flight.get", "id", "*gets a flight and its invocation")
+	DeliveryList = method[DeliveryListParams, Page[Delivery]]("delivery.list", "targetAgentId",
+		"*lists the deliveries to an agent")
+	DeliveryClaim = method[DeliveryClaimParams, DeliveryResult]("delivery.claim", "targetAgentId",
+		"leases the oldest pending delivery; null if none waits")
+	DeliveryAck  = method[IDParams, DeliveryResult]("delivery.ack", "id", "acknowledges a delivery")
+	DeliveryNack = method[IDParams, DeliveryResult]("delivery.nack", "id", "returns a delivery to the broker")
+	BindingSet   = method[BindingParams, BindingResult]("binding.set", "surface externalId agentId",
+		"links an external object, such as a chat, to an agent")
+	BindingGet   = method[BindingParams, BindingResult]("binding.get", "surface externalId", "*gets a binding")
+	ClaimAcquire = method[ClaimParams, Grant]("claim.acquire", "eventId",
+		"acquires or prolongs the exclusive right to answer an event")
+	ClaimRelease = method[ClaimParams, ClaimResult]("claim.release", "eventId token",
+		"ends a claim; with answered:true no agent gets the event again")
+	ClaimDecline = method[ClaimParams, ClaimResult]("claim.decline", "eventId",
+		"gives up a claim: the event is offered to the refused agents")
+	ClaimGet = method[ClaimParams, ClaimResult]("claim.get", "eventId",
+		"*gets a claim; not_found: the event was never claimed")
+	DecisionAsk = method[ApprovalAskParams, ApprovalResult]("decision.ask", "id tool digest mayDecide expiresAt",
+		"*asks people whether a tool may run")
+	DecisionDecide = method[ApprovalDecideParams, ApprovalResult]("decision.decide", "id verdict",
+		"decides; the first verdict counts")
+	DecisionCancel = method[ApprovalDecideParams, ApprovalResult]("decision.cancel", "id",
+		"withdraws a pending decision")
+	DecisionRevoke = method[ApprovalDecideParams, ApprovalResult]("decision.revoke", "id",
+		"ends an approval that allows further calls")
+	DecisionGet    = method[IDParams, ApprovalResult]("decision.get", "id", "*gets a decision")
+	DecisionList   = method[ApprovalListParams, Page[Approval]]("decision.list", "", "*lists decisions")
+	ObligationOpen = method[ObligationParams, ObligationResult]("obligation.open", "eventId author recipient blocks",
+		"*opens the obligation of an event's recipient to its author; either of them may open it")
+	ObligationReact = method[ActParams, ObligationResult]("obligation.react", "targetEventId",
+		"*reports a signal about such an event, or its edit or deletion; stored until the event is known")
+	ObligationDischarge = method[DischargeParams, ObligationResult]("obligation.discharge", "eventId recipient",
+		"*closes an obligation, for its author or the delegate")
+	ObligationGet = method[DischargeParams, ObligationResult]("obligation.get", "eventId recipient",
+		"*gets an obligation with all acts about it")
+	ObligationList = method[ObligationListParams, Page[Obligation]]("obligation.list", "", "*lists open obligations")
+	EventsList     = method[EventsParams, EventPage]("events.list", "",
+		"*gets a page of the log; after and next are seqs")
+	WakeExplain = method[ExplainParams, Explanation]("wake.explain", "",
+		"*explains the wake decision of a message, a work item or a question; give one of the three")
+	WakeReminded = method[ReminderListParams, Page[Reminder]]("wake.reminded", "",
+		"*lists the last reminders about records that have not changed since, the oldest first")
+	PromptContract = method[PromptParams, PromptResult]("prompt.contract", "agentId",
+		"*gets the contract as a part of an agent's prompt")
 )
 
 // An Asker sends requests to the broker. Call sends one request and returns the JSON of its
@@ -84,7 +149,7 @@ func (m Method[P, R]) Ask(ctx context.Context, a Asker, params P) (R, error) {
 		return result, err
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
-		return result, fmt.Errorf("the broker's answer to %s is not what was expected: %w", m.Name, err)
+		return result, fmt.Errorf("the broker's answer to %s has another form than expected: %w", m.Name, err)
 	}
 	return result, nil
 }

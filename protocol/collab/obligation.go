@@ -20,7 +20,7 @@ type Obligation struct {
 	State          string          `json:"state"`
 	OwedByID       string          `json:"owedById"`
 	OwedByIdentity protocol.PeerID `json:"owedByIdentity,omitempty"`
-	OwedToID       string          `json:"owedToId"` // waits
+	OwedToID       string          `json:"owedToId"` // the waiting party
 	OwedToIdentity protocol.PeerID `json:"owedToIdentity,omitempty"`
 	Since          string          `json:"since"`
 
@@ -43,24 +43,24 @@ type ObligationListParams struct {
 	PageParams
 }
 
-// Obligations lists the obligations of open records. Those that halt somebody come first, then
-// the oldest. The declared obligations may be closed.
-func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []EventObligation) []Obligation {
+// Obligations returns the obligations of open records. Those that halt a party come first, then
+// the oldest. declared are the obligations that events declare, some of which may be closed.
+func Obligations(work []WorkItem, questions []Question, decisions []Approval, declared []EventObligation) []Obligation {
 	var list []Obligation
 	for i := range work {
 		list = append(list, work[i].obligations()...)
 	}
 	for i := range questions {
-		// else its declared obligation is listed
-		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) {
+		// otherwise its declared obligation is listed
+		if !slices.ContainsFunc(declared, func(d EventObligation) bool { return d.EventID == questions[i].ID }) {
 			list = append(list, questions[i].obligations()...)
 		}
 	}
 	for i := range decisions {
 		list = append(list, decisions[i].obligations()...)
 	}
-	for i := range duties {
-		list = append(list, duties[i].obligations()...)
+	for i := range declared {
+		list = append(list, declared[i].obligations()...)
 	}
 	slices.SortFunc(list, func(a, b Obligation) int {
 		return cmp.Or(cmp.Compare(a.severity(), b.severity()), cmp.Compare(a.Since, b.Since),

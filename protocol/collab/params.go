@@ -33,7 +33,7 @@ type AnnounceParams struct {
 	Profile        string   `json:"profile,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	Node           string   `json:"node,omitempty"`
-	Aliases        []string `json:"aliases,omitempty"` // other names that mean the agent; names come first
+	Aliases        []string `json:"aliases,omitempty"` // other names of the agent; names come first
 	Roles          []string `json:"roles"`
 	WakePolicy     string   `json:"wakePolicy"`
 }
@@ -86,7 +86,7 @@ type ChatParams struct {
 	Identity protocol.PeerID `json:"identity"` // such as tg:-100123
 	Kind     string          `json:"kind"`     // of the conversation
 	Title    string          `json:"title,omitempty"`
-	AgentID  string          `json:"agentId,omitempty"` // answers for the conversation
+	AgentID  string          `json:"agentId,omitempty"` // the agent that answers for the conversation
 }
 
 // QuestionParams describe a question.

@@ -248,22 +248,22 @@ const (
 // The wake policies of an endpoint.
 const (
 	WakeAuto   = "auto"
-	WakeManual = "manual" // it fetches its deliveries; nobody wakes it
+	WakeManual = "manual" // it fetches its deliveries and is never woken
 )
 
 // An Endpoint is one process behind a logical agent: the record of the identity.* methods.
 type Endpoint struct {
 	LogicalAgentID  string          `json:"logicalAgentId"`
 	EndpointID      string          `json:"endpointId"`
-	AgentIdentity   protocol.PeerID `json:"agentIdentity,omitempty"` // the agent of that name, for which it also acts
-	Identity        protocol.PeerID `json:"identity"`                // announced it, and receives its wakes
+	AgentIdentity   protocol.PeerID `json:"agentIdentity,omitempty"` // the agent with that name, for which it also acts
+	Identity        protocol.PeerID `json:"identity"`                // announced the endpoint, and receives its wakes
 	HarnessType     string          `json:"harnessType,omitempty"`
 	WorkspaceID     string          `json:"workspaceId,omitempty"`
 	ProjectPath     string          `json:"projectPath,omitempty"`
 	Profile         string          `json:"profile,omitempty"`
 	Model           string          `json:"model,omitempty"`
 	Node            string          `json:"node,omitempty"`
-	Aliases         []string        `json:"aliases,omitempty"` // other names that mean the agent
+	Aliases         []string        `json:"aliases,omitempty"` // other names of the agent
 	Roles           []string        `json:"roles,omitempty"`
 	WakePolicy      string          `json:"wakePolicy"` // WakeAuto or WakeManual
 	Status          string          `json:"status"`     // StatusOnline or StatusOffline
@@ -308,7 +308,7 @@ type Delivery struct {
 	Reason         string          `json:"reason"`
 	Policy         string          `json:"policy"`
 	Status         DeliveryStatus  `json:"status"`
-	Wake           string          `json:"wake,omitempty"` // wanted, woken or missed; absent if it wakes nobody
+	Wake           string          `json:"wake,omitempty"` // wanted, woken or missed; absent if it wakes no agent
 	MessageID      string          `json:"messageId,omitempty"`
 	ConversationID string          `json:"conversationId,omitempty"`
 	WorkItemID     string          `json:"workItemId,omitempty"`
@@ -344,20 +344,20 @@ type ClaimState string
 const (
 	ClaimHeld     ClaimState = "held"
 	ClaimOffered  ClaimState = "offered"  // released, declined or expired: any agent may take it
-	ClaimAnswered ClaimState = "answered" // the event was answered: no agent gets it any more
+	ClaimAnswered ClaimState = "answered" // the event was answered: it is offered to no agent
 )
 
 // A Claim gives one agent the exclusive right to answer an event. Token is a fencing token: only
 // the newest token of an event is valid.
 type Claim struct {
 	EventID    string            `json:"eventId"`
-	Owner      string            `json:"owner"`         // name of the holder, or of the last one
+	Owner      string            `json:"owner"`         // name of the current or last holder
 	Identity   protocol.PeerID   `json:"ownerIdentity"` // its replies may carry the token
 	Token      int64             `json:"token"`
 	State      ClaimState        `json:"state"`
 	GrantedAt  string            `json:"grantedAt"`
 	ExpiresAt  string            `json:"expiresAt"`
-	Contenders []protocol.PeerID `json:"contenders,omitempty"` // were refused, and are notified when it is free
+	Contenders []protocol.PeerID `json:"contenders,omitempty"` // were refused, and are notified when the claim is free
 	Declined   []protocol.PeerID `json:"declined,omitempty"`   // declined, and are not notified again
 }
 

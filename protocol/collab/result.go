@@ -25,7 +25,7 @@ type Result struct {
 // An Arrived lists the work that no longer waits, each item with its wake.
 type Arrived struct {
 	Items  []Result `json:"arrived"`
-	Others int      `json:"others,omitempty"` // number of items that the answer has no room for
+	Others int      `json:"others,omitempty"` // number of items omitted for lack of room
 }
 
 // An AskedWake is the wake of a request that asked for one; it is null if no agent was woken. If
@@ -104,7 +104,7 @@ type Grant struct {
 	Token     int64  `json:"token,omitempty"`
 	Owner     string `json:"owner"`
 	ExpiresAt string `json:"expiresAt"`
-	Answered  bool   `json:"answered,omitempty"` // the event was answered: no agent gets it any more
+	Answered  bool   `json:"answered,omitempty"` // the event was answered: it is offered to no agent
 }
 
 // A ClaimResult is a claim.
@@ -165,7 +165,7 @@ type Listed[T any] struct{ json.RawMessage }
 func (l Listed[T]) Read() (T, error) {
 	var record T
 	if err := json.Unmarshal(l.RawMessage, &record); err != nil {
-		return record, fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		return record, fmt.Errorf("the broker's answer has another form than expected: %w", err)
 	}
 	return record, nil
 }
@@ -229,9 +229,9 @@ type Code string
 
 // The codes of a refused request.
 const (
-	CodeInvalid       Code = "invalid"        // the request or the record it makes is not valid
-	CodeUnknownTarget Code = "unknown_target" // a label names nobody
-	CodeAmbiguous     Code = "ambiguous"      // a label names more than one agent
+	CodeInvalid       Code = "invalid"        // the request, or the record that it makes, is invalid
+	CodeUnknownTarget Code = "unknown_target" // a label names no agent
+	CodeAmbiguous     Code = "ambiguous"      // a label names several agents
 	CodeUnavailable   Code = "unavailable"    // the party to wake has no online endpoint, or a manual one
 	CodeConflict      Code = "conflict"       // the id, lease or claim belongs to somebody else
 	CodeForbidden     Code = "forbidden"      // the caller may not do this
@@ -248,7 +248,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Code == "" { // for people
+	if e.Code == "" { // a message for people
 		return e.Message
 	}
 	return e.Message + " (" + string(e.Code) + ")"

@@ -138,7 +138,7 @@ func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 	case EventMessagePosted.Name:
 		m, _ := EventMessagePosted.Read(e)
 		var meta PostMetadata
-		_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
+		_ = json.Unmarshal(e.Metadata, &meta) // missing members are left out
 		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID,
 			meta.Wake.Describe(),
 			meta.Wake.Reason)
@@ -172,7 +172,7 @@ func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 // describeStep describes the effect of an event on a work item.
 func describeStep(e *protocol.CollabEvent, w *WorkItem, name NameFunc) string {
 	var meta StepMetadata
-	_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
+	_ = json.Unmarshal(e.Metadata, &meta) // missing members are left out
 	said := cmp.Or(string(meta.Step), "changed") + ": " + w.Describe(name)
 	if meta.Step == StepCreated {
 		said += ": " + w.Title
@@ -197,7 +197,7 @@ func (w *WakeDecided) describe() string {
 func describeDelivery(e *protocol.CollabEvent) string {
 	d, _ := EventDeliveryChanged.Read(e)
 	var meta struct{ Reason string }
-	_ = json.Unmarshal(e.Metadata, &meta) // there may be none
+	_ = json.Unmarshal(e.Metadata, &meta) // there may be no metadata
 	switch {
 	case d.Status != DeliveryPending:
 		return strings.TrimSpace(fmt.Sprintf("the wake of %s is %s %s", d.TargetAgentID, d.Status, meta.Reason))
