@@ -72,9 +72,9 @@ func owner(t *testing.T, path string) int {
 	return int(ownerOf(info))
 }
 
-// TestRootActsAsTheOwner: also of a folder that does not exist yet, by whatever way it
-// is named.
-func TestRootActsAsTheOwner(t *testing.T) {
+// TestActAsOwner_SwitchesUser also covers a folder that does not exist yet, however it is
+// named.
+func TestActAsOwner_SwitchesUser(t *testing.T) {
 	roots, strangers := rooms(t)
 	must(t, os.Mkdir(filepath.Join(roots, "lib"), 0o755))
 	way := filepath.Join(roots, "lib", "way")
@@ -90,8 +90,9 @@ func TestRootActsAsTheOwner(t *testing.T) {
 	}
 }
 
-// TestRootFollowsNoPlantedLink: neither on the way to a folder nor among its files.
-func TestRootFollowsNoPlantedLink(t *testing.T) {
+// TestActAsOwner_FollowsNoPlantedLink plants links on the way to a folder and among its
+// files.
+func TestActAsOwner_FollowsNoPlantedLink(t *testing.T) {
 	roots, strangers := rooms(t)
 	victim := filepath.Join(roots, "victim")
 	must(t, os.WriteFile(victim, []byte("root's"), 0o600))
@@ -111,18 +112,18 @@ func TestRootFollowsNoPlantedLink(t *testing.T) {
 	long := filepath.Join(roots, "long")
 	must(t, os.Symlink("strangers/way", long)) // root's own link to the stranger's
 	refused(long, way+" is a link of #12345")
-	refused(strangers, way+" is a link, and")
+	refused(strangers, way+" is a link, which")
 	must(t, os.Remove(way))
 	tokens := filepath.Join(strangers, "tokens")
 	must(t, errors.Join(os.Mkdir(tokens, 0o755), os.Chown(tokens, stranger, stranger)))
 	deep := plant(filepath.Join(tokens, "cli"))
-	refused(strangers, deep+" is a link, and")
+	refused(strangers, deep+" is a link, which")
 	must(t, os.Remove(deep))
 	must(t, os.Link(victim, deep))
-	refused(strangers, deep+" is another name for a file of root, and")
+	refused(strangers, deep+" is another name for a file of root, which")
 	must(t, os.Remove(deep))
 	must(t, errors.Join(syscall.Mkfifo(filepath.Join(strangers, "fifo"), 0o600)))
-	refused(strangers, "fifo is no file but a pipe")
+	refused(strangers, "fifo is a pipe or a device")
 	must(t, errors.Join(os.Remove(long), os.Chmod(roots, 0o777)))
 	refused(roots, "run chmod o-w on it")
 }
@@ -145,7 +146,7 @@ func TestActAsOwner_JudgesLinksBeforeItFollowsThem(t *testing.T) {
 		must(t, os.Symlink(to, path))
 	}
 	for path, want := range map[string]string{
-		strangers:                            " is a link, and",
+		strangers:                            " is a link, which",
 		in("strangers", "way", "inner"):      in("strangers", "way") + " is a link of",
 		in("strangers", "way", "inner", "x"): in("strangers", "way") + " is a link of",
 		in("strangers", "way", "none", "x"):  in("strangers", "way") + " is a link of",
@@ -163,8 +164,8 @@ func TestActAsOwner_JudgesLinksBeforeItFollowsThem(t *testing.T) {
 	}
 }
 
-// TestALinkIsNotFollowedToLock plants links where a program locks a file.
-func TestALinkIsNotFollowedToLock(t *testing.T) {
+// TestLock_FollowsNoLink plants links where a program locks a file.
+func TestLock_FollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	for name, to := range map[string]string{"to a file": "treasure", "to nothing": "none"} {
 		path := filepath.Join(dir, name)
@@ -185,9 +186,9 @@ func TestALinkIsNotFollowedToLock(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostToAPowerCut: whatever is made or renamed, its folder is synced
-// afterwards, and what fails to be synced is said to have failed.
-func TestNothingIsLostToAPowerCut(t *testing.T) {
+// TestPowerCut_LosesNothing checks that the folder of every new or renamed file
+// is synced afterwards, and that a failed sync is reported.
+func TestPowerCut_LosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 	before := syncFolder

@@ -67,7 +67,7 @@ func makeFor(id int, path string) error {
 	}
 	if err := Mkdir(path); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil // without giving it away
+			return nil // its owner does not change
 		}
 		return err
 	}
@@ -131,8 +131,8 @@ func checkPath(path string) error {
 			return err
 		}
 		if owner := max(ownerOf(info), ownerOf(around)); owner != 0 {
-			return fmt.Errorf("%s is a link of %s, and root follows only links that root has made: name the folder "+
-				"that you mean with --data", next, UserName(owner))
+			return fmt.Errorf("%s is a link of %s, and root follows only its own links: name the folder "+
+				"with --data instead", next, UserName(owner))
 		}
 		if links++; links > maxLinks {
 			return &fs.PathError{Op: "follow", Path: path, Err: syscall.ELOOP}
@@ -189,13 +189,13 @@ func noLinksIn(folder *os.File) error {
 		case info.Mode()&fs.ModeSymlink != 0:
 			what = "a link"
 		case info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
-			what = "no file but a pipe or a device"
+			what = "a pipe or a device"
 		case info.Mode().IsRegular() && s.Nlink > 1 && s.Uid != ownerOf(around):
 			what = "another name for a file of " + UserName(s.Uid)
 		default:
 			continue
 		}
-		return fmt.Errorf("%s is %s, and root uses none in a data folder: look at it with ls -l, and remove it if it "+
+		return fmt.Errorf("%s is %s, which root refuses in a data folder: check it with ls -l, and remove it if it "+
 			"is not yours, or run this as the owner of %s",
 			path, what, folder.Name())
 	}

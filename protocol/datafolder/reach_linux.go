@@ -1,10 +1,12 @@
 package datafolder
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -32,6 +34,14 @@ func reach(path string, id, group int) error {
 	if closed == "" {
 		return nil
 	}
+	given, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	var folder *os.File
 	runtime.LockOSThread() // only this thread switches the user, and continues after the execution
 	steps := []struct {
@@ -48,9 +58,21 @@ func reach(path string, id, group int) error {
 			return syscall.Mount("none", closed, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755,size=64k")
 		}},
 		{"mkdir " + real, func() error { return os.MkdirAll(real, 0o755) }},
+		{"link " + given, func() error {
+			if given == real || !isBelow(given, closed) {
+				return nil
+			}
+			return errors.Join(os.MkdirAll(filepath.Dir(given), 0o755), os.Symlink(real, given))
+		}},
 		{"mount " + real, func() error {
 			return syscall.Mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), real, "", syscall.MS_BIND|syscall.MS_REC,
 				"")
+		}},
+		{"chdir " + here, func() error {
+			if !isBelow(here, closed) {
+				return nil
+			}
+			return errors.Join(os.MkdirAll(here, 0o755), syscall.Chdir(here))
 		}},
 		{"setgroups", func() error { return only(syscall.SYS_SETGROUPS, 0, 0, 0) }},
 		{"setgid", func() error { return only(syscall.SYS_SETRESGID, group, group, group) }},
@@ -65,7 +87,10 @@ func reach(path string, id, group int) error {
 	return nil
 }
 
-// only makes a system call for this thread only.
+// isBelow reports whether an absolute path is a folder or lies in it.
+func isBelow(path, folder string) bool { return strings.HasPrefix(path+"/", folder+"/") }
+
+// only makes a system call that affects this thread alone.
 func only(call uintptr, a, b, c int) error {
 	if _, _, errno := syscall.RawSyscall(call, uintptr(a), uintptr(b), uintptr(c)); errno != 0 {
 		return errno

@@ -1,7 +1,9 @@
 package datafolder
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +26,39 @@ func WriteNew(path string, content []byte) error {
 		}
 		return nil
 	})
+}
+
+// KeyBytes is the length of a key.
+const KeyBytes = 32
+
+// ErrNoKey means that a key file has the wrong size.
+var ErrNoKey = errors.New("is not a key")
+
+// Key returns the random key in a file. It creates the file if necessary; if several programs do
+// so at the same time, all use the first key. It refuses a key that other users may read.
+func Key(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = MkdirAll(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+		key := make([]byte, KeyBytes)
+		_, _ = rand.Read(key) // never fails
+		if err = WriteNew(path, key); err == nil {
+			info, err = os.Stat(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("other users of this machine can read %s: run chmod 600 on it", path)
+	}
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) != KeyBytes {
+		err = fmt.Errorf("%s %w of %d bytes: restore it from a backup", path, ErrNoKey, KeyBytes)
+	}
+	return key, err
 }
 
 func write(path string, content []byte, place func(from, to string) error) error {
@@ -68,6 +103,15 @@ func Rename(from, to string) error {
 // syncs the folder.
 func RenameUnsynced(from, to string) error { return os.Rename(from, to) }
 
+// SyncFile makes the content of a file survive a crash of the machine.
+func SyncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // SyncFolder makes renamed and created files of a folder survive a crash of the machine, if
 // the file system supports that.
 func SyncFolder(path string) error { return syncFolder(path) }
@@ -88,7 +132,7 @@ func MkdirAll(path string) error {
 		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
-		return nil // a process that may not open the parent has not created the folder
+		return nil // a process that may not open the parent did not create the folder
 	}
 	if above := filepath.Dir(path); above != path {
 		if err := MkdirAll(above); err != nil {

@@ -4,13 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"hubbub/protocol/datafolder"
 )
 
-func TestWriteReplacesAFileWhole(t *testing.T) {
+func TestWriteFile_ReplacesWholeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	for _, text := range []string{"first", "second"} {
 		if err := datafolder.WriteFile(path, []byte(text)); err != nil {
@@ -30,9 +31,9 @@ func TestWriteReplacesAFileWhole(t *testing.T) {
 	}
 }
 
-// TestWriteFirstKeepsWhatIsThere has several write a file at once: all find the content
-// of one of them.
-func TestWriteFirstKeepsWhatIsThere(t *testing.T) {
+// TestWriteNew_KeepsExistingFile writes one file several times at once: all callers
+// find the content of one of them.
+func TestWriteNew_KeepsExistingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	var group sync.WaitGroup
 	found := make([]string, 8)
@@ -57,5 +58,34 @@ func TestWriteFirstKeepsWhatIsThere(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+// TestKey_IsMadeOnceAndKept checks that a key is made once, that the same one is read again, and that a
+// file which is no key, or which others can read, is refused.
+func TestKey_IsMadeOnceAndKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "x.key")
+	first, err := datafolder.Key(path)
+	again, err2 := datafolder.Key(path)
+	if err != nil || err2 != nil || len(first) != datafolder.KeyBytes || !slices.Equal(first, again) {
+		t.Fatalf("the keys are %x and %x; %v, %v", first, again, err, err2)
+	}
+	refuse := func(mode os.FileMode, content []byte, says string) {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := datafolder.Key(path); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d bytes with mode %o: %v", len(content), mode, err)
+		}
+	}
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o666} {
+		refuse(mode, first, "chmod 600")
+	}
+	for _, n := range []int{0, 1, 31, 33, 64} {
+		refuse(0o600, make([]byte, n), "restore it")
 	}
 }
