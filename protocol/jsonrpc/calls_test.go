@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCallsAreTakenOnce(t *testing.T) { rapid.Check(t, callsAreTakenOnce) }
+func TestCalls_AreTakenOnce(t *testing.T) { rapid.Check(t, callsAreTakenOnce) }
 
 func FuzzCalls(f *testing.F) { f.Fuzz(rapid.MakeFuzz(callsAreTakenOnce)) }
 

@@ -85,7 +85,7 @@ func (c *Conn) complete(id ID, a answer) {
 	waiting, ok := c.calls.Take(n)
 	c.mu.Unlock()
 	if ok {
-		waiting <- a // it has capacity 1, and gets one answer
+		waiting <- a // it has room for its one answer
 	}
 }
 

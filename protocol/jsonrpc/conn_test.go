@@ -47,7 +47,7 @@ func (f *far) read() string {
 	return string(frame)
 }
 
-func TestCallsGetTheirOwnAnswers(t *testing.T) {
+func TestCall_GetsItsOwnAnswer(t *testing.T) {
 	c, f, _ := connect(t, nil)
 	call := func(method string) <-chan string {
 		out := make(chan string, 1)
@@ -94,7 +94,7 @@ func TestCallsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-func TestACallEndsWithItsContextAndWithTheConnection(t *testing.T) {
+func TestCall_EndsWithContextAndConnection(t *testing.T) {
 	c, f, ended := connect(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("no longer wanted")
@@ -120,7 +120,7 @@ func TestACallEndsWithItsContextAndWithTheConnection(t *testing.T) {
 	}
 }
 
-func TestRequestsAreAnsweredAndNotificationsAreNot(t *testing.T) {
+func TestConn_AnswersRequestsButNotNotifications(t *testing.T) {
 	c, f, ended := connect(t, func(c *jsonrpc.Conn, m jsonrpc.Message) {
 		switch string(m.Method) {
 		case "refuse":
@@ -151,7 +151,7 @@ func TestRequestsAreAnsweredAndNotificationsAreNot(t *testing.T) {
 	_ = c
 }
 
-func TestTheTableOfCalls(t *testing.T) {
+func TestCalls_Table(t *testing.T) {
 	var calls jsonrpc.Calls[string]
 	for n, call := range []string{"a", "b", "c"} {
 		if id := calls.Add(call); id != uint64(n+1) {
@@ -208,8 +208,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestDepthAtTheLimitAndOnePast nests arrays and objects.
-func TestDepthAtTheLimitAndOnePast(t *testing.T) {
+// TestDepth_AtLimitAndPast nests arrays and objects.
+func TestDepth_AtLimitAndPast(t *testing.T) {
 	for depth, ok := range map[int]bool{jsonrpc.MaxDepth: true, jsonrpc.MaxDepth + 1: false, 5000: false} {
 		for open, end := range map[string]string{"[": "]", `{"a":`: "}"} {
 			inner := strings.Repeat(open, depth-2) + "{}" + strings.Repeat(end, depth-2) // the frame and {} are two
@@ -230,9 +230,10 @@ type limited struct {
 
 func (l limited) MaxWrite() int { return l.most }
 
-// TestACallAtTheOtherSidesLimitAndOnePast makes requests of the size that the
-// other side reads, of one byte more, and of any size where it has not told.
-func TestACallAtTheOtherSidesLimitAndOnePast(t *testing.T) {
+// TestCall_AtLimitOfOtherSideAndPast makes requests of the size that the other
+// side reads, of one byte more, and of any size if the other side has not
+// reported it.
+func TestCall_AtLimitOfOtherSideAndPast(t *testing.T) {
 	request := len(jsonrpc.AppendRequest(nil, 1, "m", []byte("{}")))
 	for limit, ok := range map[int]bool{request: true, request - 1: false, 0: true} {
 		near, other := wire.Pipe(nil)

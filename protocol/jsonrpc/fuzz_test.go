@@ -64,7 +64,7 @@ func compare(t *testing.T, p *Parser, object []byte, levels int) {
 	}
 }
 
-func TestMembersOfNestedObjects(t *testing.T) {
+func TestObject_NestedMembers(t *testing.T) {
 	for _, text := range []string{
 		`{"a":{"x":1},"b":{},"c":{"y":{}}}`, ` { "a" : [ { "x" : 1 } , [ ] ] , "b" : { "x" : { "y" : 2 } , "z" : { } } } `,
 		`{"a":{"b":{"c":{"d":{"e":1},"f":2},"g":3},"h":4},"i":5}`, `{"":{"":{"":""}}}`, `{"a":[[[{"b":1}]]],"c":{"d":[{"e":2}],"f":3}}`,
@@ -114,7 +114,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestObjectRefusesTwoReadings(t *testing.T) {
+func TestObject_RefusesAmbiguousKeys(t *testing.T) {
 	known := []string{"from", "messageId"}
 	for object, ok := range map[string]bool{
 		`{"from":1,"messageId":2,"other":3}`:  true,

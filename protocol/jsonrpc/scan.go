@@ -26,15 +26,15 @@ func (e *SyntaxError) Error() string {
 // an array.
 type scanner struct {
 	text    []byte
-	start   int // of the value
+	start   int // offset of the value
 	at      int
 	depth   int
 	deepest int
 	low     uint64   // containers 1 to 64
-	high    []uint64 // deeper ones, which only refused texts have
+	high    []uint64 // deeper ones, only in refused texts
 
 	members []member          // of objects that are at most outlined deep, in the order of the text
-	last    [outlined + 1]int // by depth: index of the member that began last
+	last    [outlined + 1]int // by depth: index of the last member that began
 }
 
 // outlined is the maximum depth of objects whose members are noted: a frame's envelope, its
@@ -43,7 +43,7 @@ const outlined = 3
 
 // A member is one member of an object. All positions are offsets in the text.
 type member struct {
-	depth       int // of its object, the outermost container being 1
+	depth       int // depth of its object; the outermost container has depth 1
 	key, keyEnd int // begin and end of its key
 	value, end  int // begin and end of its value
 }

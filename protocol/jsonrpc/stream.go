@@ -40,12 +40,12 @@ type Limited interface{ MaxWrite() int }
 // ended the connection.
 type TooLargeError struct {
 	Size  int // of the frame, in bytes
-	Limit int // the largest that the other side reads
+	Limit int // the largest frame that the other side accepts
 }
 
 // Error returns the size and the limit.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the request makes a frame of %d bytes, and the other side reads at most %d", e.Size, e.Limit)
+	return fmt.Sprintf("the request makes a frame of %d bytes, but the other side accepts at most %d", e.Size, e.Limit)
 }
 
 // Unwrap returns the refusal that the other side would have sent.
