@@ -2,13 +2,14 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 )
 
 const (
-	namedMark = "[redacted:named]" // for a value that its name says is secret
-	deepMark  = "[redacted:depth]" // for a value that is nested too deep to be searched
+	namedMark = "[redacted:named]" // replaces a value with a secret name
+	deepMark  = "[redacted:depth]" // replaces a value that is nested too deep
 	maxDepth  = 32
 )
 
@@ -29,7 +30,7 @@ func (r *Redactor) Arguments(raw []byte) []byte {
 	c := copier{r: r, out: &out, encoder: json.NewEncoder(&out)}
 	c.encoder.SetEscapeHTML(false)
 	c.value(raw, "")
-	if _ = json.Compact(&before, raw); bytes.Equal(out.Bytes(), before.Bytes()) { // it is valid
+	if _ = json.Compact(&before, raw); bytes.Equal(out.Bytes(), before.Bytes()) { // the JSON is valid
 		return r.Bytes(raw)
 	}
 	return r.Bytes(out.Bytes())
@@ -64,9 +65,9 @@ func (c *copier) value(raw json.RawMessage, name string) {
 	case c.depth > maxDepth:
 		c.write(deepMark)
 	case first == '{':
-		c.object(raw)
+		c.object(raw, name)
 	default:
-		c.list(raw)
+		c.list(raw, name)
 	}
 }
 
@@ -89,14 +90,15 @@ func (c *copier) text(s, name string) string {
 var (
 	nameMembers = map[string]bool{"name": true, "key": true, "header": true, "field": true, "k": true, "param": true,
 		"parameter": true, "variable": true, "var": true, "env": true, "option": true, "flag": true, "label": true,
-		"property": true, "attribute": true, "id": true, "type": true}
+		"property": true, "attribute": true, "id": true, "type": true, "element": true, "selector": true,
+		"locator": true, "placeholder": true}
 	valueMembers = map[string]bool{"value": true, "values": true, "val": true, "v": true, "content": true,
 		"data": true, "text": true, "default": true}
 )
 
-// object copies an object. The value of an entry may stand before its name, so its members are
-// copied once all are known.
-func (c *copier) object(raw json.RawMessage) {
+// object copies the object that is the value of the member name. An entry's value may precede its name, so all
+// members are read first.
+func (c *copier) object(raw json.RawMessage, name string) {
 	type member struct {
 		name  string
 		value json.RawMessage
@@ -110,7 +112,7 @@ func (c *copier) object(raw json.RawMessage) {
 		m.name, _ = token.(string)
 		_ = d.Decode(&m.value)
 		var s string
-		if nameMembers[strings.ToLower(m.name)] && json.Unmarshal(m.value, &s) == nil && isSecret(s, false) {
+		if nameMembers[lastWord(m.name)] && json.Unmarshal(m.value, &s) == nil && isSecret(s, false) {
 			entry = s
 		}
 		members = append(members, m)
@@ -122,17 +124,30 @@ func (c *copier) object(raw json.RawMessage) {
 		}
 		c.write(c.text(m.name, ""))
 		c.out.WriteByte(':')
-		if name := m.name; entry != "" && valueMembers[strings.ToLower(name)] {
+		switch {
+		case entry != "" && valueMembers[lastWord(m.name)]:
 			c.value(m.value, entry)
-		} else {
-			c.value(m.value, name)
+		case strings.EqualFold(m.name, "key") && isSecret(name+" key", false): // {"api":{"key":"value"}}
+			c.value(m.value, name+" key")
+		default:
+			c.value(m.value, m.name)
 		}
 	}
 	c.out.WriteByte('}')
 }
 
-// list copies a list. A flag or the name of a header names the element after it.
-func (c *copier) list(raw json.RawMessage) {
+// lastWord returns the last word of a name, in lower case.
+func lastWord(name string) string {
+	words := wordsOf(name)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}
+
+// list copies a list, of which name is the name. A flag or the name of a header is the name of the
+// next element.
+func (c *copier) list(raw json.RawMessage, name string) {
 	var elements []json.RawMessage
 	_ = json.Unmarshal(raw, &elements) // it is valid
 	c.out.WriteByte('[')
@@ -141,10 +156,17 @@ func (c *copier) list(raw json.RawMessage) {
 		if i > 0 {
 			c.out.WriteByte(',')
 		}
-		c.value(element, before)
-		before = ""
 		var s string
-		if json.Unmarshal(element, &s) == nil && !strings.ContainsAny(s, " =\t\n") {
+		isText := json.Unmarshal(element, &s) == nil && element[0] == '"'
+		if user, secret, ok := strings.Cut(s, ":"); ok && secret != "" && (before == "-u" || before == "--user") {
+			c.r.namedFound.Add(1)
+			c.write(user + ":" + namedMark)
+			before = ""
+			continue
+		}
+		c.value(element, cmp.Or(before, name))
+		before = ""
+		if isText && !strings.ContainsAny(s, " =\t\n") {
 			before = s
 		}
 	}

@@ -11,10 +11,15 @@ const maxNameLength = 128
 // secretParts are parts of the names of secrets, without punctuation and in lower case.
 // secretWords are whole words of such names.
 var (
-	secretParts = []string{"password", "passwd", "passphrase", "passcode", "passwort", "secret", "authorization",
+	secretParts = []string{"password", "passwd", "passphrase", "passcode", "secret", "authorization",
 		"apikey", "privatekey", "accesskey", "sshkey", "signingkey", "encryptionkey", "masterkey", "authkey",
-		"credential", "cookie", "bearer", "connectionstring"}
-	secretWords = map[string]bool{"pwd": true, "pass": true, "auth": true, "jwt": true, "otp": true, "pw": true}
+		"accountkey", "sharedkey", "storagekey", "licensekey", "subscriptionkey", "passkey", "userpass", "dbpass",
+		"credential", "cookie", "bearer", "connectionstring", "seedphrase", "recoverycode", "backupcode", "mfacode",
+		// in other languages
+		"passwort", "kennwort", "contraseña", "contrasena", "motdepasse", "senha", "wachtwoord", "hasło", "şifre",
+		"пароль", "密码", "密碼", "パスワード", "비밀번호"}
+	secretWords = map[string]bool{"pwd": true, "pass": true, "auth": true, "jwt": true, "otp": true, "pw": true,
+		"totp": true, "creds": true, "cred": true, "mnemonic": true, "hmac": true}
 	// countWords follow "token" in names of numbers.
 	countWords = map[string]bool{"count": true, "limit": true, "budget": true, "type": true, "length": true,
 		"size": true, "usage": true, "index": true, "id": true, "ids": true, "izer": true}
@@ -79,9 +84,15 @@ var (
 	// cutSecret matches the text after the user's name, or after the host, if the text ends
 	// within the URL.
 	cutSecret = pattern(`://[^\s/?#'"<>\\\[:]*:([^\s/?#'"<>]+)$`)
-	// loginFlag is a flag whose value is NAME:SECRET.
-	loginFlag = pattern(`(^|[\s"'])((?:-u|--(?:proxy-)?user)(?:\s+|=)["']?[^\s:"']+:)([^\s"']+)`)
-	// bearerToken is a token without the name of a header.
+	// loginFlag matches a flag with the value NAME:SECRET.
+	loginFlag = pattern(`(^|[\s"'])((?:-u\s*|--(?:proxy-)?user(?:\s+|=))["']?[^\s:"'-][^\s:"']*:)([^\s"']+)`)
+	// sqlPassword matches a password in SQL.
+	sqlPassword = pattern(`(?i)\b((?:password(?:\s+for\s+\S+\s*=)?|identified\s+by(?:\s+password)?)\s+)('[^']*'|"[^"]*")`)
+	// entry matches the name and the value of an entry in YAML or XML.
+	entry = pattern(`(?i)(\b(?:name|key)\s*[=:]\s*["']?)([\w./-]{1,128})(["']?[\s,]+value\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,}>"']+)`)
+	// signedURL matches a parameter that makes a URL a secret.
+	signedURL = pattern(`(?i)([?&](?:x-amz-|x-goog-)?(?:key|sig|signature)=)([^&#\s"'\\]+)`)
+	// bearerToken matches a token without the name of a header.
 	bearerToken = pattern(`(?i)\b(bearer\s+)([a-z0-9._~+/=-]{8,})`)
 	// scheme matches the beginning of an authorization.
 	scheme = pattern(`(?i)^(?:bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256)\s`)
@@ -119,10 +130,16 @@ func (r *Redactor) named(text string) string {
 	before := b.String()
 	text = before
 	if strings.Contains(text, "://") {
-		text = urlSecret().ReplaceAllStringFunc(text, withoutLogin)
+		text = signedURL().ReplaceAllString(urlSecret().ReplaceAllStringFunc(text, withoutLogin), "${1}"+namedMark)
 	}
 	if strings.Contains(text, "-u") {
 		text = loginFlag().ReplaceAllString(text, "${1}${2}"+namedMark)
+	}
+	if strings.Contains(text, "alue") {
+		text = entry().ReplaceAllStringFunc(text, withoutValue)
+	}
+	if strings.ContainsAny(text, `'"`) {
+		text = sqlPassword().ReplaceAllString(text, "${1}'"+namedMark+"'")
 	}
 	text = bearerToken().ReplaceAllString(text, "${1}"+namedMark)
 	if text != before {
@@ -147,8 +164,17 @@ func withoutLogin(found string) string {
 	return found
 }
 
-// withoutCutLogin returns a text without the password of a URL that its end cuts before the "@". A
-// port has at most five digits.
+// withoutValue returns an entry without its value if its name is that of a secret.
+func withoutValue(found string) string {
+	m := entry().FindStringSubmatch(found)
+	if !isSecret(m[2], isNumber(m[4])) {
+		return found
+	}
+	return m[1] + m[2] + m[3] + quoteLike(m[4])
+}
+
+// withoutCutLogin removes the password of a URL if the text ends before its "@". A number of at
+// most five digits is a port.
 func (r *Redactor) withoutCutLogin(text string) string {
 	m := cutSecret().FindStringSubmatchIndex(text)
 	if m == nil || isNumber(text[m[2]:]) && len(text)-m[2] <= 5 || strings.HasPrefix(text[m[2]:], "[redacted:") {
@@ -164,7 +190,7 @@ func mayHaveValue(text string, from, end int) bool {
 	if at = skipBlanks(text, at, true); at == len(text) {
 		return false
 	}
-	return strings.IndexByte(":=>,", text[at]) >= 0 || text[from] == '-' && at > end
+	return strings.IndexByte(":=>,](", text[at]) >= 0 || text[from] == '-' && at > end
 }
 
 // quoteLike returns namedMark in the quotation marks of a value, so that JSON in a text remains
@@ -189,6 +215,9 @@ func valueAfter(text string, from, end int) (int, int) {
 	}
 	quoted := i > end
 	at := skipBlanks(text, i, quoted)
+	if quoted && strings.HasPrefix(text[at:], "]") { // variables["name"] = value
+		quoted, at = false, skipBlanks(text, at+1, false)
+	}
 	rest := text[at:]
 	separator := ""
 	for _, s := range []string{":=", "=>", "==", "=", ":"} {
@@ -200,6 +229,12 @@ func valueAfter(text string, from, end int) (int, int) {
 	switch {
 	case separator != "":
 		at = skipBlanks(text, at+len(separator), quoted)
+	case strings.HasPrefix(rest, "("): // setName("value")
+		open, mark := quoteAt(text, at+1)
+		if mark == "" {
+			return end, end
+		}
+		return at + 1, closingQuote(text, open, mark)
 	case strings.HasPrefix(text[end:], ">") && from > 0 && text[from-1] == '<': // XML
 		if to := strings.IndexByte(text[end:], '<'); to > 0 {
 			return end + 1, end + to
@@ -211,11 +246,39 @@ func valueAfter(text string, from, end int) (int, int) {
 	default:
 		return end, end
 	}
+	if !quoted && separator == ":" {
+		if to := blockEnd(text, from, at); to > at {
+			return at, to
+		}
+	}
 	return at, valueEnd(text, at, separator, quoted)
 }
 
-// entryValue returns where the value of a name lies that is itself a value: the next element of a
-// list, or the next member of an entry of a list of headers.
+// blockEnd returns the end of the value in YAML that begins at an index and takes the next lines:
+// those with more indentation than the line of its name. It returns the index if the value is in
+// the same line.
+func blockEnd(text string, name, at int) int {
+	line := until(text, at, "\r\n")
+	if strings.Trim(text[at:line], "|>+- 0123456789") != "" {
+		return at
+	}
+	indent := indentation(text[strings.LastIndexByte(text[:name], '\n')+1:])
+	end := at
+	for line < len(text) {
+		start := skipBlanks(text, line, true)
+		if indentation(text[strings.LastIndexByte(text[:start], '\n')+1:]) <= indent || start == len(text) {
+			break
+		}
+		line = until(text, start, "\r\n")
+		end = line
+	}
+	return end
+}
+
+func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// entryValue returns the start and end of the value for a name that is itself a value: the next
+// element of a list, or the next member of an entry in a list of headers.
 func entryValue(text string, at, none int) (int, int) {
 	open, mark := quoteAt(text, at)
 	if open == at {
@@ -245,12 +308,16 @@ func valueEnd(text string, at int, separator string, quoted bool) int {
 			return at
 		}
 		return wordEnd(text, at)
-	case text[at] == '{' || text[at] == '[':
+	case strings.IndexByte("{[(", text[at]) >= 0:
 		return closingBracket(text, at)
 	case quoted: // a number or a word of JSON
 		return until(text, at, ",}] \t\r\n\\\"'")
 	case separator == ":" || scheme().MatchString(text[at:]): // a header
-		return until(text, at, "\r\n\"'`")
+		to := until(text, at, "\r\n\"'`")
+		if open, mark := quoteAt(text, to); mark != "" && strings.HasSuffix(strings.TrimRight(text[at:to], " "), "=") {
+			return closingQuote(text, open, mark) // name: type = "value"
+		}
+		return to
 	}
 	return wordEnd(text, at)
 }
@@ -307,9 +374,9 @@ func closingBracket(text string, at int) int {
 	depth := 0
 	for ; at < len(text); at++ {
 		switch text[at] {
-		case '{', '[':
+		case '{', '[', '(':
 			depth++
-		case '}', ']':
+		case '}', ']', ')':
 			if depth--; depth == 0 {
 				return at + 1
 			}

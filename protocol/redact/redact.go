@@ -18,7 +18,7 @@ import (
 type Redactor struct {
 	rules      *rules
 	found      []atomic.Uint64 // by rule
-	namedFound atomic.Uint64   // by Arguments, by their names
+	namedFound atomic.Uint64   // removed by Arguments because of their names
 }
 
 // New returns a Redactor.
@@ -33,7 +33,7 @@ func (r *Redactor) Bytes(text []byte) []byte {
 		return text
 	}
 	var out []byte
-	done := 0 // what is before is in out
+	done := 0 // everything before is in out
 	r.rules.each(text, func(rule, from, to int) {
 		r.found[rule].Add(1)
 		out = append(append(out, text[done:from]...), r.rules.list[rule].mark...)
@@ -73,13 +73,14 @@ func (r *Redactor) Found() map[string]uint64 {
 // A rule is one shape of a secret.
 type rule struct {
 	id    string
-	begin []string // how it begins
-	// so many digits at most stand before the beginning, and belong to it; then it may begin within a word
+	begin []string // the possible beginnings
+	// before bounds the digits that precede the beginning and belong to the secret, which may
+	// then start within a word.
 	before  int
 	shape   func() *regexp.Regexp // compiled when a text first has such a beginning
 	ends    bool                  // no letter or digit may follow
-	entropy float64               // bits a byte that it has at least: less is an example
-	mark    string                // what stands in its place
+	entropy float64               // minimum bits a byte; less means an example
+	mark    string                // the replacement
 }
 
 //go:embed gitleaks.txt
@@ -104,7 +105,12 @@ var ownRules = []struct {
 	{id: "slack-token", begin: "xoxb-", shape: `xoxb-[A-Za-z0-9-]{20,}`, entropy: 3},
 	{id: "google-client-secret", begin: "GOCSPX-", shape: `GOCSPX-[A-Za-z0-9_-]{20,}`, entropy: 3},
 	{id: "google-access-token", begin: "ya29.", shape: `ya29\.[A-Za-z0-9_-]{30,}`, entropy: 3},
-	{id: "chorus-connection", begin: "sk_", shape: `sk_[A-Z2-7]{26,}`, entropy: 3},
+	// our own secrets: 256 bits in base64 after the name of their use (peers/chorus), or in hex (protocol)
+	{id: "chorus-connection", begin: "sk_", shape: `sk_[A-Za-z0-9_-]{43}`, entropy: 4.2},
+	{id: "chorus-callback", begin: "cb_", shape: `cb_[A-Za-z0-9_-]{43}`, entropy: 4.2},
+	{id: "chorus-tools", begin: "mcp_", shape: `mcp_[A-Za-z0-9_-]{43}`, entropy: 4.2},
+	{id: "webhook-secret", begin: "whsec_", shape: `whsec_[A-Za-z0-9+/]{32,}=*`, entropy: 4},
+	{id: "derived-token", begin: "pass_", shape: `pass_[0-9a-f]{96}`, entropy: 3},
 }
 
 // pattern returns a regular expression that is compiled when it is first used.
@@ -117,7 +123,7 @@ func pattern(source string) func() *regexp.Regexp {
 type rules struct {
 	list   []rule
 	by     map[uint32][]int     // rules by the first three bytes of their beginnings
-	filter [1 << 16 / 64]uint64 // a bit for the hash of each of those
+	filter [1 << 16 / 64]uint64 // a bit for the hash of each key of by
 }
 
 // The bounds of a secret, in bytes.
@@ -194,7 +200,7 @@ func (r *rule) at(text []byte, begin, done int) (from, to int, ok bool) {
 	for from = begin; begin-from < r.before && from > done && digit(text[from-1]); {
 		from--
 	}
-	for p := from - 2; r.before > 0 && p >= max(0, from-5); p-- { // the digits of an escape, as in \u0031, are none
+	for p := from - 2; r.before > 0 && p >= max(0, from-5); p-- { // digits of an escape such as \u0031 do not count
 		if text[p+1] == 'u' && escapes(text, p) {
 			from = min(p+6, begin)
 			break

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestABackoffDoublesAndStaysWithinItsBounds(t *testing.T) {
+func TestBackoff_DoublesWithinBounds(t *testing.T) {
 	b := Backoff{Min: time.Second, Max: time.Minute}
 	for _, tt := range []struct {
 		failures int
@@ -31,7 +31,7 @@ func TestABackoffDoublesAndStaysWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestSleepEndsWithItsContext(t *testing.T) {
+func TestSleep_EndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if !Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
