@@ -41,9 +41,9 @@ func at(root map[string]any, path ...string) map[string]any {
 	return root
 }
 
-// TestAsyncAPIIsWhole checks the description against the tables of the protocol:
-// each method, type, role and error code stands in it, and no other.
-func TestAsyncAPIIsWhole(t *testing.T) {
+// TestAsyncAPI_IsComplete checks the description against the tables of the protocol:
+// it contains exactly the methods, types, roles and error codes.
+func TestAsyncAPI_IsComplete(t *testing.T) {
 	doc := asyncAPI(t)
 	methods := []string{
 		protocol.MethodInitialize, protocol.MethodPing, protocol.MethodProcessMessage, protocol.MethodSendMessage,
@@ -91,8 +91,8 @@ func texts(v any) []string {
 	return list
 }
 
-// TestAsyncAPIReferencesHold follows every reference in the description.
-func TestAsyncAPIReferencesHold(t *testing.T) {
+// TestAsyncAPI_ReferencesExist follows every reference in the description.
+func TestAsyncAPI_ReferencesExist(t *testing.T) {
 	doc := asyncAPI(t)
 	followed := 0
 	var walk func(v any)
@@ -139,9 +139,9 @@ var contents = map[string]any{
 	"Message": &protocol.Message{Type: protocol.TypeConfigure, Timestamp: "2026-02-17T12:00:00Z"},
 }
 
-// TestAsyncAPIKnowsOurContents fills every field of the contents that our
-// programs send: each must stand in the description, and fit it.
-func TestAsyncAPIKnowsOurContents(t *testing.T) {
+// TestAsyncAPI_HasOurContents fills every field of the contents that our
+// programs send: each must be in the description, and fit it.
+func TestAsyncAPI_HasOurContents(t *testing.T) {
 	doc := asyncAPI(t)
 	for name, value := range contents {
 		fill(reflect.ValueOf(value).Elem())
@@ -277,7 +277,7 @@ func (c *tap) fits(message string, v any) error {
 
 // TestTranscripts_FitAsyncAPI runs every transcript against a bus and compares
 // what travels with the description.
-func TestTranscriptsFitAsyncAPI(t *testing.T) {
+func TestTranscripts_FitAsyncAPI(t *testing.T) {
 	doc := asyncAPI(t)
 	cases, err := transcript.Load(protocol.Transcripts)
 	if err != nil {

@@ -29,7 +29,7 @@ func (n names) fill(line string) string {
 func (n names) match(expected, frame string) error {
 	want, err := decode(expected)
 	if err != nil {
-		return fmt.Errorf("the transcript's own line is not JSON: %w", err)
+		return fmt.Errorf("the line of the transcript is not JSON: %w", err)
 	}
 	got, err := decode(frame)
 	if err != nil {
@@ -40,7 +40,7 @@ func (n names) match(expected, frame string) error {
 
 func decode(text string) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.UseNumber() // ids are compared to the digit
+	d.UseNumber() // ids are compared digit by digit
 	err = d.Decode(&v)
 	return v, err
 }
@@ -91,7 +91,7 @@ func (n names) object(at string, want, got map[string]any) error {
 	}
 	for key, g := range got {
 		if _, ok := want[key]; !ok && !more {
-			return fmt.Errorf("%s.%s is there (%s) and should not", at, key, show(g))
+			return fmt.Errorf("%s.%s exists (%s) but should not", at, key, show(g))
 		}
 	}
 	return nil

@@ -47,13 +47,13 @@ func (c *Case) Interference() string {
 		for _, line := range s.lines {
 			for _, id := range []string{system, broker} {
 				if strings.Contains(line, `"clientId":`+id) {
-					return "it would take " + strings.Trim(id, `"`) + " over"
+					return "it would take over " + strings.Trim(id, `"`)
 				}
 			}
 			for _, m := range topics.FindAllStringSubmatch(line, -1) {
 				if !strings.Contains(line, `"`+protocol.MethodSendMessage+`"`) && strings.ContainsAny(m[1], "*?") &&
 					!identity.MatchString(m[0][len(`"topic":`):]) {
-					return "it would hear what others send"
+					return "it would receive the messages of others"
 				}
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 // A Case is one transcript.
 type Case struct {
-	Name  string // of the file, without its ending
+	Name  string // of the file, without its extension
 	Title string
 	steps []step
 }
@@ -80,7 +80,7 @@ func parseStep(section txtar.File) (step, error) {
 	}
 	words := strings.Fields(section.Name)
 	if len(words) < 2 {
-		return s, fmt.Errorf("section %q names no connection and verb", section.Name)
+		return s, fmt.Errorf("section %q does not name a connection and a verb", section.Name)
 	}
 	s.conn = words[0]
 	verbs := map[string]string{
@@ -109,7 +109,7 @@ var (
 func expand(line string) string {
 	line = singleByte.ReplaceAllStringFunc(line, func(m string) string {
 		b, err := strconv.ParseUint(m[len("{{0x"):len(m)-len("}}")], 16, 8)
-		if err != nil { // cannot happen: the expression takes two hex digits
+		if err != nil { // cannot happen: the expression matches two hex digits
 			return m
 		}
 		return string([]byte{byte(b)})

@@ -138,7 +138,7 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string, others b
 			left = slices.Delete(left, i, i+1)
 		case !others:
 			return fmt.Errorf("got %s; want one of %q", text.Cut(string(frame), maxShown), left)
-		default: // a sender may wait for it before it sends what is wanted
+		default: // a sender may wait for the answer before it sends the expected frame
 			if err := process(conn, frame); err != nil {
 				return err
 			}
@@ -198,7 +198,7 @@ func next(ctx context.Context, conn Conn) ([]byte, error) {
 		}
 		return frame, nil
 	case <-timer.C:
-		return nil, errors.New("nothing came")
+		return nil, errors.New("no frame came")
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

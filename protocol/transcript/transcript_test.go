@@ -60,8 +60,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestCasesOfTheirOwnDisturbNobody looks at which cases can run beside others' peers.
-func TestCasesOfTheirOwnDisturbNobody(t *testing.T) {
+// TestInterference checks which cases can run beside the peers of others.
+func TestInterference(t *testing.T) {
 	cases, err := transcript.Load(protocol.Transcripts)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestCasesOfTheirOwnDisturbNobody(t *testing.T) {
 		t.Errorf("too many of %d cases disturb others: %v", len(cases), disturb)
 	}
 	for name, why := range map[string]string{
-		"roles": "it would take agent:system over", "patterns": "it would hear what others send", "takeover": "", "observe": "", "send": "",
+		"roles": "it would take over agent:system", "patterns": "it would receive the messages of others", "takeover": "", "observe": "", "send": "",
 	} {
 		if disturb[name] != why {
 			t.Errorf("%s: %q; want %q", name, disturb[name], why)

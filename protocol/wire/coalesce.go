@@ -26,10 +26,10 @@ type coalescingConn struct {
 	writeTimeout time.Duration
 	maxBuffered  int
 	backlog      *Backlog
-	client       bool          // frames must be masked, so no close frame can be made here
+	client       bool          // a client masks its frames, so this code cannot make a close frame for it
 	beforeWait   func()        // called before each read from the network
 	closing      atomic.Bool   // Close has started and reads the input
-	released     chan struct{} // closed by Close: no other goroutine reads from now on
+	released     chan struct{} // closed by Close: no other goroutine reads after that
 	input
 	output
 }

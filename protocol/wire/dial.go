@@ -30,7 +30,7 @@ const (
 
 	dialTimeout = 10 * time.Second
 
-	envelopeRoom = 64 << 10 // how much larger a frame from the bus may be than the frame that it read
+	envelopeRoom = 64 << 10 // how much larger than its own limit a frame from the bus may be
 )
 
 // Dial opens a stream to a bus at a ws:// or wss:// URL. The path of the URL is a folder, as on
@@ -54,7 +54,7 @@ func Dial(ctx context.Context, address string, o *DialOptions) (*WebSocket, erro
 		return g, nil
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	transport := &http.Transport{ // without Proxy: the token is for the bus alone
+	transport := &http.Transport{ // no Proxy: the token is only for the bus
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return wrap(dialer.DialContext(ctx, network, addr))
 		},

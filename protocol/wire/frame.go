@@ -84,7 +84,7 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 type frameParser struct {
 	max      int    // limit of a message in bytes; 0 for none
 	head     []byte // the part of a header that has been read
-	payload  uint64 // bytes of the frame that are still to be read
+	payload  uint64 // unread bytes of the frame
 	message  uint64 // bytes of the message's frames so far
 	exceeded bool   // a header announced more than max
 }
@@ -116,7 +116,7 @@ func (f *frameParser) follow(b []byte) (pass int) {
 func (f *frameParser) begin(opcode byte, size uint64) {
 	f.payload = size
 	switch {
-	case opcode >= 8 || size > math.MaxInt64: // a control frame; a size that the library refuses
+	case opcode >= 8 || size > math.MaxInt64: // a control frame, or a size that the library refuses
 		return
 	case opcode > 0: // the first frame of a message
 		f.message = 0

@@ -64,10 +64,10 @@ func FuzzMaskedText(f *testing.F) {
 	})
 }
 
-// TestReadTakesAnyMixture sends messages whole, in fragments, small and larger
-// than the input, with pings between and within them, cut anywhere: Read
-// gives the same messages, and every ping is answered.
-func TestReadTakesAnyMixture(t *testing.T) {
+// TestRead_AnyMixtureOfFrames sends messages whole, in fragments, small and larger
+// than the input, with pings between and within them, cut anywhere: Read returns
+// the same messages, and every ping is answered.
+func TestRead_AnyMixtureOfFrames(t *testing.T) {
 	accepted := make(chan *WebSocket, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := Accept(w, r, "", nil); err == nil {
@@ -137,9 +137,9 @@ func TestReadTakesAnyMixture(t *testing.T) {
 	server.Close(CloseNormal, "")
 }
 
-// TestATooLargeMessageIsRefusedByItsHeader sends headers without the payload that they
-// announce: the close frame comes at once, and not once more than the limit was read.
-func TestATooLargeMessageIsRefusedByItsHeader(t *testing.T) {
+// TestRead_RefusesTooLargeMessageByHeader sends headers without the payload that they
+// announce: the close frame comes at once, and not only when the limit has been read.
+func TestRead_RefusesTooLargeMessageByHeader(t *testing.T) {
 	const limit = 70_000
 	key := "\x00\x00\x00\x00"
 	whole := func(first byte, n int) string { return string(appendFrame(nil, first, make([]byte, n), true)) }
@@ -203,8 +203,8 @@ func upgrade(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	return conn, in
 }
 
-// TestNothingFollowsAClose checks that a message after a close frame is refused.
-func TestNothingFollowsAClose(t *testing.T) {
+// TestClose_NothingFollows checks that a message after a close frame is refused.
+func TestClose_NothingFollows(t *testing.T) {
 	here, there := net.Pipe()
 	g := newCoalescingConn(here, nil)
 	g.start()
@@ -229,9 +229,9 @@ func TestNothingFollowsAClose(t *testing.T) {
 	}
 }
 
-// TestAFrameStaysWhileCloseReads checks that a frame lies where nobody writes
-// until the next Read, though Close reads from the network meanwhile.
-func TestAFrameStaysWhileCloseReads(t *testing.T) {
+// TestRead_FrameStaysValidWhileCloseReads checks that nobody overwrites a frame before
+// the next Read, although Close reads from the network meanwhile.
+func TestRead_FrameStaysValidWhileCloseReads(t *testing.T) {
 	accepted := make(chan *WebSocket, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := Accept(w, r, "", nil); err == nil {
@@ -268,8 +268,8 @@ func TestAFrameStaysWhileCloseReads(t *testing.T) {
 	}
 }
 
-// TestAHangUpShowsBehindUnreadInput closes a connection whose last frames were not read.
-func TestAHangUpShowsBehindUnreadInput(t *testing.T) {
+// TestHungUp_DespiteUnreadInput closes a connection whose last frames were not read.
+func TestHungUp_DespiteUnreadInput(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("it is unknown here")
 	}

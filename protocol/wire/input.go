@@ -19,11 +19,11 @@ var inputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
 // An input holds bytes that were read from the network and not returned.
 type input struct {
 	reading sync.Mutex       // held while reading from the network, and by Read
-	in      []byte           // read and not returned
+	in      []byte           // read but not returned
 	lies    *[inputSize]byte // the buffer of in; nil if it is not from inputs
 	own     []byte           // the buffer of in, if there is no socket
 	failed  error            // of the last read from the socket
-	frames  frameParser      // of what Read returned
+	frames  frameParser      // in the bytes that Read returned
 	tryRead func(fd uintptr) bool
 }
 

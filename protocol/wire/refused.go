@@ -16,10 +16,10 @@ type Answerer int
 
 // The kinds of Answerer.
 const (
-	Stranger    Answerer = iota // something else than a bus
+	Stranger    Answerer = iota // not a bus
 	BusItself                   // a bus, which gives a reason
-	ProxyOfBus                  // a proxy that does not pass the upgrade to the bus behind it
-	BrokenProxy                 // a proxy that does not reach what is behind it
+	ProxyOfBus                  // a proxy that does not pass the upgrade to its bus
+	BrokenProxy                 // a proxy that does not reach its server
 )
 
 // A StatusError means that the upgrade was refused.
@@ -27,7 +27,7 @@ type StatusError struct {
 	Code   int // HTTP status
 	URL    string
 	By     Answerer
-	Reason string // of a bus
+	Reason string // from a bus
 }
 
 // Error describes the status, and what to change if a proxy is in the way.

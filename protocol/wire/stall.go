@@ -53,7 +53,7 @@ type stallWatch struct {
 	timer    *time.Timer
 	queued   int
 	progress time.Time
-	over     bool // guarded by conn.mu, as is slow
+	over     bool // guarded by conn.mu, like slow
 	slow     bool
 }
 

@@ -70,15 +70,14 @@ func CloseCode(err error) int {
 
 // The close codes that this package and its users send.
 const (
-	CloseNormal      = int(websocket.StatusNormalClosure)
-	CloseGoingAway   = int(websocket.StatusGoingAway)
-	CloseProtocol    = int(websocket.StatusProtocolError)
-	CloseBinary      = int(websocket.StatusUnsupportedData)
-	CloseNotUTF8     = int(websocket.StatusInvalidFramePayloadData)
-	ClosePolicy      = int(websocket.StatusPolicyViolation)
-	CloseTooLarge    = int(websocket.StatusMessageTooBig)
-	CloseServerError = int(websocket.StatusInternalError)
-	CloseTryLater    = int(websocket.StatusTryAgainLater)
+	CloseNormal    = int(websocket.StatusNormalClosure)
+	CloseGoingAway = int(websocket.StatusGoingAway)
+	CloseProtocol  = int(websocket.StatusProtocolError)
+	CloseBinary    = int(websocket.StatusUnsupportedData)
+	CloseNotUTF8   = int(websocket.StatusInvalidFramePayloadData)
+	ClosePolicy    = int(websocket.StatusPolicyViolation)
+	CloseTooLarge  = int(websocket.StatusMessageTooBig)
+	CloseTryLater  = int(websocket.StatusTryAgainLater)
 )
 
 // A WebSocket is a Stream over one WebSocket connection.
