@@ -22,6 +22,7 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
@@ -32,6 +33,9 @@ import (
 // answerTimeout bounds the wait for one answer. Starting many agents takes a while.
 const answerTimeout = time.Minute
 
+// untilIdle is the time after which idle programs have returned the memory that messages used.
+const untilIdle = 15 * time.Second
+
 func newChatCommand() *cobra.Command {
 	var chats, messages int
 	cmd := &cobra.Command{
@@ -40,8 +44,8 @@ func newChatCommand() *cobra.Command {
 		Long: "Start the real programs and a Bot API server in a temporary folder. In each of --chats direct\n" +
 			"chats, which run at the same time, a person writes --messages messages, one after each answer\n" +
 			"of a scripted agent. The time of a message runs from the update to the call of sendMessage.\n" +
-			"Processor time and memory are read from /proc. If strace is installed, a second round counts\n" +
-			"the synchronizations of the disk.",
+			"Processor time is read from /proc, and so is memory, once the programs have been idle for 15\n" +
+			"seconds. If strace is installed, a second round counts the synchronizations of the disk.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if chats < 1 || chats > 1000 || messages < 1 || messages > 10_000 {
@@ -158,14 +162,10 @@ func (b *chatBench) start(chats int, background func(run func() error)) (*fleet.
 		BaseContext:       func(net.Listener) context.Context { return b.ctx },
 	}
 	background(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := http1.Serve(b.ctx, listener, server, 0); err != nil {
 			return fmt.Errorf("serving the Bot API: %w", err)
 		}
 		return nil
-	})
-	background(func() error {
-		<-b.ctx.Done()
-		return server.Close()
 	})
 	return b.startPrograms("http://"+listener.Addr().String(), ids, background)
 }
@@ -238,7 +238,10 @@ func (b *chatBench) measure(chats, messages int, programs *fleet.Fleet) (*chatRe
 	for i := range processes {
 		p := &processes[i]
 		p.used, p.started = p.cpu()-before[i], before[i]
-		p.memory = p.private()
+	}
+	retry.Sleep(b.ctx, untilIdle)
+	for i := range processes {
+		processes[i].memory = processes[i].private()
 	}
 	round := min(messages, 20)
 	if err := countSyncs(b.ctx, processes, func() error { _, err := b.talk(round); return err }); err != nil {

@@ -109,7 +109,7 @@ func trace(ctx context.Context, pid int) *tracer {
 func (t *tracer) stop() (syncs int) {
 	t.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it has ended then
 	t.read.Wait()
-	t.cmd.Wait() //nolint:errcheck // it ends by the signal
+	t.cmd.Wait() //nolint:errcheck // the signal ends it
 	for _, found := range syncLine.FindAllStringSubmatch(t.summary.String(), -1) {
 		n, _ := strconv.Atoi(found[1]) //nolint:errcheck // digits
 		syncs += n

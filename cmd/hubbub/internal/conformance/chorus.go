@@ -2,12 +2,12 @@ package conformance
 
 import (
 	"net"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/netguard"
 
 	"github.com/spf13/cobra"
 )
@@ -40,8 +40,8 @@ func newConformanceChorus() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if u, err := url.Parse(connection); err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") {
-					return program.Usage("%s does not hold a connection string, which begins with https://", file)
+				if err := netguard.New(netguard.AllAddresses).CheckURL(connection); err != nil {
+					return program.Usage("the connection string in %s: %w", file, err)
 				}
 				name, _, _ := strings.Cut(filepath.Base(file), ".")
 				agents = append(agents, &chorusAgent{name: name, connection: connection})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -96,12 +97,17 @@ func (a *foreignAgent) answers(p *chorusPost) bool {
 // checkForeign checks two agents with a fault, and returns the verdicts by case.
 func checkForeign(t *testing.T, fault, only string, timeout time.Duration) map[string]conformance.Verdict {
 	t.Helper()
+	return checkNamed(t, []string{"alpha", "beta"}, fault, only, timeout)
+}
+
+func checkNamed(t *testing.T, names []string, fault, only string, timeout time.Duration) map[string]conformance.Verdict {
+	t.Helper()
 	room := &foreignRoom{claimed: map[string]bool{}}
 	var agents []*chorusAgent
-	for _, name := range []string{"alpha", "beta"} {
+	for _, name := range names {
 		server := httptest.NewServer(&foreignAgent{name: name, fault: fault, known: map[string]bool{}, room: room})
 		t.Cleanup(server.Close)
-		agents = append(agents, &chorusAgent{name: name, connection: server.URL + "/inbox/sk_" + name})
+		agents = append(agents, &chorusAgent{name: name, connection: server.URL + "/inbox/sk_" + url.PathEscape(name)})
 	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,9 +149,10 @@ func TestChorus_FindsFaults(t *testing.T) {
 		{"unknown events", "events", `the type "shout"`},
 	} {
 		t.Run(c.failed, func(t *testing.T) {
+			t.Parallel() // some wait for what never comes
 			timeout, only := time.Minute, c.failed
 			if strings.HasPrefix(c.says, "no message") {
-				timeout = 100 * time.Millisecond // it never comes
+				timeout = 3 * time.Second // it never comes, but the other answers do
 			}
 			if c.failed == "events" {
 				only = "" // any case makes events
@@ -170,5 +177,14 @@ func TestChorus_SkipsRoomsOfOneAgent(t *testing.T) {
 	opts := chorusOptions{only: "channel of two", timeout: time.Minute, quiet: time.Millisecond}
 	if err := checkChorus(t.Context(), listener, []*chorusAgent{{name: "alpha"}}, opts, func(v conformance.Verdict) { counts[v.Result]++ }); err != nil || counts[conformance.Skipped] != 3 || len(counts) != 1 {
 		t.Errorf("%v, %v", counts, err)
+	}
+}
+
+// TestChorus_TakesAnyName checks an agent that is named after a file, so its name may not fit
+// into a URL.
+func TestChorus_TakesAnyName(t *testing.T) {
+	const name = "build 100%? #1"
+	if v := checkNamed(t, []string{name}, "", "is answered at its callback", time.Minute)["answer"]; v.Result != conformance.OK {
+		t.Errorf("%+v", v)
 	}
 }

@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"hubbub/protocol/chorus"
+	"hubbub/protocol/http1"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 )
 
@@ -31,7 +34,7 @@ type chorusService struct {
 	client  http.Client
 
 	mu      sync.Mutex
-	changed chan struct{} // closed at each event, and replaced
+	changed notify.Broadcast // at each event
 	posts   int
 	heard   []heardEvent
 	faults  []string // events that the protocol does not have
@@ -44,7 +47,6 @@ type heardEvent struct {
 	post  int
 	chorus.Event
 	text string // of a message
-	at   time.Time
 }
 
 // A chorusPost is a message of the service, as JSON.
@@ -67,15 +69,13 @@ const maxCallback = 4 << 20
 // serveCallbacks serves the callbacks on a listener until ctx ends.
 func (s *chorusService) serveCallbacks(ctx context.Context, listener net.Listener) {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // nothing is left to save
-	defer stop()
-	_ = server.Serve(listener) // until it is closed
+	_ = http1.Serve(ctx, listener, server, 0) // nothing is left to save
 }
 
 // ServeHTTP receives an event. Its path is /POST/AGENT.
 func (s *chorusService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, agent, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	e := &heardEvent{agent: agent, at: time.Now()}
+	e := &heardEvent{agent: agent}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCallback))
 	if err == nil {
 		err = json.Unmarshal(body, &e.Event)
@@ -100,8 +100,7 @@ func (s *chorusService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.heard = append(s.heard, *e)
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.changed.Notify()
 	if s.onHeard != nil {
 		s.onHeard(e)
 	}
@@ -143,9 +142,7 @@ func (s *chorusService) newPost() int {
 
 // send POSTs a message to an agent. It returns the status of the answer.
 func (s *chorusService) send(ctx context.Context, to *chorusAgent, post int, p chorusPost) (int, error) {
-	if p.Callback == "" {
-		p.Callback = fmt.Sprintf("%s/%d/%s", s.url, post, to.name)
-	}
+	p.Callback = fmt.Sprintf("%s/%d/%s", s.url, post, url.PathEscape(to.name))
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return 0, err
@@ -192,7 +189,7 @@ func (s *chorusService) awaitMessage(ctx context.Context, post int, agent string
 	defer cancel()
 	for {
 		s.mu.Lock()
-		changed := s.changed
+		changed := s.changed.C()
 		s.mu.Unlock()
 		if slices.ContainsFunc(s.messagesOf(post), func(e heardEvent) bool { return agent == "" || e.agent == agent }) {
 			return nil
@@ -209,7 +206,7 @@ func (s *chorusService) awaitMessage(ctx context.Context, post int, agent string
 func (s *chorusService) awaitQuiet(ctx context.Context, d time.Duration) {
 	for {
 		s.mu.Lock()
-		changed := s.changed
+		changed := s.changed.C()
 		s.mu.Unlock()
 		select {
 		case <-changed:

@@ -20,10 +20,12 @@ func newConformanceHost() *cobra.Command {
 		Use:   "c2a-host",
 		Short: "Run as a C2A program and check the host that runs it",
 		Long: "Run as a C2A program, for any host of such programs, and check what the host sends: envelopes,\n" +
-			"instructions, negotiated capabilities, redelivery, grants. It leaves the first event that must be\n" +
-			"answered unaccepted once, so that the host delivers it again, and answers all others. The file of\n" +
-			"--report has one line per case, written again after each message. A case is skipped until\n" +
-			"something has tested it: a mention of the agent's role tests grants, a reaction tests signals.",
+			"instructions, negotiated capabilities, redelivery, edits, deferrals, grants. It leaves the first\n" +
+			"event that must be answered unaccepted once, so that the host delivers it again. It defers the\n" +
+			"second one until the third comes, and answers all others. The file of --report has one line per\n" +
+			"case, written again after each message. A case is skipped until something has tested it: a\n" +
+			"mention of the agent's role tests grants, a reaction tests signals, and an edit of the first\n" +
+			"question within 10 s, before it comes again, tests edits and cancellations.",
 		Example: "  hubbub-agent --id probe --harness c2a \\\n" +
 			"    --harness-command \"hubbub conformance c2a-host --report report.txt\"",
 		Args: cobra.NoArgs,

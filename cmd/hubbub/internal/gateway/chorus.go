@@ -86,12 +86,8 @@ func newChorusAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for i, alias := range settings.Aliases {
-				alias = strings.TrimPrefix(alias, "@")
-				settings.Aliases[i] = alias
-				if err := attention.CheckAlias(alias); err != nil {
-					return program.Usage("--alias: %s", err)
-				}
+			if settings.Aliases, err = attention.ParseAliases(settings.Aliases); err != nil {
+				return program.Usage("--alias: %s", err)
 			}
 			name := chorus.AgentName(args[0])
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
