@@ -51,14 +51,16 @@ func newTestWriter(s *hangingStream) *asyncWriter {
 }
 
 func TestAsyncWriter_HasWrittenWhenWriteReturns(t *testing.T) {
-	var s hangingStream
-	w := newTestWriter(&s)
-	for i := range 100 {
-		fmt.Fprintf(w, "line %d", i)
-		if got := s.written(); len(got) != i+1 || got[i] != fmt.Sprintf("line %d", i) {
-			t.Fatalf("after line %d the stream has %q", i, got)
+	synctest.Test(t, func(t *testing.T) {
+		var s hangingStream
+		w := newTestWriter(&s)
+		for i := range 100 {
+			fmt.Fprintf(w, "line %d", i)
+			if got := s.written(); len(got) != i+1 || got[i] != fmt.Sprintf("line %d", i) {
+				t.Fatalf("after line %d the stream has %q", i, got)
+			}
 		}
-	}
+	})
 }
 
 func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
@@ -71,7 +73,7 @@ func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
 		fmt.Fprintf(w, "line %d", i)
 	}
 	w.Flush(10 * time.Millisecond)
-	if took := time.Since(from); took > 5*time.Second {
+	if took := time.Since(from); took > time.Minute {
 		t.Errorf("writing to a stream that hangs took %s", took)
 	}
 	if got := s.written(); len(got) != 0 {
@@ -140,7 +142,7 @@ func TestAsyncWriter_KeepsTheCountOfALostReport(t *testing.T) {
 // await waits until a condition holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition never holds")
 		}

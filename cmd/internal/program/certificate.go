@@ -59,7 +59,7 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c.told = ""
 	} else if err.Error() != c.told {
 		c.told = err.Error()
-		c.log.Error().Err(err).Msg("certificate not read again; the one that was read stays in use")
+		c.log.Error().Err(err).Msg("certificate not reloaded; the previous one stays in use")
 	}
 	return c.pair, nil
 }

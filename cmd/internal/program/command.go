@@ -17,6 +17,20 @@ const OwnConfig = "own-config"
 // its first argument. Run as root, it creates it for the owner of the data folder.
 const NewFolder = "new-folder"
 
+// NoData, as a key of a command's Annotations, means that the command and those below it do not use
+// the data folder, so that they also run where there is no home directory.
+const NoData = "no-data"
+
+// needsData reports whether a command may use the data folder.
+func needsData(cmd *cobra.Command) bool {
+	for c := cmd; c != nil; c = c.Parent() {
+		if _, ok := c.Annotations[NoData]; ok || c.Name() == "help" || c.Name() == "completion" {
+			return false
+		}
+	}
+	return true
+}
+
 // Sections are the tables in the file of `hubbub up`. A command that gets that file
 // ignores them, except for the address of the bus.
 var Sections = []string{"bus", "system", "tg", "matrix", "broker", "chorus", "agent"}
@@ -84,7 +98,7 @@ func Completing(complete cobra.CompletionFunc) cobra.CompletionFunc {
 type Attached struct {
 	root     *cobra.Command
 	settings *settings
-	out      outside
+	out      hostProcess
 	env      *Env
 	stop     func()
 }
@@ -94,12 +108,12 @@ func (a *Attached) Execute(ctx context.Context) int {
 	if code, done := runAsInit(); done {
 		return code
 	}
-	o := process()
+	o := currentProcess()
 	defer o.flush()
 	return a.execute(ctx, o)
 }
 
-func (a *Attached) execute(ctx context.Context, o outside) int {
+func (a *Attached) execute(ctx context.Context, o hostProcess) int {
 	a.out = o
 	a.root.SetArgs(o.args)
 	a.root.SetIn(o.stdin)
@@ -128,6 +142,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 // are counted.
 func (a *Attached) prepare(cmd *cobra.Command, args []string) error {
 	_, a.settings.ownConfig = cmd.Annotations[OwnConfig]
+	a.settings.noData = !needsData(cmd)
 	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
 	}

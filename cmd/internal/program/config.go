@@ -37,13 +37,14 @@ func ReadTOML(path string) (map[string]any, error) {
 	if err == nil {
 		content, ok := text.Decode(raw)
 		if !ok {
-			return nil, Usage("%s is no text: save it as UTF-8", name)
+			return nil, Usage("%s is not text: save it as UTF-8", name)
 		}
 		_, err = toml.Decode(content, &file)
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, Usage("there is no file %s; --config must name one", name)
+			missing := fmt.Errorf("there is no file %s; --config must name one", name)
+			return nil, Usage("%w", Retryable(missing)) // it may be on a disk that is not there yet
 		}
 		if parse, ok := errors.AsType[toml.ParseError](err); ok {
 			return nil, Usage("reading %s: line %d: %s", name, parse.Position.Line, parse.Message)

@@ -27,14 +27,14 @@ type Env struct {
 	Name     string         // of the program
 	Version  string         // see Version
 	Log      zerolog.Logger // to stderr, without secrets
-	Data     string         // absolute path of the data folder, which may not exist yet; see MakeData
+	Data     string         // absolute path of the data folder, which may not exist yet; see MakeData and NoData
 	Buses    []string       // WebSocket addresses of --bus
 	Config   string         // path of the file of --config, or empty
 	Checking bool           // only check the settings, start nothing
 	Streams
 
 	settings  *settings
-	outside   outside
+	process   hostProcess
 	secrets   *secrets
 	logEnd    *switchWriter
 	notify    *notifier
@@ -50,7 +50,7 @@ type Streams struct {
 	Stderr io.Writer
 }
 
-func newEnv(name string, c *settings, o outside) (*Env, error) {
+func newEnv(name string, c *settings, o hostProcess) (*Env, error) {
 	e := &Env{
 		Name:     name,
 		Version:  Version(),
@@ -59,12 +59,14 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 		Config:   c.config,
 		Streams:  Streams{Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr},
 		settings: c,
-		outside:  o,
+		process:  o,
 		secrets:  &secrets{},
 		notify:   newNotifier(),
 	}
-	if err := datafolder.ActAsOwner(e.Data, c.made...); err != nil {
-		return nil, err
+	if e.Data != "" {
+		if err := datafolder.ActAsOwner(e.Data, c.made...); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if e.Log, e.logEnd, err = newLogger(c, o.stderr, e.secrets); err != nil {

@@ -27,6 +27,7 @@ type settings struct {
 
 	tokenFlag bool // --token-file was given on the command line
 	ownConfig bool // the program reads the file of --config itself
+	noData    bool // the program runs without a data folder, too
 
 	made []string // folders that root creates for the owner of the data folder
 }
@@ -47,7 +48,7 @@ func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 
 // settle completes the parsed flags from the environment and the file, and checks the common
 // ones. other, if not nil, reports further keys that the file may have and that are ignored.
-func settle(fs *pflag.FlagSet, c *settings, o outside, other func(key string) bool) error {
+func settle(fs *pflag.FlagSet, c *settings, o hostProcess, other func(key string) bool) error {
 	if f := fs.Lookup("token-file"); f != nil {
 		c.tokenFlag = f.Changed
 	}
@@ -80,6 +81,8 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 		c.data = filepath.Join(share, "hubbub")
 	case home != "":
 		c.data = filepath.Join(home, ".local", "share", "hubbub")
+	case c.noData:
+		return nil
 	default:
 		return Usage("there is no home directory to keep data in; say where with --data")
 	}

@@ -1,17 +1,18 @@
 package program
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
 
+	_ "hubbub/cmd/internal/proxyenv" // before anybody reads the variables of proxies
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol/datafolder"
 
@@ -46,13 +47,14 @@ func Run(p Program) int {
 	// A crash, or an abort by systemd's watchdog, must end the process by a signal. Go's default
 	// is exit 2, which means wrong usage, and supervisors would not restart the program.
 	debug.SetTraceback("crash")
-	o := process()
+	runtime.MemProfileRate = 0 // nobody reads the profile, whose table is 1.4 MB
+	o := currentProcess()
 	defer o.flush()
 	return run(context.Background(), p, o)
 }
 
-// An outside is everything a program takes from the process around it.
-type outside struct {
+// A hostProcess is everything that a program takes from the process around it.
+type hostProcess struct {
 	args      []string // without the program's name
 	lookupEnv func(string) (string, bool)
 	stdin     io.Reader
@@ -64,8 +66,8 @@ type outside struct {
 
 // currentProcess returns the hostProcess of this process. Its standard error neither delays nor ends the
 // program; call flush at the end.
-func process() outside {
-	o := outside{
+func currentProcess() hostProcess {
+	o := hostProcess{
 		args:      os.Args[1:],
 		lookupEnv: os.LookupEnv,
 		stdin:     os.Stdin,
@@ -78,33 +80,21 @@ func process() outside {
 		os.Exit(code)
 	}
 	log.SetOutput(o.stderr) // of libraries
-	adoptAllProxy()
 	return o
 }
 
-// adoptAllProxy makes ALL_PROXY name the proxy for HTTP and HTTPS unless a variable of the scheme
-// does, as in curl. Go reads only those variables, and reads them once.
-func adoptAllProxy() {
-	proxy := cmp.Or(os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
-		if proxy != "" && os.Getenv(name) == "" && os.Getenv(strings.ToLower(name)) == "" {
-			os.Setenv(name, proxy) //nolint:errcheck // both texts come from the environment
-		}
-	}
-}
-
 // flush waits for the standard error, within a bound.
-func (o outside) flush() {
+func (o hostProcess) flush() {
 	if w, ok := o.stderr.(*stderrWriter); ok {
 		w.Flush(flushTimeout)
 	}
 }
 
 // run is Main without the process: it returns the exit code.
-func run(ctx context.Context, p Program, o outside) int {
+func run(ctx context.Context, p Program, o hostProcess) int {
 	env, err := p.call(ctx, o)
 	if stopped(err, env) {
-		return 0 // to stop is the end of a program that serves
+		return 0 // a program that serves ends only when it is stopped
 	}
 	code := fail(o.stderr, p.Name, err, env)
 	if errors.Is(err, datafolder.ErrOtherVersion) {
@@ -114,7 +104,7 @@ func run(ctx context.Context, p Program, o outside) int {
 }
 
 // call does what the arguments ask for. Its Env is nil unless it called Run.
-func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
+func (p *Program) call(ctx context.Context, o hostProcess) (env *Env, err error) {
 	fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false

@@ -34,8 +34,8 @@ type outcome struct {
 	stdout, stderr string
 }
 
-func (c call) outside(stdout, stderr io.Writer) outside {
-	return outside{
+func (c call) process(stdout, stderr io.Writer) hostProcess {
+	return hostProcess{
 		args: c.args, stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		lookupEnv: func(k string) (string, bool) { v, ok := c.env[k]; return v, ok },
 		exit:      func(int) {},
@@ -48,7 +48,7 @@ func (c call) run(t *testing.T, p Program) outcome {
 		c.env = map[string]string{"HOME": t.TempDir()}
 	}
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), p, c.outside(&stdout, &stderr))
+	code := run(t.Context(), p, c.process(&stdout, &stderr))
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
@@ -175,7 +175,6 @@ func TestUsage_ExitsWith2(t *testing.T) {
 		"argument":          {call{args: []string{"extra"}}, "extra"},
 		"bad value":         {call{args: []string{"--poll-timeout", "soon"}}, "poll-timeout"},
 		"bad variable":      {call{env: map[string]string{"HOME": "/x", "HUBBUB_POLL_TIMEOUT": "soon"}}, "HUBBUB_POLL_TIMEOUT"},
-		"no file":           {call{args: []string{"--config", "/no/such/file"}}, "/no/such/file"},
 		"unknown key":       {call{args: []string{"--config", write(t, "poll-timout = 1")}}, "poll-timout"},
 		"table":             {call{args: []string{"--config", write(t, "[tg]\nlisten = 'x'")}}, `"tg"`},
 		"secret in file":    {call{args: []string{"--config", write(t, "token = 'abc'")}}, `"token"`},
@@ -360,7 +359,7 @@ func TestSIGHUP_StopsOnlyAtATerminal(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}}
-			o := call{env: map[string]string{"HOME": t.TempDir()}}.outside(&stdout, &stderr)
+			o := call{env: map[string]string{"HOME": t.TempDir()}}.process(&stdout, &stderr)
 			o.terminal = terminal
 			if code := run(t.Context(), s.program(), o); code != 0 {
 				t.Errorf("exit %d: %s", code, stderr.String())
@@ -529,7 +528,7 @@ func TestAttached_RunsCommands(t *testing.T) {
 				}
 				return nil
 			})
-			code := a.execute(t.Context(), call{args: c.args, env: map[string]string{"HOME": home}}.outside(&stdout, &stderr))
+			code := a.execute(t.Context(), call{args: c.args, env: map[string]string{"HOME": home}}.process(&stdout, &stderr))
 			if code != c.code || !strings.Contains(stdout.String()+stderr.String(), c.says) {
 				t.Errorf("exit %d, stdout %q, stderr %q; want %d and %q", code, stdout.String(), stderr.String(), c.code, c.says)
 			}
@@ -537,8 +536,41 @@ func TestAttached_RunsCommands(t *testing.T) {
 	}
 }
 
-// TestAttached_ReportsAnInterruptedCommand: what a signal cut short, such as a backup, is
-// not done. What runs until it is stopped returns no error.
+// TestAttached_RunsWithoutAHome checks that a command that needs no data folder also runs where there
+// is no home directory, as in builds of packages.
+func TestAttached_RunsWithoutAHome(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotated bool
+		args      []string
+		code      int
+	}{
+		"a command":               {false, []string{"one", "x"}, 2},
+		"a command with a folder": {false, []string{"one", "x", "--data", t.TempDir()}, 0},
+		"one without data":        {true, []string{"one", "x"}, 0},
+		"help":                    {false, []string{"help", "one"}, 0},
+		"completion":              {false, []string{"completion", "bash"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			a := tree(func(env *Env) error {
+				if want := !c.annotated; want != (env.Data != "") {
+					t.Errorf("the folder is %q", env.Data)
+				}
+				return nil
+			})
+			if c.annotated {
+				a.root.Annotations = map[string]string{NoData: ""}
+			}
+			code := a.execute(t.Context(), call{args: c.args, env: map[string]string{"A": "b"}}.process(&stdout, &stderr))
+			if code != c.code || code != 0 && !strings.Contains(stderr.String(), "--data") {
+				t.Errorf("exit %d, stdout %q, stderr %q; want %d", code, stdout.String(), stderr.String(), c.code)
+			}
+		})
+	}
+}
+
+// TestAttached_ReportsAnInterruptedCommand checks that a command that a signal interrupts, such
+// as a backup, returns an error, and that a command that runs until it is stopped does not.
 func TestAttached_ReportsAnInterruptedCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -558,7 +590,7 @@ func TestAttached_ReportsAnInterruptedCommand(t *testing.T) {
 				<-cmd.Context().Done()
 				return c.err
 			}
-			code := a.execute(t.Context(), call{args: []string{"one", "x"}, env: map[string]string{"HOME": t.TempDir()}}.outside(&stdout, &stderr))
+			code := a.execute(t.Context(), call{args: []string{"one", "x"}, env: map[string]string{"HOME": t.TempDir()}}.process(&stdout, &stderr))
 			if says := strings.Contains(stderr.String(), "stopped by a signal"); code != c.code || says != (c.code == 1) {
 				t.Errorf("exit %d, stderr %q", code, stderr.String())
 			}

@@ -22,7 +22,7 @@ import (
 // a replaced token.
 func (e *Env) Token() (string, error) {
 	c := e.settings
-	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
+	if token, ok := e.process.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
 		return e.takeSecret("HUBBUB_TOKEN", token)
 	}
 	if c.tokenFile != "" {
@@ -49,10 +49,10 @@ func TokenPath(data, name string) string {
 // variable with _FILE at its end names. It is empty, without an error, if neither is
 // set.
 func (e *Env) Secret(variable string) (string, error) {
-	if s, ok := e.outside.lookupEnv(variable); ok && s != "" {
+	if s, ok := e.process.lookupEnv(variable); ok && s != "" {
 		return e.takeSecret(variable, s)
 	}
-	path, _ := e.outside.lookupEnv(variable + "_FILE")
+	path, _ := e.process.lookupEnv(variable + "_FILE")
 	if path == "" {
 		return "", nil
 	}
@@ -79,7 +79,7 @@ func (e *Env) SecretFile(path string) (string, error) {
 	}
 	s, ok := text.Decode(data)
 	if !ok {
-		return "", fmt.Errorf("%s is no text: save it as UTF-8", path)
+		return "", fmt.Errorf("%s is not text: save it as UTF-8", path)
 	}
 	if strings.TrimSpace(s) == "" {
 		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))

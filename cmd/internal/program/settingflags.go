@@ -116,6 +116,6 @@ func (f taggedField) add(fs *pflag.FlagSet) {
 			fs.StringArrayVar(to, name, *to, usage)
 		}
 	default:
-		panic(fmt.Sprintf("the setting --%s is a %s, for which there are no flags", name, at.Type()))
+		panic(fmt.Sprintf("the setting --%s has the type %s, which flags do not support", name, at.Type()))
 	}
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/url"
 	"os"
 	"slices"
@@ -29,6 +30,23 @@ func (s *Standby) Check() error {
 		return err
 	}
 	return CheckFile("cluster-creds", s.Creds)
+}
+
+// RunBridge is Run for the bridge of a bot, which calls ready when it serves. Before that, an error of
+// refused is one of usage: later, a token that was valid may become so again.
+func (s *Standby) RunBridge(ctx context.Context, env *Env, bot string, refused error,
+	work func(ctx context.Context, ready func()) error) error {
+	var served atomic.Bool
+	err := s.Run(ctx, env, bot, func(ctx context.Context) error {
+		return work(ctx, func() {
+			served.Store(true)
+			env.Ready()
+		})
+	})
+	if errors.Is(err, refused) && !served.Load() {
+		return Usage("%w", err)
+	}
+	return err
 }
 
 // Run does the work. With --cluster it does so only while this program holds the lease on what,

@@ -38,7 +38,7 @@ func TestEnv_ExtendsItsStop(t *testing.T) {
 				var exits time.Duration
 				began := time.Now()
 				e := &Env{Name: "hubbub-test", Log: zerolog.New(&log), notify: &notifier{}, Streams: Streams{Stderr: &stderr}}
-				e.outside.exit = func(code int) { exits = time.Since(began) * time.Duration(code) }
+				e.process.exit = func(code int) { exits = time.Since(began) * time.Duration(code) }
 				signals, done := make(chan os.Signal, 1), make(chan struct{})
 				go func() {
 					for i, by := range c.extend {

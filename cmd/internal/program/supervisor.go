@@ -23,7 +23,7 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	hangups := make(chan os.Signal, 1)
 	switch {
 	case signal.Ignored(syscall.SIGHUP): // nohup stays nohup
-	case e.outside.terminal:
+	case e.process.terminal:
 		signal.Notify(signals, syscall.SIGHUP)
 	default: // a service: the sender expects it to reload its settings
 		signal.Notify(hangups, syscall.SIGHUP)
@@ -39,7 +39,7 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 				e.notify.stopping()
 				cancel()
 			case <-hangups:
-				e.Log.Warn().Msg("SIGHUP changes nothing: tokens and certificates are read again by themselves, and " +
+				e.Log.Warn().Msg("SIGHUP changes nothing: tokens and certificates are reloaded automatically, and " +
 					"other settings at the next start")
 			case <-done:
 				return
@@ -74,7 +74,7 @@ func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
 				continue
 			}
 			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
-			e.outside.exit(1)
+			e.process.exit(1)
 			return
 		case <-time.After(left):
 			until = time.Unix(0, e.stopUntil.Load())
@@ -82,7 +82,7 @@ func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
 	}
 	fmt.Fprintf(e.Stderr, "%s: did not stop within %s; ending anyway\n", e.Name,
 		time.Since(began).Round(100*time.Millisecond))
-	e.outside.exit(1)
+	e.process.exit(1)
 }
 
 // stopMargin is how long a program may take to end after the last step of an extended stop.
@@ -120,7 +120,7 @@ type notifier struct {
 }
 
 func newNotifier() *notifier {
-	watchdog, _ := daemon.SdWatchdogEnabled(false) //nolint:errcheck // what cannot be read is not asked for
+	watchdog, _ := daemon.SdWatchdogEnabled(false) //nolint:errcheck // an unreadable value requests no reports
 	return &notifier{interval: watchdog / 2}
 }
 
@@ -142,7 +142,7 @@ func (n *notifier) pulse() {
 	defer n.mu.Unlock()
 	if at := time.Now(); n.up && at.Sub(n.alive) >= n.interval {
 		n.alive = at
-		daemon.SdNotify(false, daemon.SdNotifyWatchdog) //nolint:errcheck // systemd acts when these stay away
+		daemon.SdNotify(false, daemon.SdNotifyWatchdog) //nolint:errcheck // systemd acts if the reports stop
 	}
 }
 
@@ -154,6 +154,5 @@ func (n *notifier) extend(by time.Duration) {
 
 // stopping tells systemd that the program is stopping.
 func (n *notifier) stopping() {
-	daemon.SdNotify(false,
-		daemon.SdNotifyStopping)
-} //nolint:errcheck // nothing depends on it
+	daemon.SdNotify(false, daemon.SdNotifyStopping) //nolint:errcheck // nothing depends on it
+}

@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,6 +94,18 @@ func CheckAddress(flag, address string) error {
 	return nil
 }
 
+// CheckURLs refuses values of flags that are neither empty nor an address of HTTP. pairs has each flag
+// and its value.
+func CheckURLs(pairs ...string) error {
+	for pair := range slices.Chunk(pairs, 2) {
+		u, err := url.Parse(pair[1])
+		if pair[1] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			return Usage("--%s %q is not an address such as https://hubbub.example.com", pair[0], pair[1])
+		}
+	}
+	return nil
+}
+
 // refuseFlag explains an error of a command line flag.
 func refuseFlag(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -113,11 +127,11 @@ func refuseValue(f *pflag.Flag, value string, err error) error {
 	case kind == "bool":
 		return fmt.Errorf("%q is neither true nor false", value)
 	case kind == "duration":
-		return fmt.Errorf("%q is no duration such as 500ms, 30s, 15m or 12h", value)
+		return fmt.Errorf("%q is not a duration such as 500ms, 30s, 15m or 12h", value)
 	case kind == "float64":
-		return fmt.Errorf("%q is no number", value)
+		return fmt.Errorf("%q is not a number", value)
 	case ok:
-		return fmt.Errorf("%q is no whole number", value)
+		return fmt.Errorf("%q is not a whole number", value)
 	default:
 		return fmt.Errorf("%q is not valid: %w", value, err)
 	}
@@ -178,7 +192,7 @@ func countArguments(cmd *cobra.Command) {
 		case cmd.HasAvailableSubCommands() && len(args) > 0:
 			return unknownCommand(cmd, args[0])
 		case !strings.ContainsAny(strings.TrimPrefix(cmd.Use, cmd.Name()), "[ "):
-			return Usage("%s takes no arguments, and %q is one", nameIn(cmd), args[0])
+			return Usage("%s takes no arguments: %q", nameIn(cmd), args[0])
 		default:
 			return Usage("%q is one argument too many: %s", args[len(args)-1], cmd.UseLine())
 		}
