@@ -131,7 +131,7 @@ func newForm(schema any) (*form, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		one := field{Schema: s.Properties[name], name: name, required: slices.Contains(s.Required, name)}
 		if len(one.Default) > 0 && json.Unmarshal(one.Default, &one.preset) != nil {
-			return nil, fmt.Errorf("the default of %s is no JSON", name)
+			return nil, fmt.Errorf("the default of %s is not JSON", name)
 		}
 		f.fields = append(f.fields, one)
 	}
@@ -355,7 +355,7 @@ func (f *form) named(line string) (*field, string) {
 func (f *field) value(given any, people Approver) (any, error) {
 	words, isText := given.(string)
 	if !isText {
-		return given, nil // of a JSON object; the schema judges it
+		return given, nil // of a JSON object; the schema validates it
 	}
 	misfit := fmt.Errorf("%q does not fit %s", words, f.describe())
 	choices := f.choices()
@@ -427,16 +427,13 @@ func choose(choices []choice, words string) (any, bool) {
 
 // fitsFormat reports whether a text has a format of JSON Schema. Every text has an unknown one.
 func fitsFormat(format, s string) bool {
-	var err error
 	switch format {
 	case "email":
-		var a *mail.Address
-		if a, err = mail.ParseAddress(s); err == nil && a.Address != s {
-			return false
-		}
+		a, err := mail.ParseAddress(s)
+		return err == nil && a.Address == s
 	case "uri":
-		u, wrong := url.Parse(s)
-		return wrong == nil && u.IsAbs()
+		u, err := url.Parse(s)
+		return err == nil && u.IsAbs()
 	}
-	return err == nil
+	return true
 }

@@ -24,6 +24,8 @@ var (
 	ErrPermanent = errors.New("the harness cannot run turns")
 	// ErrBudget means that the turn used up its tokens, time or iterations.
 	ErrBudget = errors.New("the turn used up its budget")
+	// ErrTimeout is an ErrBudget: the turn used up its time.
+	ErrTimeout = fmt.Errorf("%w of time", ErrBudget)
 	// ErrStopped means that Run has ended or was never called.
 	ErrStopped = errors.New("the harness is not running")
 	// ErrModeUnsupported means that the harness was restarted and no longer supports the
@@ -143,7 +145,7 @@ type Outcome struct {
 	// Truncated reports whether the model's token limit cut FinalText.
 	Truncated bool
 	Usage     Usage
-	Tools     []string // names of the turn's tools beside the agent's, by which calls as text are recognized
+	Tools     []string // names of the turn's other tools, by which calls written as text are recognized
 	Attempt   int      // the attempt that was accepted or finished
 }
 

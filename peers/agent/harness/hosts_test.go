@@ -27,6 +27,7 @@ import (
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
 	posts "hubbub/protocol/chorus"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/retry"
 )
 
@@ -262,7 +263,7 @@ func start(t *testing.T, h harness.Harness) *host {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() {
-		ended <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(func(string) harness.Tools { return o.tools }, address.Token, nil))
+		ended <- http1.Serve(ctx, listener, http1.NewServer(mcptools.NewToolServer(func(string) harness.Tools { return o.tools }, address.Token, nil)), 2*time.Second)
 	}()
 	go func() { ended <- h.Run(ctx, harness.Host{Tools: o.tools}) }()
 	t.Cleanup(func() {

@@ -59,6 +59,15 @@ type Tool struct {
 	Idempotent   bool            `json:"-"` // a call may be repeated with the same arguments
 }
 
+// MarshalJSON writes the tool with its annotations, as MCP has them.
+func (t Tool) MarshalJSON() ([]byte, error) {
+	type plain Tool
+	return json.Marshal(struct {
+		plain
+		Annotations map[string]bool `json:"annotations"`
+	}{plain(t), map[string]bool{"readOnlyHint": t.ReadOnly, "idempotentHint": t.Idempotent}})
+}
+
 // A Result is a tool's answer, in the shape of MCP.
 type Result struct {
 	Content           []Content       `json:"content"`

@@ -104,6 +104,7 @@ type Event struct {
 	Role           string    // "user" unless the agent says otherwise
 	IdempotencyKey string    // the same in all attempts with the same text
 	Revision       string    // distinguishes the text from those before and after an edit
+	Interrupted    bool      // the agent stopped during the last attempt, which may have reached the program
 	ChatEvent
 	Decision
 	Knock  *Knock // set for notify; Content is nil then
@@ -233,6 +234,15 @@ type Part struct {
 	Ref      string `json:"ref,omitempty"`
 	Size     int64  `json:"size,omitempty"`
 	Kind     string `json:"-"` // for a file: photo, voice and so on
+}
+
+// MarshalJSON writes a text part with its text, also if that is empty, since programs rely on it.
+func (p Part) MarshalJSON() ([]byte, error) {
+	type plain Part
+	if p.Type != "text" {
+		return json.Marshal(plain(p))
+	}
+	return json.Marshal(map[string]string{"type": p.Type, "text": p.Text})
 }
 
 // QuoteText returns a quote as lines of Markdown, for content that is a single text.

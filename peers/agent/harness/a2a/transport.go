@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/netguard"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/text"
 )
 
@@ -44,7 +44,7 @@ func (d *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &limitedBody{answer.Body, maxAnswer}
+	answer.Body = http1.LimitBody(answer.Body, maxAnswer, errTooLong)
 	switch status := answer.StatusCode; {
 	case status/100 == 3,
 		status == http.StatusUnauthorized,
@@ -62,21 +62,6 @@ type statusError int
 
 func (e statusError) Error() string {
 	return fmt.Sprintf("it answered %d %s", int(e), http.StatusText(int(e)))
-}
-
-// A limitedBody fails when more is read than allowed.
-type limitedBody struct {
-	io.ReadCloser
-	remaining int
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.remaining <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.remaining)])
-	b.remaining -= n
-	return n, err
 }
 
 // maxErrorText is the maximum length of a described error.
