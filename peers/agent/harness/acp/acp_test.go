@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -222,7 +223,7 @@ func TestTurn_ProgramUsesTheChatTools(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(func(string) harness.Tools { return tools }, token, nil))
+		served <- http1.Serve(ctx, listener, http1.NewServer(mcptools.NewToolServer(func(string) harness.Tools { return tools }, token, nil)), 2*time.Second)
 	}()
 	defer func() { cancel(); <-served }()
 	tn := turn("chat over mcp")
@@ -247,7 +248,7 @@ func TestPermission_FollowsTheOption(t *testing.T) {
 			"read a file": "once", "execute rm -rf /": "no", "edit config": "no", "other something": "no",
 			"other mcp__hubbub__chat_send_message": "no", "other chat.send_message (hubbub MCP Server)": "no", // words of a title
 		},
-		acp.PermitAsking:     {"read a file": "once", "execute make": "no"}, // there is nobody to ask
+		acp.PermitAsking:     {"read a file": "once", "execute make": "no"}, // no person can be asked
 		acp.PermitEverything: {"execute make": "once"},
 		acp.PermitNothing:    {"read a file": "no"},
 	} {

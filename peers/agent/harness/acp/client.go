@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"hubbub/peers/agent/harness"
 
@@ -32,6 +34,7 @@ type collector struct {
 	size      int
 	message   string // id of the message that the last piece belongs to, if the program names it
 	paused    bool   // something else followed the last piece, so that another message begins
+	linked    bool   // the last piece was a link
 	callCount int
 	denied    bool                           // a permission was refused
 	calls     map[acpsdk.ToolCallId]callInfo // the program's first description of each call
@@ -46,7 +49,7 @@ func (c *collector) writeOutcome(o *harness.Outcome) {
 	for i := len(c.pieces) - 1; i >= 0 && o.FinalText == ""; i-- {
 		o.FinalText = strings.TrimSpace(c.pieces[i])
 	}
-	o.Truncated = c.stop == acpsdk.StopReasonMaxTokens || c.stop == acpsdk.StopReasonMaxTurnRequests
+	o.Truncated = c.wasCut()
 	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.callCount}
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
@@ -54,6 +57,11 @@ func (c *collector) writeOutcome(o *harness.Outcome) {
 			o.Usage.CachedTokens = int64(*cached)
 		}
 	}
+}
+
+// wasCut reports whether a limit ended the turn.
+func (c *collector) wasCut() bool {
+	return c.stop == acpsdk.StopReasonMaxTokens || c.stop == acpsdk.StopReasonMaxTurnRequests
 }
 
 func (c *collector) markDenied() {
@@ -75,18 +83,25 @@ func (c *collector) hasText() bool {
 	return strings.TrimSpace(strings.Join(c.pieces, "")) != ""
 }
 
-// addText adds a piece of the text of a message. A break separates it from an earlier message.
-func (c *collector) addText(piece, message string) {
+// addText adds a piece of the text of a message. A break separates it from an earlier message,
+// unless the piece begins with a space and so continues a sentence. A space separates a link from
+// words.
+func (c *collector) addText(piece, message string, link bool) {
 	c.mu.Lock()
 	if len(c.pieces) == 0 {
 		c.pieces = []string{""}
 	}
 	before := c.pieces[len(c.pieces)-1]
 	if (c.paused || message != c.message) && before != "" && !strings.HasSuffix(before, "\n") &&
-		!strings.HasPrefix(piece, "\n") && piece != "" {
+		strings.TrimLeft(piece, " \n") == piece && piece != "" {
 		piece = "\n\n" + piece
+	} else if first, _ := utf8.DecodeRuneInString(piece); before != "" && (link && !strings.ContainsAny(before[len(before)-1:], " \n([\"") ||
+		c.linked && (unicode.IsLetter(first) || unicode.IsDigit(first))) {
+		piece = " " + piece
 	}
-	c.paused, c.message = false, message
+	if piece != "" {
+		c.paused, c.message, c.linked = false, message, link
+	}
 	if c.size += len(piece); c.size <= maxText {
 		c.pieces[len(c.pieces)-1] += piece
 	}
@@ -97,7 +112,8 @@ func (c *collector) addText(piece, message string) {
 func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	switch {
 	case u.AgentMessageChunk != nil:
-		c.addText(textOf(&u.AgentMessageChunk.Content), deref(u.AgentMessageChunk.MessageId))
+		piece, link := textOf(&u.AgentMessageChunk.Content)
+		c.addText(piece, deref(u.AgentMessageChunk.MessageId), link)
 		return
 	case u.AgentThoughtChunk != nil, u.ToolCallUpdate != nil, u.Plan != nil:
 		c.mu.Lock()
@@ -144,28 +160,52 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	}
 }
 
-// textOf returns content as text for people. What only a program could show is named.
-func textOf(content *acpsdk.ContentBlock) string {
+// textOf returns content as text for people. Content that only a program could show is replaced by
+// its name. Text and links stand in sentences, and everything else on lines of its own.
+func textOf(content *acpsdk.ContentBlock) (said string, link bool) {
 	switch {
 	case content.Text != nil:
-		return content.Text.Text
+		return content.Text.Text, false
 	case content.ResourceLink != nil:
-		link := content.ResourceLink
-		name := cmp.Or(deref(link.Title), link.Name, link.Uri)
-		if strings.HasPrefix(link.Uri, "http://") || strings.HasPrefix(link.Uri, "https://") {
-			return "\n[" + name + "](" + link.Uri + ")\n"
+		to := content.ResourceLink
+		name := cmp.Or(deref(to.Title), to.Name, to.Uri)
+		if isWeb(to.Uri) {
+			return linkText(name, to.Uri), true
 		}
-		return "\n(file: " + name + ", `" + strings.TrimPrefix(link.Uri, "file://") + "`)\n"
+		said = "(file: " + name + ", `" + localPath(to.Uri) + "`)"
 	case content.Resource != nil && content.Resource.Resource.TextResourceContents != nil:
-		return content.Resource.Resource.TextResourceContents.Text
+		file := content.Resource.Resource.TextResourceContents
+		fence := "```"
+		for strings.Contains(file.Text, fence) {
+			fence += "`"
+		}
+		said = "`" + localPath(file.Uri) + "`:\n" + fence + "\n" + strings.TrimRight(file.Text, "\n") + "\n" + fence
 	case content.Resource != nil && content.Resource.Resource.BlobResourceContents != nil:
-		return "\n(file: `" + strings.TrimPrefix(content.Resource.Resource.BlobResourceContents.Uri, "file://") + "`)\n"
+		said = "(file: `" + localPath(content.Resource.Resource.BlobResourceContents.Uri) + "`)"
+	case content.Image != nil && isWeb(deref(content.Image.Uri)):
+		return linkText("image", *content.Image.Uri), true
 	case content.Image != nil:
-		return "\n(an image, " + content.Image.MimeType + ", that cannot be shown here)\n"
+		said = "(an image, " + content.Image.MimeType + ", that cannot be shown here)"
 	case content.Audio != nil:
-		return "\n(a recording, " + content.Audio.MimeType + ", that cannot be played here)\n"
+		said = "(a recording, " + content.Audio.MimeType + ", that cannot be played here)"
+	default:
+		return "", false
 	}
-	return ""
+	return "\n" + said + "\n", false
+}
+
+func isWeb(uri string) bool {
+	return strings.HasPrefix(uri, "http://") || strings.HasPrefix(uri, "https://")
+}
+
+func localPath(uri string) string { return strings.TrimPrefix(uri, "file://") }
+
+// linkText returns a link in Markdown.
+func linkText(name, uri string) string {
+	if strings.ContainsAny(uri, "() ") {
+		uri = "<" + uri + ">"
+	}
+	return "[" + strings.NewReplacer("[", "\\[", "]", "\\]", "\n", " ").Replace(name) + "](" + uri + ")"
 }
 
 // reportTool reports the input or output of a tool, or null if it is large.
@@ -245,12 +285,16 @@ func (p *agentProcess) handleRequest(
 func (p *agentProcess) elicit(ctx context.Context, params json.RawMessage) (any, *acpsdk.RequestError) {
 	var r struct {
 		SessionID       acpsdk.SessionId `json:"sessionId"`
+		RequestID       json.RawMessage  `json:"requestId"` // of what needs the answer, outside of a turn
 		Mode            string           `json:"mode"`
 		Message         string           `json:"message"`
 		RequestedSchema json.RawMessage  `json:"requestedSchema"`
 	}
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, acpsdk.NewInvalidParams(map[string]any{"error": err.Error()})
+	}
+	if r.SessionID == "" && r.RequestID == nil { // the libraries of some programs send neither
+		r.SessionID = p.onlyTurn()
 	}
 	turn := p.collectorOf(r.SessionID)
 	action, content := harness.ElicitCancel, map[string]any(nil)

@@ -347,8 +347,9 @@ func (p *agentProcess) runPrompt(
 			Message: "My model declined to answer this. Rephrasing may help.",
 			Err:     errors.New("the program's model refused the turn"),
 		}
-	case r.StopReason == acpsdk.StopReasonMaxTurnRequests && !c.hasText():
-		return fmt.Errorf("%w: the program reached its limit of requests", harness.ErrBudget)
+	case c.wasCut() && !c.hasText():
+		return fmt.Errorf("%w: the program ended its turn by %s before it had written anything", harness.ErrBudget,
+			r.StopReason)
 	case r.StopReason == acpsdk.StopReasonCancelled && c.wasDenied():
 		return errDenied
 	case r.StopReason == acpsdk.StopReasonCancelled:
@@ -390,6 +391,18 @@ func (p *agentProcess) collectorOf(id acpsdk.SessionId) *collector {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.turns[id]
+}
+
+// onlyTurn returns the session of the turn that runs, or "" unless there is exactly one.
+func (p *agentProcess) onlyTurn() (id acpsdk.SessionId) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.turns) == 1 {
+		for id = range p.turns {
+			return id
+		}
+	}
+	return ""
 }
 
 // describeError shortens an error from the program and redacts keys.

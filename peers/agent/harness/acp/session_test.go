@@ -203,9 +203,10 @@ func TestElicit_AsksInWords(t *testing.T) {
 	p := &agentProcess{name: "codex-acp", h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
 	const form = `"message":"Which port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}},"required":["port"]}}`
 	for params, want := range map[string]string{
-		`{"sessionId":"s","mode":"form",` + form:                                                          `{"action":"accept","content":{"port":8080}}`,
-		`{"sessionId":"r","mode":"form",` + form:                                                          `{"action":"cancel"}`,
-		`{"requestId":7,"mode":"form",` + form:                                                            `{"action":"cancel"}`,
+		`{"sessionId":"s","mode":"form",` + form: `{"action":"accept","content":{"port":8080}}`,
+		`{"sessionId":"r","mode":"form",` + form: `{"action":"cancel"}`,
+		`{"mode":"form",` + form:                 `{"action":"accept","content":{"port":8080}}`,
+		`{"requestId":7,"mode":"form",` + form:   `{"action":"cancel"}`,
 		`{"sessionId":"s","mode":"url","message":"Log in","url":"https://a.example","elicitationId":"e"}`: `{"action":"cancel"}`,
 	} {
 		got, refusal := p.handleRequest(t.Context(), acpsdk.ClientMethodElicitationCreate, json.RawMessage(params))
