@@ -1,7 +1,6 @@
 package c2a
 
 import (
-	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -114,6 +113,7 @@ type flat struct {
 	AddressedToMe bool    `json:"addressedToMe"`
 	Policy        string  `json:"policy"`
 	Content       *string `json:"content,omitempty"`
+	Edited        bool    `json:"edited,omitempty"` // after the answer
 	Digest        bool    `json:"digest,omitempty"`
 
 	// Since the draft 2026-08-11.
@@ -127,6 +127,7 @@ func newFlatEvent(e *harness.Event, common envelope) *flat {
 		envelope:      common,
 		AddressedToMe: e.Directedness == "to_me",
 		Policy:        flatPolicy(e.Policy),
+		Edited:        e.Reason == attention.ReasonEdited,
 		Digest:        e.Digest,
 	}
 	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind,
@@ -142,21 +143,7 @@ func newFlatEvent(e *harness.Event, common envelope) *flat {
 		f.Knock = &knock
 		return f
 	}
-	var texts []string
-	for _, p := range e.Content {
-		switch p.Type {
-		case "text":
-			texts = append(texts, p.Text)
-		case "quote":
-			texts = append(texts, p.QuoteText())
-		case "file":
-			if p.Text != "" {
-				texts = append(texts, "("+p.Kind+", as transcribed: "+p.Text+")")
-			}
-		}
-	}
-	content := strings.Join(texts, "\n")
-	f.Content = &content
+	f.Content = new(e.Text())
 	return f
 }
 

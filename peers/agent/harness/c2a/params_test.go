@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,6 +41,9 @@ func TestDeliverParams(t *testing.T) {
 	system := event()
 	system.Conversation = harness.Conversation{ID: "S", Kind: "system"}
 	full, knocked := event(), knock()
+	photo := event()
+	photo.MergedEventIDs, photo.Reason = nil, attention.ReasonEdited
+	photo.Content = []harness.Part{{Type: "text"}, {Type: "file", Name: "x.jpg", Kind: "photo"}}
 	for name, c := range map[string]struct {
 		event   harness.Event
 		version string
@@ -69,6 +73,11 @@ func TestDeliverParams(t *testing.T) {
 			"eventId":"evt_2","mergedEventIds":["evt_1","evt_2"],"conversation":{"id":"C1","kind":"thread","threadId":"7"},
 			"author":{"id":"77","kind":"human","displayName":"Will"},"addressedToMe":true,"policy":"must_respond",
 			"content":"Can you check\nthe deploy?",
+			"timing":{"createdAt":"2026-06-02T19:10:00Z","sequence":42},"reliability":{"attempt":3,"idempotencyKey":"evt_2:agent_lead"}}`},
+		"0624 edited photo": {photo, Version0624, `{
+			"eventId":"evt_2","conversation":{"id":"C1","kind":"thread","threadId":"7"},"edited":true,
+			"author":{"id":"77","kind":"human","displayName":"Will"},"addressedToMe":true,"policy":"must_respond",
+			"content":"(attached: photo)",
 			"timing":{"createdAt":"2026-06-02T19:10:00Z","sequence":42},"reliability":{"attempt":3,"idempotencyKey":"evt_2:agent_lead"}}`},
 		"0624 knock": {knocked, Version0624, `{
 			"eventId":"evt_2","conversation":{"id":"C1","kind":"thread","threadId":"7"},

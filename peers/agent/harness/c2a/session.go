@@ -159,7 +159,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	switch {
 	case d.settled:
 		return again
-	case len(d.ids) > 0 && !s.agreed.has("delivery", "redelivery"):
+	case (len(d.ids) > 0 || d.turn.Event.Interrupted) && !s.agreed.has("delivery", "redelivery"):
 		s.h.settleLocked(d, errNoRedelivery)
 		return again
 	}
@@ -354,7 +354,7 @@ func (f *frame) event() string {
 			InReplyTo string `json:"inReplyTo"`
 		} `json:"arguments"`
 	}
-	json.Unmarshal(f.Params, &params) //nolint:errcheck // what cannot be read names none, and is refused later
+	json.Unmarshal(f.Params, &params) //nolint:errcheck // unreadable arguments name none, and are refused later
 	return cmp.Or(params.Arguments.EventID, params.Arguments.InReplyTo)
 }
 

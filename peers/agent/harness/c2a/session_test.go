@@ -110,7 +110,7 @@ func TestCall_IsStaleAfterAChange(t *testing.T) {
 		if newest.stale {
 			t.Errorf("%s: a call about the newest words is refused", name)
 		}
-		if early.turn != "t1" || early.revision != "words of d1" || newest.revision != "words of d2" { // by it tools refuse one that they run late
+		if early.turn != "t1" || early.revision != "words of d1" || newest.revision != "words of d2" { // tools refuse a late call by it
 			t.Errorf("%s: of the calls about the first and the newest words, one is about %q, one about %q", name, early.revision, newest.revision)
 		}
 	}

@@ -41,7 +41,7 @@ type Options struct {
 	Dir     string            // working directory; default the owner's
 	Env     map[string]string // added to the environment
 	HideEnv []string          // further variables of the owner that the program must not get
-	Grace   time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
+	Grace   time.Duration     `positive:"2s"` // between closing stdin and SIGTERM, and between that and SIGKILL
 	Log     *zerolog.Logger   // takes the program's stderr
 }
 
@@ -76,7 +76,6 @@ type Process struct {
 // started.
 func Start(argv []string, opts *Options) (*Process, error) {
 	o := defaults.Of(opts)
-	defaults.Positive(&o.Grace, 2*time.Second)
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir

@@ -9,6 +9,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/proc"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -24,16 +25,16 @@ const healthyAfter = time.Minute
 // the program.
 type Supervisor[S any] struct {
 	mu       sync.Mutex
-	current  *S            // the initialized run; nil if none
-	changed  chan struct{} // closed and replaced when current changes
-	done     chan struct{} // closed when Run has returned
-	finalErr error         // why the program is no longer restarted; valid once done is closed
-	lastErr  error         // how the last run ended; nil before that
+	current  *S               // the initialized run; nil if none
+	changed  notify.Broadcast // current changed
+	done     chan struct{}    // closed when Run has returned
+	finalErr error            // why the program is no longer restarted; valid once done is closed
+	lastErr  error            // how the last run ended; nil before that
 }
 
 // NewSupervisor makes a Supervisor. It starts nothing.
 func NewSupervisor[S any]() *Supervisor[S] {
-	return &Supervisor[S]{changed: make(chan struct{}), done: make(chan struct{})}
+	return &Supervisor[S]{done: make(chan struct{})}
 }
 
 // Run calls the function run repeatedly, which starts the program and returns when the program
@@ -74,8 +75,7 @@ func (l *Supervisor[S]) SetCurrent(live *S) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = live
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed.Notify()
 }
 
 // Current returns the initialized run, or nil.
@@ -89,8 +89,9 @@ func (l *Supervisor[S]) Current() *S {
 // last ended. If no run can follow, the error is that of Err.
 func (l *Supervisor[S]) Await(ctx context.Context) (*S, error) {
 	for {
+		changed := l.changed.C()
 		l.mu.Lock()
-		live, changed, ended := l.current, l.changed, l.lastErr
+		live, ended := l.current, l.lastErr
 		l.mu.Unlock()
 		if live != nil {
 			return live, nil
@@ -105,7 +106,7 @@ func (l *Supervisor[S]) Await(ctx context.Context) (*S, error) {
 					"%w; its program ended: %v",
 					context.Cause(ctx),
 					ended,
-				) //nolint:errorlint // its words alone: what it was decides nothing
+				) //nolint:errorlint // only its text: its type must decide nothing
 			}
 			return nil, context.Cause(ctx)
 		}
