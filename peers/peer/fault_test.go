@@ -23,7 +23,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-func TestRefusalsAreTyped(t *testing.T) {
+func TestRefusal_HasItsErrorCode(t *testing.T) {
 	b := bustest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -62,7 +62,7 @@ func (w watched) Write(frame []byte) error {
 // TestSubscribe_DuringConnect adds one pattern and removes
 // another when the peer has begun to subscribe and is not connected yet, as a
 // program does that starts Run first.
-func TestPatternsThatChangeWhileAConnectionIsOpened(t *testing.T) {
+func TestSubscribe_DuringConnect(t *testing.T) {
 	b := bustest.StartInMemory(t, nil)
 	var p *peer.Peer
 	var once sync.Once
@@ -90,9 +90,9 @@ func TestPatternsThatChangeWhileAConnectionIsOpened(t *testing.T) {
 	}
 }
 
-// TestAMessageAtTheBusesLimitAndOnePast sends the largest message that the bus
-// takes, and one that is a byte larger: it costs nobody a connection.
-func TestAMessageAtTheBusesLimitAndOnePast(t *testing.T) {
+// TestSend_AtTheSizeLimitAndOnePast sends the largest message that the bus accepts, and one that
+// is a byte larger. No connection ends.
+func TestSend_AtTheSizeLimitAndOnePast(t *testing.T) {
 	b := bustest.Start(t, &bustest.Options{MaxFrame: 4096})
 	drops := make(chan error, 1)
 	p := peer.New("cli:s", &peer.Options{Buses: []string{b.URL()}, OnDisconnect: func(err error) { drops <- err }})
@@ -122,8 +122,8 @@ func TestAMessageAtTheBusesLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// TestALongExcuseIsCut has a handler say more than a frame holds.
-func TestALongExcuseIsCut(t *testing.T) {
+// TestHandlerError_IsCut has a handler say more than a frame holds.
+func TestHandlerError_IsCut(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
 	long := strings.Repeat("x", 1<<20) // the bus's largest frame
@@ -145,7 +145,7 @@ func TestALongExcuseIsCut(t *testing.T) {
 
 // TestStop_KeepsItsTimeout has a handler that ends only when its
 // context does.
-func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
+func TestStop_KeepsItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		p, started := newStubborn(t, b, 3*time.Second)
@@ -167,10 +167,9 @@ func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatHangsStopsThePulse has a handler that never comes back, as in a
-// deadlock: whoever watches the program must hear nothing more, and again when it
-// goes on.
-func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
+// TestHungHandler_StopsTheHeartbeat blocks a handler, as in a deadlock: the heartbeat stops, and
+// continues when the handler returns.
+func TestHungHandler_StopsTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		var pulses atomic.Int64
@@ -245,10 +244,9 @@ func comesBack(t *testing.T, lasts time.Duration) (connects, late int) {
 	return connects, late
 }
 
-// TestConnectionsThatAreDroppedAtOnce counts how often a peer comes back to a bus
-// that takes it and drops it, as behind a broken proxy, and how soon it does so
-// after a connection that lasted.
-func TestConnectionsThatAreDroppedAtOnce(t *testing.T) {
+// TestReconnect_BacksOffIfDroppedAtOnce counts the connections of a peer to a bus that accepts
+// and drops them, like a broken proxy, and measures the delay after a connection that lasted.
+func TestReconnect_BacksOffIfDroppedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if connects, _ := comesBack(t, 0); connects < 40 || connects > 140 {
 			t.Errorf("%d connections in a minute to a bus that drops each at once; want about one a second", connects)
@@ -293,15 +291,15 @@ func sendInVain(t *testing.T, o *peer.Options) error {
 	return err
 }
 
-func TestErrorsSayWhyThereIsNoConnection(t *testing.T) {
+func TestConnectError_NamesTheCause(t *testing.T) {
 	err := sendInVain(t, &peer.Options{Buses: []string{"ws://127.0.0.1:1"}})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("Send without a bus: %v; want it to say why", err)
 	}
 }
 
-// TestWSS connects to a bus that shows a certificate which the system does not know.
-func TestWSS(t *testing.T) {
+// TestWSS_ChecksTheCertificate connects to a bus that shows a certificate which the system does not know.
+func TestWSS_ChecksTheCertificate(t *testing.T) {
 	web := httptest.NewTLSServer(nil) // for its certificate
 	defer web.Close()
 	b := bustest.Start(t, &bustest.Options{TLS: &tls.Config{Certificates: web.TLS.Certificates, NextProtos: []string{"http/1.1"}}})

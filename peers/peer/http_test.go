@@ -11,9 +11,8 @@ import (
 	"hubbub/peers/peer"
 )
 
-// TestAnHTTPCallStaysWithItsBus also has a bus behind a path, and one that points
-// elsewhere.
-func TestAnHTTPCallStaysWithItsBus(t *testing.T) {
+// TestHTTP_StaysWithItsBus also covers a bus behind a path, and one that redirects.
+func TestHTTP_StaysWithItsBus(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
@@ -44,8 +43,8 @@ func TestAnHTTPCallStaysWithItsBus(t *testing.T) {
 	}
 }
 
-// TestAPeerAsksTheFirstBusThatAnswers with its own token, or with another.
-func TestAPeerAsksTheFirstBusThatAnswers(t *testing.T) {
+// TestHTTP_AsksTheFirstBusThatAnswers asks with the peer's own token, and with another.
+func TestHTTP_AsksTheFirstBusThatAnswers(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("Authorization"))
 	}))

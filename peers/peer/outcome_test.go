@@ -73,7 +73,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestJudgeAny(t *testing.T) {
+func TestClassifyAny(t *testing.T) {
 	for _, tt := range []struct {
 		result protocol.SendResult
 		err    error
@@ -117,7 +117,7 @@ func TestRejection(t *testing.T) {
 
 // TestOutcome_SaysWhetherARetryMayDuplicate looks at failures with and without an
 // answer that may be lost.
-func TestAVerdictSaysWhetherAnotherAttemptMayDouble(t *testing.T) {
+func TestOutcome_SaysWhetherARetryMayDuplicate(t *testing.T) {
 	for _, status := range []protocol.Outcome{protocol.OutcomeOffline, protocol.OutcomeTimeout} {
 		for _, written := range []bool{true, false} {
 			r := protocol.SendResult{Addressee: protocol.AddresseeFailed, Failures: []protocol.Failure{{Peer: "agent:x", Status: status, Written: written}}}

@@ -15,6 +15,7 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/notify"
 
 	"github.com/rs/zerolog"
 )
@@ -77,7 +78,7 @@ type Peer struct {
 	patterns map[protocol.Pattern]bool // value: observe
 	order    []protocol.Pattern        // in the order of Subscribe
 	link     *link                     // the connection in use, or nil
-	changed  chan struct{}             // closed and replaced when link or stopped changes
+	changed  notify.Broadcast          // link or stopped changed
 	stopped  bool
 	failure  error // of the last attempt to connect, or of Run
 }
@@ -87,7 +88,7 @@ func New(id protocol.PeerID, opts *Options) *Peer {
 	o := opts.withDefaults()
 	return &Peer{
 		id: id, options: o, handlers: map[protocol.MessageType]Handler{},
-		work: newQueue(o.Concurrency, o.Queue), patterns: map[protocol.Pattern]bool{}, changed: make(chan struct{}),
+		work: newQueue(o.Concurrency, o.Queue), patterns: map[protocol.Pattern]bool{},
 	}
 }
 
@@ -202,8 +203,9 @@ func (p *Peer) current() *link {
 // wait waits for a connection and returns it.
 func (p *Peer) wait(ctx context.Context) (*link, error) {
 	for {
+		changed := p.changed.C()
 		p.mu.Lock()
-		l, stopped, changed := p.link, p.stopped, p.changed
+		l, stopped := p.link, p.stopped
 		p.mu.Unlock()
 		switch {
 		case l != nil:
@@ -270,7 +272,7 @@ func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subsc
 		}
 	}
 	p.link, p.failure = l, nil
-	p.announceLocked()
+	p.changed.Notify()
 	return nil
 }
 
@@ -279,10 +281,5 @@ func (p *Peer) clearLink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.link = nil
-	p.announceLocked()
-}
-
-func (p *Peer) announceLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.changed.Notify()
 }

@@ -62,7 +62,7 @@ func newStubborn(t *testing.T, b *bustest.Bus, stopTimeout time.Duration) (p *pe
 	return p, started
 }
 
-func TestOneSendersMessagesAreHandledInOrderOthersConcurrently(t *testing.T) {
+func TestHandlers_KeepTheOrderOfEachSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Concurrency: 2})
@@ -112,7 +112,7 @@ func TestOneSendersMessagesAreHandledInOrderOthersConcurrently(t *testing.T) {
 	})
 }
 
-func TestAFullQueueAnswersAtOnce(t *testing.T) {
+func TestFullQueue_RefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Queue: 2})
@@ -147,7 +147,7 @@ func TestAFullQueueAnswersAtOnce(t *testing.T) {
 
 // TestHandler_MayEndItsGoroutine does so with more of its sender waiting, as
 // t.Fatal in a handler does.
-func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+func TestHandler_MayEndItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Concurrency: 1})
@@ -183,7 +183,7 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-func TestAnswersSayWhatTheHandlerSaid(t *testing.T) {
+func TestAnswer_CarriesTheHandlersResult(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
 	p.Handle(protocol.TypeAgentEvent, func(context.Context, *peer.Delivery) error { return peer.Reject("not today") })
@@ -208,8 +208,8 @@ func TestAnswersSayWhatTheHandlerSaid(t *testing.T) {
 	}
 }
 
-// TestSendOnce sends a message again, and then without once.
-func TestSendOnce(t *testing.T) {
+// TestSendOnce_IsDeduplicated sends a message again, and then without once.
+func TestSendOnce_IsDeduplicated(t *testing.T) {
 	b := bustest.Start(t, nil)
 	ear, sender := b.Join(t, "agent:x", "agent:x"), b.Join(t, "cli:s").Peer
 	m := protocol.NewMessage(protocol.TypeAgentEvent, sender.ID(), note{})
@@ -229,7 +229,7 @@ func TestSendOnce(t *testing.T) {
 	}
 }
 
-func TestSendInsideAHandler(t *testing.T) {
+func TestSend_InsideAHandler(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:echo", &peer.Options{Buses: []string{b.URL()}})
 	p.Handle(protocol.TypeTGMessage, func(ctx context.Context, d *peer.Delivery) error {
@@ -247,7 +247,7 @@ func TestSendInsideAHandler(t *testing.T) {
 	}
 }
 
-func TestReconnectsAndSubscribesAgain(t *testing.T) {
+func TestReconnect_SubscribesAgain(t *testing.T) {
 	b := bustest.Start(t, nil)
 	connects := make(chan struct{}, 10)
 	p := peer.New("agent:x", &peer.Options{
@@ -283,7 +283,7 @@ func TestReconnectsAndSubscribesAgain(t *testing.T) {
 	}
 }
 
-func TestSendSaysWhenTheConnectionEndedBeforeTheAnswer(t *testing.T) {
+func TestSend_ReportsALostAnswer(t *testing.T) {
 	b := bustest.Start(t, nil)
 	worker := b.Join(t, "agent:x", "agent:x")
 	started, finish := make(chan struct{}), make(chan struct{})
@@ -308,7 +308,7 @@ func TestSendSaysWhenTheConnectionEndedBeforeTheAnswer(t *testing.T) {
 	close(finish)
 }
 
-func TestStopLetsRunningHandlersAnswer(t *testing.T) {
+func TestStop_LetsRunningHandlersAnswer(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
 	started, finish := make(chan struct{}), make(chan struct{})
@@ -335,9 +335,9 @@ func TestStopLetsRunningHandlersAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatACommandLineMissesIsNeedless: identities of command lines do not come
-// back; all others may.
-func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
+// TestUndeliverable_ToCommandLines checks that the identities of command lines do not return, and
+// that all others may.
+func TestUndeliverable_ToCommandLines(t *testing.T) {
 	absent := protocol.SendResult{Accepted: true, Addressee: protocol.AddresseeAbsent}
 	failed := func(id protocol.PeerID, o protocol.Outcome) protocol.SendResult {
 		return protocol.SendResult{Accepted: true, Addressee: protocol.AddresseeFailed, Failures: []protocol.Failure{{Peer: id, Status: o, Error: "no"}}}

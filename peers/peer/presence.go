@@ -51,7 +51,7 @@ func (p *Peer) observePresence(ctx context.Context, l *link) error {
 		p.presence.mu.Lock()
 		p.presence.synced = false
 		p.presence.mu.Unlock()
-		p.options.Log.Info().Err(err).Msg("bus:presence not granted; who is there is found out by asking")
+		p.options.Log.Info().Err(err).Msg("bus:presence not granted; peers are detected by requests instead")
 		return nil
 	}
 	return err

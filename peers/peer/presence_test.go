@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestPresenceOutlivesABus restarts the bus: who left meanwhile is told of once the bus
-// has told of all that are there.
-func TestPresenceOutlivesABus(t *testing.T) {
+// TestPresence_OutlivesARestartOfTheBus checks that peers that left during the restart are
+// reported after the bus has listed all that are present.
+func TestPresence_OutlivesARestartOfTheBus(t *testing.T) {
 	b := bustest.Start(t, nil)
 	told := make(chan string, 100)
 	p := peer.New("agent:eye", &peer.Options{Buses: []string{b.URL()}})

@@ -109,7 +109,7 @@ func (p *Peer) stop(err error) {
 	if err != nil {
 		p.failure = err
 	}
-	p.announceLocked()
+	p.changed.Notify()
 }
 
 // isFinal reports whether an error makes further attempts useless.
@@ -344,7 +344,7 @@ func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(quoted)+`}`)
 	default:
 		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type",
-			string(d.Message.Type)).Msg("message not handled; its sender is told")
+			string(d.Message.Type)).Msg("message not handled; the sender is notified")
 		if id != nil {
 			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", text.Cut(err.Error(), maxReason)))
 		}

@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-func TestWhatIsBeingSentAtTheEndGetsItsAnswer(t *testing.T) {
+func TestRunWith_AwaitsAnswersOfPendingSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		slow := peer.New("agent:slow", &peer.Options{Dial: b.Dial})
@@ -40,7 +40,7 @@ func TestWhatIsBeingSentAtTheEndGetsItsAnswer(t *testing.T) {
 	})
 }
 
-func TestWithoutAConnectionTheEndWaitsForNothing(t *testing.T) {
+func TestRunWith_EndsAtOnceWithoutAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := func(context.Context) (jsonrpc.Stream, error) { return nil, errors.New("no bus") }
 		p := peer.New("cli:x", &peer.Options{Dial: away})
@@ -59,7 +59,7 @@ func TestWithoutAConnectionTheEndWaitsForNothing(t *testing.T) {
 	})
 }
 
-func TestTheEndOfEitherEndsTheOther(t *testing.T) {
+func TestRunWith_EitherEndsTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		own := errors.New("the work is done for")
@@ -85,7 +85,7 @@ func TestTheEndOfEitherEndsTheOther(t *testing.T) {
 
 // TestRunWith_SharesOneStopTimeout has work and a handler that both outlast
 // the stop: their waits do not add up.
-func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
+func TestRunWith_SharesOneStopTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		p, started := newStubborn(t, b, 5*time.Second)

@@ -100,12 +100,12 @@ func (c *connection) exec(ctx context.Context, statements string, args []any) er
 	if !strings.Contains(strings.TrimRight(statements, "; \t\n"), ";") {
 		return c.run(ctx, statements, args, nil)
 	}
-	return c.execAnew(ctx, statements, args)
+	return c.execUncached(ctx, statements, args)
 }
 
 // execUncached is exec for statements that must be prepared each time. SQLite runs some
 // PRAGMAs while it prepares them.
-func (c *connection) execAnew(ctx context.Context, statements string, args []any) error {
+func (c *connection) execUncached(ctx context.Context, statements string, args []any) error {
 	for strings.Trim(statements, "; \t\n") != "" {
 		s, trailing, err := c.conn.PrepareTransient(statements)
 		if err != nil {

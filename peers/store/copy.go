@@ -46,7 +46,7 @@ func copyInto(ctx context.Context, c *connection, path, to string) error {
 	if err := checkCopy(ctx, partial); err != nil {
 		return fmt.Errorf("the copy of %s is damaged: %w", path, err)
 	}
-	if err := syncFile(partial); err != nil {
+	if err := datafolder.SyncFile(partial); err != nil {
 		return fmt.Errorf("copying %s: %w", path, err)
 	}
 	return datafolder.Rename(partial, to)
@@ -64,12 +64,4 @@ func checkCopy(ctx context.Context, path string) (err error) {
 		}
 		return nil
 	})
-}
-
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

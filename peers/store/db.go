@@ -19,6 +19,8 @@ const (
 	maxGroup = 64
 	// syncDelay limits the time until what InTxUnsynced committed survives a power cut.
 	syncDelay = time.Second
+	// shareDelay is how long InTxAhead leaves its sync to a later transaction.
+	shareDelay = 10 * time.Millisecond
 )
 
 var errClosed = errors.New("the database is closed")
@@ -30,13 +32,13 @@ var errClosed = errors.New("the database is closed")
 type DB struct {
 	path string
 
-	waiting atomic.Int32 // the goroutines that wait for mu to write
-	mu      mutex        // guards the fields below
-	writer  *connection  // nil after Close
-	group   *group       // the open transaction, or nil
-	synced  bool         // the mode of writer
-	dirty   bool         // a power cut may undo the last commits
-	timer   *time.Timer  // runs sync, or nil
+	waiting atomic.Int32  // the goroutines that wait for mu to write
+	mu      mutex         // guards the fields below
+	writer  *connection   // nil after Close
+	group   *group        // the open transaction, or nil
+	synced  bool          // the mode of writer
+	dirty   chan struct{} // nil unless a power cut may undo the last commits; closed by their sync
+	timer   *time.Timer   // runs sync, or nil
 
 	readMu mutex       // guards the fields below
 	reader *connection // nil until it is needed
@@ -49,6 +51,15 @@ type mutex chan struct{}
 
 func (m mutex) Lock()   { m <- struct{}{} }
 func (m mutex) Unlock() { <-m }
+
+func (m mutex) TryLock() bool {
+	select {
+	case m <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
 
 // A group is a database transaction that several calls of InTx share.
 type group struct {
@@ -210,14 +221,46 @@ func (db *DB) commit() {
 // not wait for the disk, whatever its mode.
 func (db *DB) noteCommit(ok bool) {
 	switch {
-	case !db.group.synced:
-		db.dirty = true
-	case ok && !db.group.left && db.writer.changes() > db.group.changes:
-		db.dirty = false
+	case !db.group.synced && db.dirty == nil:
+		db.dirty = make(chan struct{})
+	case db.group.synced && ok && !db.group.left && db.writer.changes() > db.group.changes:
+		db.markSynced()
 	}
-	if db.dirty && db.timer == nil {
+	if db.dirty != nil && db.timer == nil {
 		db.timer = time.AfterFunc(syncDelay, db.sync)
 	}
+}
+
+// markSynced notes that the disk has all commits.
+func (db *DB) markSynced() {
+	if db.dirty != nil {
+		close(db.dirty)
+		db.dirty = nil
+	}
+}
+
+// awaitSync waits until the disk has what was committed before the call. It syncs unless another
+// transaction does within shareDelay.
+func (db *DB) awaitSync() error {
+	db.mu.Lock()
+	dirty := db.dirty
+	db.mu.Unlock()
+	if dirty == nil {
+		return nil
+	}
+	timer := time.NewTimer(shareDelay)
+	defer timer.Stop()
+	select {
+	case <-dirty:
+		return nil
+	case <-timer.C:
+	}
+	db.lock()
+	defer db.mu.Unlock()
+	if db.writer == nil && db.dirty != nil {
+		return errClosed // and Close could not sync
+	}
+	return db.syncLocked()
 }
 
 // setSynced makes the following commits wait for the disk, or not.
@@ -229,7 +272,7 @@ func (db *DB) setSynced(synced bool) error {
 	if synced {
 		level = "PRAGMA synchronous = FULL"
 	}
-	if err := db.writer.execAnew(context.Background(), level, nil); err != nil {
+	if err := db.writer.execUncached(context.Background(), level, nil); err != nil {
 		return err
 	}
 	db.synced = synced
@@ -251,7 +294,7 @@ func (db *DB) sync() {
 // commits precede that in the log.
 func (db *DB) syncLocked() error {
 	db.commit()
-	if !db.dirty {
+	if db.dirty == nil {
 		return nil
 	}
 	if err := db.setSynced(true); err != nil {
@@ -261,9 +304,11 @@ func (db *DB) syncLocked() error {
 	err := db.writer.run(context.Background(), "PRAGMA user_version", nil,
 		func(s *sqlite.Stmt) error { return scan(s, []any{&version}) })
 	if err == nil { // writes a page, though the version stays
-		err = db.writer.execAnew(context.Background(), fmt.Sprintf("PRAGMA user_version = %d", version), nil)
+		err = db.writer.execUncached(context.Background(), fmt.Sprintf("PRAGMA user_version = %d", version), nil)
 	}
-	db.dirty = err != nil
+	if err == nil {
+		db.markSynced()
+	}
 	return err
 }
 
@@ -278,6 +323,13 @@ func (db *DB) finish(err error) {
 // one for reading, which it opens if there is none. What the former wrote is in its cache,
 // whereas each commit empties the cache of the latter.
 func (db *DB) read(do func(c *connection) error) (err error) {
+	if db.mu.TryLock() {
+		if db.group == nil && db.writer != nil {
+			defer db.mu.Unlock()
+			return do(db.writer)
+		}
+		db.mu.Unlock()
+	}
 	db.readMu.Lock()
 	defer db.readMu.Unlock()
 	if db.closed {

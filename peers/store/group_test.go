@@ -82,6 +82,44 @@ func TestInTx_SharesCommitWithWaitingTransactions(t *testing.T) {
 	}
 }
 
+// TestRead_SeesWhatIsCommitted reads while the connection for writing is idle, in a transaction,
+// and left with a transaction for the next member.
+func TestRead_SeesWhatIsCommitted(t *testing.T) {
+	db := openTable(t)
+	expect := func(want string) {
+		t.Helper()
+		if got := fmt.Sprint(numbers(t, db)); got != want {
+			t.Errorf("read %s, want %s", got, want)
+		}
+	}
+	expect("[]")
+	if db.reader != nil {
+		t.Error("an idle database has a second connection")
+	}
+	var wg sync.WaitGroup
+	err := InTx(t.Context(), db, func(tx *Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1)`)
+		expect("[]")
+		wg.Go(func() {
+			err := InTx(t.Context(), db, func(tx *Tx) {
+				tx.Exec(`INSERT INTO n VALUES (2)`)
+				expect("[]")
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		for db.waiting.Load() == 0 {
+			tx.Exec(`SELECT 1`)
+		}
+	})
+	wg.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+	expect("[1 2]")
+}
+
 func TestInTx_ErrorRollsBackOneMemberOfGroup(t *testing.T) {
 	db := openTable(t)
 	own := errors.New("own")
@@ -190,7 +228,7 @@ func isDirty(t *testing.T, db *DB) (dirty bool, mode int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return db.dirty, mode
+	return db.dirty != nil, mode
 }
 
 func TestInTxUnsynced_IsSyncedWithTheNextTransactionOrLater(t *testing.T) {
@@ -301,4 +339,95 @@ func TestInTx_WaitsForAnotherProgramInBubble(t *testing.T) {
 			t.Errorf("stored %v", got)
 		}
 	})
+}
+
+// TestInTxAhead_SharesSyncOrSyncsLater has OnCommit run before the sync, and InTxAhead return after it.
+func TestInTxAhead_SharesSyncOrSyncsLater(t *testing.T) {
+	for name, later := range map[string]func(db *DB) error{
+		"a later transaction syncs": func(db *DB) error {
+			return InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (2)`) })
+		},
+		"nothing else syncs": func(*DB) error { return nil },
+		"it is closed":       func(db *DB) error { return db.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := openTable(t)
+				began, committed, returned := time.Now(), make(chan bool, 1), make(chan error, 1)
+				ahead := func() {
+					err := InTxAhead(t.Context(), db, func(tx *Tx) {
+						tx.Exec(`INSERT OR IGNORE INTO n VALUES (1)`)
+						tx.OnCommit(func() { committed <- true })
+					})
+					returned <- err
+				}
+				go ahead()
+				<-committed
+				if dirty, _ := isDirty(t, db); !dirty {
+					t.Error("OnCommit ran after the sync")
+				}
+				go ahead() // writes nothing, and waits all the same
+				<-committed
+				synctest.Wait()
+				if len(returned) != 0 {
+					t.Error("it returned before the sync")
+				}
+				if err := later(db); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if err := <-returned; err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(began); name != "nothing else syncs" && took != 0 || took > shareDelay {
+					t.Errorf("it took %s", took)
+				}
+				if db.dirty != nil {
+					t.Error("it returned before the sync")
+				}
+				if err := db.Close(); err != nil { // the bubble ends only without a timer that runs
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestInTxAhead_ReturnsErrorWhenCloseCannotSync closes the database before the sync, which fails.
+func TestInTxAhead_ReturnsErrorWhenCloseCannotSync(t *testing.T) {
+	db := openTable(t)
+	err := InTxAhead(t.Context(), db, func(tx *Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1)`)
+		tx.OnCommit(func() {
+			if err := db.Exec(t.Context(), `PRAGMA query_only = ON`); err != nil {
+				t.Error(err)
+			}
+			if err := db.Close(); err == nil {
+				t.Error("Close returned no error")
+			}
+		})
+	})
+	if !errors.Is(err, errClosed) {
+		t.Errorf("err = %v, want %v", err, errClosed)
+	}
+}
+
+// TestInTxAhead_ReturnsErrorOfSync has the sync wait for another program, and fail.
+func TestInTxAhead_ReturnsErrorOfSync(t *testing.T) {
+	db := openTable(t)
+	err := InTxAhead(t.Context(), db, func(tx *Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1)`)
+		tx.OnCommit(func() {
+			if err := db.Exec(t.Context(), `PRAGMA query_only = ON`); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	if err == nil || fmt.Sprint(numbers(t, db)) != "[1]" {
+		t.Errorf("err = %v, stored %v", err, numbers(t, db))
+	}
+	if err := db.Exec(t.Context(), `PRAGMA query_only = OFF`); err != nil {
+		t.Error(err)
+	}
 }

@@ -25,10 +25,9 @@ func TestRead_PreparesOnce(t *testing.T) {
 			if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (1), (2), (3), (4)`) }); err != nil {
 				t.Fatal(err)
 			}
-			numbers(t, db) // opens the connection for reading
 			calls := 0
 			count := sqlite.AuthorizeFunc(func(sqlite.Action) sqlite.AuthResult { calls++; return sqlite.AuthResultOK })
-			if err := db.reader.conn.SetAuthorizer(count); err != nil {
+			if err := db.writer.conn.SetAuthorizer(count); err != nil {
 				t.Fatal(err)
 			}
 			var prepared int

@@ -52,6 +52,20 @@ func inTx(ctx context.Context, db *DB, synced bool, do func(tx *Tx)) error {
 	return nil
 }
 
+// InTxAhead is InTx for a transaction whose effects need not wait for the disk, because whoever
+// caused it repeats it until InTxAhead has returned. The functions given to OnCommit run before
+// the wait. The wait is longer than that of InTx, and often shares the sync of a later
+// transaction.
+func InTxAhead(ctx context.Context, db *DB, do func(tx *Tx)) error {
+	if err := inTx(ctx, db, false, do); err != nil {
+		return err
+	}
+	if err := db.awaitSync(); err != nil {
+		return fmt.Errorf("syncing a transaction: %w", err)
+	}
+	return nil
+}
+
 // Autocommit calls do outside any transaction: each statement takes effect on its own.
 // It returns the first error.
 func Autocommit(ctx context.Context, db *DB, do func(tx *Tx)) error {
@@ -70,6 +84,21 @@ func Read[T any](ctx context.Context, db *DB, do func(tx *Tx) T) (T, error) {
 		return zero, tx.err
 	}
 	return v, nil
+}
+
+// ReadValue is Value outside any transaction.
+func ReadValue[T any](ctx context.Context, db *DB, query string, args ...any) (T, error) {
+	return Read(ctx, db, func(tx *Tx) T { return Value[T](tx, query, args...) })
+}
+
+// ReadAll is All outside any transaction.
+func ReadAll[T any](ctx context.Context, db *DB, columns func(*T) []any, query string, args ...any) ([]T, error) {
+	return Read(ctx, db, func(tx *Tx) []T { return All(tx, columns, query, args...) })
+}
+
+// Exec is Tx.Exec outside any transaction.
+func Exec(ctx context.Context, db *DB, query string, args ...any) error {
+	return Autocommit(ctx, db, func(tx *Tx) { tx.Exec(query, args...) })
 }
 
 // On returns a Tx outside any transaction, for a caller that returns its Err. Read and

@@ -127,6 +127,37 @@ func TestMicros_ScansMicroseconds(t *testing.T) {
 	}
 }
 
+// TestColumns_StoreTimesAndJSON writes values through their columns and reads them back.
+func TestColumns_StoreTimesAndJSON(t *testing.T) {
+	type row struct {
+		at, none        time.Time
+		list, untouched []string
+	}
+	at := time.Date(2026, 11, 28, 23, 0, 0, 1000, time.FixedZone("", 3600))
+	for _, list := range [][]string{{"a", "<b>"}, {}, nil} {
+		got, err := store.Read(t.Context(), open(t), func(tx *store.Tx) row {
+			r, _ := store.One(tx, func(c *row) []any {
+				c.untouched = []string{"kept"}
+				return []any{store.Micros{Time: &c.at}, store.Micros{Time: &c.none}, store.JSON{V: &c.list}, store.JSON{V: &c.untouched}}
+			}, `SELECT ?, ?, ?, ''`, store.Micros{Time: &at}, store.Micros{Time: &time.Time{}}, store.JSON{V: list})
+			return r
+		})
+		if err != nil || !got.at.Equal(at) || got.at.Location() != time.UTC || !got.none.IsZero() {
+			t.Error(got, err)
+		}
+		if !slices.Equal(got.list, list) || !slices.Equal(got.untouched, []string{"kept"}) {
+			t.Errorf("%q was read as %q; an empty text left %q", list, got.list, got.untouched)
+		}
+	}
+	_, err := store.Read(t.Context(), open(t), func(tx *store.Tx) (v []string) {
+		v, _ = store.One(tx, func(c *[]string) []any { return []any{store.JSON{V: c}} }, `SELECT 7`)
+		return v
+	})
+	if err == nil {
+		t.Error("a number was read as JSON")
+	}
+}
+
 func TestInTx_RollsBackOnFirstError(t *testing.T) {
 	db, committed := open(t), false
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {

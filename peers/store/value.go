@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
@@ -21,9 +22,39 @@ func (m Micros) Scan(value any) error {
 	}
 	*m.Time = time.Time{}
 	if n != 0 {
-		*m.Time = time.UnixMicro(n)
+		*m.Time = time.UnixMicro(n).UTC()
 	}
 	return nil
+}
+
+// Value implements driver.Valuer.
+func (m Micros) Value() (driver.Value, error) {
+	if m.IsZero() {
+		return int64(0), nil
+	}
+	return m.UnixMicro(), nil
+}
+
+// JSON is a column for a value that is stored as JSON text. An empty text changes nothing. V is a
+// pointer if it is scanned.
+type JSON struct{ V any }
+
+// Scan implements sql.Scanner.
+func (c JSON) Scan(value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("JSON must be a text, not %v", value)
+	}
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), c.V)
+}
+
+// Value implements driver.Valuer.
+func (c JSON) Value() (driver.Value, error) {
+	raw, err := json.Marshal(c.V)
+	return string(raw), err
 }
 
 // bind sets a parameter of a statement. Parameters are numbered from 1. A nil pointer or
