@@ -83,25 +83,13 @@ func (s *Server) uploadLocked(req *request, field string) (id string, f *file, f
 
 // sendFile sends a message with a file.
 func (s *Server) sendFile(c *chat, req *request, m *models.Message) (any, *apiError) {
-	bot := s.bot
-	m.From, m.Chat, m.Date, m.Caption = &bot, c.Chat, int(s.now().Unix()), req.str("caption")
-	if units(m.Caption) > maxCaption {
+	if m.Caption = req.str("caption"); units(m.Caption) > maxCaption {
 		return nil, badRequest("message caption is too long")
 	}
 	if err := req.decode("caption_entities", &m.CaptionEntities); err != nil {
 		return nil, err
 	}
-	if err := c.thread(req, m); err != nil {
-		return nil, err
-	}
-	if err := c.quote(req, m); err != nil {
-		return nil, err
-	}
-	c.lastID++
-	m.ID = c.lastID
-	c.messages[m.ID] = m
-	s.recordLocked(req, m)
-	return m, nil
+	return s.addLocked(c, req, m)
 }
 
 // Content returns the content of a file that was added or sent.

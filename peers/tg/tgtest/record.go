@@ -44,7 +44,7 @@ func (s *Server) recordLocked(req *request, sent *models.Message) {
 	if s.onCall != nil {
 		s.onCall(c)
 	}
-	s.notifyLocked()
+	s.changed.Notify()
 }
 
 // Calls returns the bot's calls of the given methods, or of all methods, in order.
@@ -94,9 +94,7 @@ func (s *Server) Messages(chatID int64) []*models.Message {
 // The condition may call methods of the Server.
 func (s *Server) Await(ctx context.Context, condition func(*Server) bool) error {
 	for {
-		s.mu.Lock()
-		changed := s.changed
-		s.mu.Unlock()
+		changed := s.changed.C()
 		if condition(s) {
 			return nil
 		}

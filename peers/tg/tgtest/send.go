@@ -19,11 +19,18 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	bot := s.bot
-	m := &models.Message{From: &bot, Chat: c.Chat, Date: int(s.now().Unix()), Text: text, Entities: entities}
+	m := &models.Message{Text: text, Entities: entities}
 	if m.ReplyMarkup, err = readKeyboard(req); err != nil {
 		return nil, err
 	}
+	return s.addLocked(c, req, m)
+}
+
+// addLocked adds a message of the bot to a chat, in the thread and with the quotation that the
+// request names.
+func (s *Server) addLocked(c *chat, req *request, m *models.Message) (any, *apiError) {
+	bot := s.bot
+	m.From, m.Chat, m.Date = &bot, c.Chat, int(s.now().Unix())
 	if err := c.thread(req, m); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -19,9 +20,9 @@ const DefaultToken = "123456:AAtest-token_for-the-bundled-server"
 // Options are the optional settings of a Server. Nil is valid.
 type Options struct {
 	Token         string           // default DefaultToken; the number before the colon is the bot's ID
-	Username      string           // of the bot; default hubbub_bot
+	Username      string           `default:"hubbub_bot"` // of the bot
 	PrivacyMode   bool             // in groups the bot sees only commands, mentions and replies
-	FirstUpdateID int64            // default 1000
+	FirstUpdateID int64            `positive:"1000"`
 	Now           func() time.Time // default time.Now
 	OnCall        func(Call)       // called for each call that took effect; it must not block
 }
@@ -35,11 +36,11 @@ type Server struct {
 	onCall  func(Call)
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced after every change
-	pending  []queued      // updates that the bot has not confirmed
-	nextID   int64         // of the next update
-	polls    int           // number of getUpdates calls; the newest one wins
-	allowed  []string      // the kinds of updates that the bot requested; empty for the default
+	changed  notify.Broadcast // after every change
+	pending  []queued         // updates that the bot has not confirmed
+	nextID   int64            // of the next update
+	polls    int              // number of getUpdates calls; the newest one wins
+	allowed  []string         // the kinds of updates that the bot requested; empty for the default
 	webhook  webhook
 	chats    map[int64]*chat
 	nextUser int64
@@ -53,8 +54,6 @@ type Server struct {
 func New(opts *Options) *Server {
 	o := defaults.Of(opts)
 	defaults.Set(&o.Token, DefaultToken)
-	defaults.Set(&o.Username, "hubbub_bot")
-	defaults.Positive(&o.FirstUpdateID, 1000)
 	defaults.Set(&o.Now, time.Now)
 	prefix, _, _ := strings.Cut(o.Token, ":")
 	id, err := strconv.ParseInt(prefix, 10, 64)
@@ -70,7 +69,6 @@ func New(opts *Options) *Server {
 			ID: id, IsBot: true, FirstName: "Hubbub", Username: o.Username,
 			CanJoinGroups: true, CanReadAllGroupMessages: !o.PrivacyMode,
 		},
-		changed:  make(chan struct{}),
 		nextID:   o.FirstUpdateID,
 		chats:    map[int64]*chat{},
 		nextUser: 1000,
@@ -84,12 +82,6 @@ func (s *Server) Token() string { return s.token }
 
 // Bot returns the bot's account.
 func (s *Server) Bot() models.User { return s.bot }
-
-// notifyLocked wakes everybody who waits for a change.
-func (s *Server) notifyLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
 
 // A method implements a method of the Bot API. The caller holds mu.
 type method func(*Server, *request) (any, *apiError)

@@ -70,12 +70,13 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 func (s *Server) InjectRaw(id int64, raw json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.nextID = max(s.nextID, id+1)
 	s.queueLocked(id, raw)
 }
 
 func (s *Server) queueLocked(id int64, raw json.RawMessage) {
 	s.pending = append(s.pending, queued{id: id, raw: raw, at: s.now()})
-	s.notifyLocked()
+	s.changed.Notify()
 }
 
 // kindOf returns the name of the member beside update_id.
@@ -118,7 +119,7 @@ func (s *Server) getUpdates(req *request) (any, *apiError) {
 	}
 	s.polls++
 	mine := s.polls
-	s.notifyLocked() // a poll in progress is thereby replaced
+	s.changed.Notify() // this replaces a poll in progress
 	s.confirmLocked(req.int("offset"))
 	limit := int(req.int("limit"))
 	if limit < 1 || limit > 100 {
@@ -130,7 +131,7 @@ func (s *Server) getUpdates(req *request) (any, *apiError) {
 		if batch := s.batchLocked(req.int("offset"), limit); len(batch) > 0 || req.int("timeout") <= 0 {
 			return batch, nil
 		}
-		changed := s.changed
+		changed := s.changed.C()
 		s.mu.Unlock()
 		var over bool
 		select {

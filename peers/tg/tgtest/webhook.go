@@ -35,22 +35,20 @@ func (s *Server) setWebhook(req *request) (any, *apiError) {
 	if err := s.setAllowedLocked(req); err != nil {
 		return nil, err
 	}
-	s.webhook = webhook{url: url, secret: secret}
-	if req.bool("drop_pending_updates") {
-		s.pending = nil
-	}
-	s.recordLocked(req, nil)
-	s.notifyLocked()
-	return true, nil
+	return s.replaceWebhook(req, webhook{url: url, secret: secret})
 }
 
 func (s *Server) deleteWebhook(req *request) (any, *apiError) {
-	s.webhook = webhook{}
+	return s.replaceWebhook(req, webhook{})
+}
+
+func (s *Server) replaceWebhook(req *request, hook webhook) (any, *apiError) {
+	s.webhook = hook
 	if req.bool("drop_pending_updates") {
 		s.pending = nil
 	}
 	s.recordLocked(req, nil)
-	s.notifyLocked()
+	s.changed.Notify()
 	return true, nil
 }
 
@@ -69,7 +67,7 @@ func (s *Server) SetWebhook(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.webhook = webhook{url: url}
-	s.notifyLocked()
+	s.changed.Notify()
 }
 
 // Run delivers updates to the webhook in order, repeating each until it is answered with a 2xx
@@ -78,7 +76,7 @@ func (s *Server) Run(ctx context.Context) error {
 	failures := 0
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		hook, changed := s.webhook, s.changed
+		hook, changed := s.webhook, s.changed.C()
 		var next *queued
 		if hook.url != "" && len(s.pending) > 0 {
 			first := s.pending[0]
@@ -114,7 +112,7 @@ func (s *Server) settle(q *queued, err error) {
 	if len(s.pending) > 0 && s.pending[0].id == q.id {
 		s.pending = s.pending[1:]
 	}
-	s.notifyLocked()
+	s.changed.Notify()
 }
 
 func deliver(ctx context.Context, hook webhook, q *queued) error {
