@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	ID        int64
 	TS        string // as stored: RFC 3339, UTC, microseconds
-	Event     string // a name of an Event; logs of later programs may have more
+	Event     string // name of an Event; logs of later programs may have others
 	MessageID string
 	RPCID     string
 	Actor     string
@@ -32,7 +32,7 @@ type Entry struct {
 
 	Log int // which of the Reader's logs holds it, from 0
 
-	Sent int64 // id of the first row of the sending that it tells of; 0 if that is not known
+	Sent int64 // id of the first row of the row's Sending; 0 if unknown
 }
 
 // Time returns the time of the row; the zero time if TS cannot be read.
@@ -71,10 +71,7 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 		}
 		payload = text
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // payloads stay as they were sent
-	err := enc.Encode(struct {
+	return marshalUnescaped(struct {
 		ID        int64           `json:"id"`
 		TS        string          `json:"ts"`
 		Event     string          `json:"event"`
@@ -92,7 +89,15 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 		e.ID, e.TS, e.Event, e.MessageID, orNull(e.RPCID), orNull(e.Actor), orNull(e.Topic), orNull(e.Status),
 		payload, orNull(e.Error), orNull(e.Bus), e.Type, e.From,
 	})
-	return b.Bytes(), err
+}
+
+// marshalUnescaped is like json.Marshal, but does not escape <, > and &.
+func marshalUnescaped(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func orNull(s string) *string {
@@ -135,3 +140,9 @@ func Summary(content json.RawMessage) string {
 	}
 	return strings.Join(words, " · ")
 }
+
+// ErrNoLog is wrapped by errors about a log that does not exist.
+var ErrNoLog = errors.New("there is no activity log")
+
+// ErrLocked is wrapped by errors about a log that another program has locked.
+var ErrLocked = errors.New("the activity log is locked")

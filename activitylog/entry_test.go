@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestGist(t *testing.T) {
+func TestSummary(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"method":"identity.heartbeat","requestId":"r"}`:                               "identity.heartbeat",
 		`{"requestId":"r","ok":true}`:                                                   "ok",

@@ -3,6 +3,7 @@ package activitylog
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 )
@@ -34,14 +35,14 @@ type Publication struct {
 	Deliveries  []*Delivery
 	First, Last int64 // ids of its first and last row in the log of its first row
 
-	messageID string
-	log       int
-	sendings  []int64 // what Entry.Sent says in the rows of that log
-	started   bool
-	finished  bool
-	began     time.Time // of its first row
-	seen      time.Time // of its last row
-	open      int       // no delivery before this one is open
+	MessageID string
+	Log       int
+	sendings  []int64 // values of Entry.Sent in its rows in that log
+	Started   bool
+	Finished  bool
+	Began     time.Time // of its first row
+	Seen      time.Time // of its last row
+	open      int       // every delivery before this index has ended
 }
 
 // A Delivery is the delivery of a message to one peer.
@@ -51,7 +52,7 @@ type Delivery struct {
 	Answer json.RawMessage
 	Error  string
 
-	begun, ended bool
+	Begun, Ended bool
 }
 
 // An Assembler groups rows into the publications of messages. Rows must come in the order of
@@ -75,17 +76,17 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 	at := e.Time()
 	switch {
 	case e.Is(SendStart):
-		p = a.publicationOf(e, at, func(p *Publication) bool { return !p.started && !p.finished })
+		p = a.publicationOf(e, at, func(p *Publication) bool { return !p.Started && !p.Finished })
 		p.sendings = nil
-		p.started, p.Topic, p.Bus, p.RPCID, p.Start, p.Payload = true, e.Topic, e.Bus, e.RPCID, at, e.Payload
-		p.log, p.First, p.Last = e.Log, e.ID, e.ID
+		p.Started, p.Topic, p.Bus, p.RPCID, p.Start, p.Payload = true, e.Topic, e.Bus, e.RPCID, at, e.Payload
+		p.Log, p.First, p.Last = e.Log, e.ID, e.ID
 	case a.MaxPending > 0 && len(a.publications[e.MessageID]) == 0:
 		return nil, nil
 	case e.Is(SendFinish):
 		p = a.publicationOf(e, at,
-			func(p *Publication) bool { return p.started && !p.finished && p.RPCID == e.RPCID && p.Bus == e.Bus },
-			func(p *Publication) bool { return !p.started && !p.finished })
-		p.finished, p.Finish, p.Status, p.Result = true, at, e.Status, e.Payload
+			func(p *Publication) bool { return p.Started && !p.Finished && p.RPCID == e.RPCID && p.Bus == e.Bus },
+			func(p *Publication) bool { return !p.Started && !p.Finished })
+		p.Finished, p.Finish, p.Status, p.Result = true, at, e.Status, e.Payload
 		if a.MaxPending > 0 {
 			a.Forget(p)
 		}
@@ -93,7 +94,7 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 		p = a.publicationOf(e, at, func(p *Publication) bool { return p.Topic == e.Topic },
 			func(*Publication) bool { return true })
 		d = p.deliver(e)
-		d.begun, d.Start = true, at
+		d.Begun, d.Start = true, at
 	case e.Is(ProcessFinish):
 		p = a.publicationOf(e, at,
 			func(p *Publication) bool { return p.delivery(e) != nil },
@@ -101,12 +102,12 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 		if d = p.delivery(e); d == nil {
 			d = p.deliver(e)
 		}
-		d.ended, d.Finish, d.Status, d.Answer, d.Error = true, at, e.Status, e.Payload, e.Error
+		d.Ended, d.Finish, d.Status, d.Answer, d.Error = true, at, e.Status, e.Payload, e.Error
 	default:
 		return nil, nil
 	}
-	p.seen = at
-	if p.log == e.Log {
+	p.Seen = at
+	if p.Log == e.Log {
 		p.Last = max(p.Last, e.ID)
 		if of := cmp.Or(e.Sent, e.ID); a.MaxPending == 0 && !slices.Contains(p.sendings, of) {
 			p.sendings = append(p.sendings, of)
@@ -121,7 +122,7 @@ func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
 func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publication) bool) *Publication {
 	list := a.publications[e.MessageID]
 	for _, p := range list {
-		if e.Sent > 0 && p.log == e.Log && slices.Contains(p.sendings, e.Sent) {
+		if e.Sent > 0 && p.Log == e.Log && slices.Contains(p.sendings, e.Sent) {
 			return p
 		}
 	}
@@ -132,17 +133,25 @@ func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publicat
 			}
 		}
 	}
-	p := &Publication{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log,
-		First: e.ID, began: at}
+	p := &Publication{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, MessageID: e.MessageID, Log: e.Log,
+		First: e.ID, Began: at}
 	a.publications[e.MessageID] = append(list, p)
 	return p
 }
 
-// Forget drops a publication: later rows of its message belong to others.
+// Publications returns the publications of a message, in the order of their first rows.
+func (a *Assembler) Publications(messageID string) []*Publication { return a.publications[messageID] }
+
+// All returns the publications of all messages, in no particular order of the messages.
+func (a *Assembler) All() []*Publication {
+	return slices.Concat(slices.Collect(maps.Values(a.publications))...)
+}
+
+// Forget removes a publication: later rows of its message start a new one.
 func (a *Assembler) Forget(p *Publication) {
-	rest := slices.DeleteFunc(a.publications[p.messageID], func(other *Publication) bool { return other == p })
-	if a.publications[p.messageID] = rest; len(rest) == 0 {
-		delete(a.publications, p.messageID)
+	rest := slices.DeleteFunc(a.publications[p.MessageID], func(other *Publication) bool { return other == p })
+	if a.publications[p.MessageID] = rest; len(rest) == 0 {
+		delete(a.publications, p.MessageID)
 	}
 }
 
@@ -154,11 +163,11 @@ func (p *Publication) deliver(e *Entry) *Delivery {
 
 // delivery returns the open delivery with the row's request id and peer, or nil.
 func (p *Publication) delivery(e *Entry) *Delivery {
-	for p.open < len(p.Deliveries) && p.Deliveries[p.open].ended {
+	for p.open < len(p.Deliveries) && p.Deliveries[p.open].Ended {
 		p.open++
 	}
 	for _, d := range p.Deliveries[p.open:] {
-		if !d.ended && d.Peer == e.Actor && d.RPCID == e.RPCID {
+		if !d.Ended && d.Peer == e.Actor && d.RPCID == e.RPCID {
 			return d
 		}
 	}

@@ -6,21 +6,31 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 )
 
 // A batch lists the sessions that one goroutine has written to. Each is flushed once, just before
 // the goroutine waits. A batch belongs to its goroutine.
 type batch struct {
-	server  *Server
-	at      time.Time // when the goroutine last stopped waiting; all input that has arrived by then has this time
-	counts  batchCounters
-	dirty   []*session
-	held    int               // bytes that a fan-out has left for a later flush
-	routing *session          // whose message is being routed, with its order locked; nil without a cluster
+	server *Server
+	at     time.Time // when the goroutine last stopped waiting; all input that has arrived by then has this time
+	counts batchCounters
+	dirty  []*session
+	held   int // bytes that fan-outs have left for a later flush
+	settling
+	routing *session          // the session whose message is being routed, with its order locked; nil without a cluster
 	parser  jsonrpc.Parser    // for the frames that the reader of a session reads
 	rows    []activitylog.Row // scratch
 	frame   []byte            // scratch
+}
+
+// A settling holds the deliveries and messages that a peer's answers have ended and that are not in
+// the log yet. All answers that arrived together are recorded together, before anything is sent.
+type settling struct {
+	processed []*delivery    // processed by the peer, and still without an outcome
+	finished  []*publication // whose last delivery has an outcome
+	gathering bool           // more may finish: they are recorded together
 }
 
 func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()} }
@@ -54,6 +64,7 @@ func (b *batch) touch(s *session) {
 
 // flush sends what was written. It updates the counters before it sends.
 func (b *batch) flush() {
+	b.settle()
 	b.counts.addTo(&b.server.metrics)
 	for i, s := range b.dirty {
 		s.dirty.Store(false)
@@ -66,9 +77,9 @@ func (b *batch) flush() {
 	b.dirty, b.held = b.dirty[:0], 0
 }
 
-// maxHeld is how many bytes fan-outs may leave for a later flush. It bounds the memory that they take
-// and how long the first of them waits.
-const maxHeld = 2 << 20
+// maxHeld bounds the bytes that fan-outs may leave for a later flush. It limits their memory and
+// how long the first of them waits.
+const maxHeld = 4 << 20
 
 // hold reports whether a fan-out of size bytes may be flushed later, together with other
 // fan-outs. That is useful if its sender has sent several at once: one system call then sends all
@@ -85,6 +96,61 @@ func (b *batch) hold(sender *session, size int) bool {
 	return b.held <= maxHeld
 }
 
+// maxProcessed is how many answers are recorded together at most.
+const maxProcessed = 64
+
+// settle finishes the deliveries that the peer has processed, and then the messages that end with
+// them.
+func (b *batch) settle() {
+	if len(b.processed) == 0 {
+		return
+	}
+	list := b.processed
+	b.processed = nil
+	if b.server.log != nil {
+		rows := b.rows[:0]
+		for _, d := range list {
+			rows = append(rows, d.finishRow(b, protocol.OutcomeOK, processedResult, ""))
+		}
+		b.record(rows...)
+		b.keep(rows)
+	}
+	b.gathering = true
+	for _, d := range list {
+		b.counts.countOutcome(protocol.OutcomeOK)
+		d.publication.addOutcome(b, d, protocol.OutcomeOK, "")
+	}
+	b.gathering = false
+	b.conclude()
+	clear(list)
+	b.processed = list[:0]
+}
+
+// conclude records the outcomes of messages and answers their senders.
+func (b *batch) conclude() {
+	list := b.finished
+	b.finished = nil
+	rows := b.rows[:0]
+	for _, p := range list {
+		if p.sender != nil {
+			rows = append(rows, p.finishRow(b))
+		}
+	}
+	if len(rows) > 0 {
+		b.record(rows...)
+		b.keep(rows)
+	}
+	for _, p := range list {
+		p.reply(b)
+	}
+	clear(list)
+	b.finished = list[:0]
+}
+
+// patience is how long fan-outs that wait for a common flush wait for the log, measured from the
+// arrival of their messages. Sent in parts, they take more system calls, and so do their answers.
+const patience = 250 * time.Millisecond
+
 // record appends rows to the activity log, with their secrets removed. If the log makes it wait,
 // it flushes first, but not a fan-out that has not waited for long.
 func (b *batch) record(rows ...activitylog.Row) {
@@ -95,7 +161,11 @@ func (b *batch) record(rows ...activitylog.Row) {
 		r := &rows[i]
 		r.Payload, r.Error = b.server.options.Redact.Bytes(r.Payload), b.server.options.Redact.String(r.Error)
 	}
-	if b.server.log.TryAppend(rows...) {
+	wait := time.Duration(0)
+	if b.held > 0 {
+		wait = patience - time.Since(b.at)
+	}
+	if b.server.log.TryAppend(wait, rows...) {
 		return
 	}
 	b.flush()

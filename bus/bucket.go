@@ -12,7 +12,7 @@ import (
 // slow.
 type bucket struct {
 	size, perSecond float64
-	held            float64 // at the time
+	held            float64 // at the time at
 	at              time.Time
 }
 

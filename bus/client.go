@@ -13,7 +13,7 @@ import (
 type client struct {
 	credential atomic.Pointer[grant.Credential] // nil if the bus is open
 	usage      *usage                           // of the credential
-	pause      time.Duration                    // how long the reader waits before it reads on; used only by the reader
+	pause      time.Duration                    // of the reader before its next read; only the reader uses it
 }
 
 // granted returns the credential, or nil if the bus is open.

@@ -35,7 +35,7 @@ type Cluster interface {
 
 // A Stamp orders the sessions of one identity: the greater stamp is newer.
 type Stamp struct {
-	At  int64  `json:"at"`  // unix nanoseconds of initialize, raised above every stamp that its bus has seen
+	At  int64  `json:"at"`  // unix nanoseconds of initialize, raised above every stamp that the bus has seen
 	Bus string `json:"bus"` // of the session
 }
 
@@ -94,5 +94,5 @@ type Result struct {
 	DeliveredTo int                `json:"deliveredTo"`
 	Failures    []protocol.Failure `json:"failures,omitempty"`
 	Addressee   protocol.Addressee `json:"addressee,omitempty"`
-	Absent      []protocol.PeerID  `json:"gone,omitempty"` // named peers that this bus does not have
+	Absent      []protocol.PeerID  `json:"gone,omitempty"` // named peers that are not at this bus
 }

@@ -46,8 +46,8 @@ func (k DedupKey) id() [2]string { return [2]string{k.From, k.MessageID} }
 // A DedupReply is a bus's reply when another bus asks whether it may deliver the message of a
 // DedupKey. The zero reply allows it.
 type DedupReply struct {
-	Claimed bool        `json:"mine,omitempty"`  // the replying bus delivers the message, or has
-	Owner   BusInstance `json:"holder,omitzero"` // the bus that does, as far as the replying one knows
+	Claimed bool        `json:"mine,omitempty"`  // the replying bus delivers or has delivered the message
+	Owner   BusInstance `json:"holder,omitzero"` // the bus that delivers the message, if the replying bus knows it
 	Answer  []byte      `json:"-"`               // the outcome, if the replying bus knows it
 	From    BusInstance `json:"-"`               // the replying bus
 }
@@ -57,7 +57,7 @@ type dedupDecision struct {
 	deliver bool
 	answer  []byte      // the first outcome
 	owner   BusInstance // the bus that has the message
-	err     error       // why the outcome is not known
+	err     error       // why the outcome is unknown
 }
 
 // decide makes a decision from the replies of the other buses. owner is the bus that had the
@@ -89,7 +89,7 @@ func errOwnerUnreachable(owner BusInstance) error {
 // The states of a dedupEntry at one bus.
 const (
 	dedupAsking    = iota // this bus asks the others whether it may deliver the message
-	dedupOwned            // this bus delivers the message, or has
+	dedupOwned            // this bus delivers or has delivered the message
 	dedupElsewhere        // another bus may have the message
 )
 
@@ -310,7 +310,7 @@ func (t *dedupTable) check(at time.Time, own string, asker BusInstance, key Dedu
 		if e, err := t.insertLocked(at, key, 0); err == nil {
 			e.owner = asker
 		}
-		return DedupReply{} // without room too: this bus asks the owner before it delivers a repeat
+		return DedupReply{} // even without room: this bus asks the owner before it delivers a repeat
 	}
 	switch {
 	case e.answer != nil:
@@ -336,7 +336,7 @@ func (t *dedupTable) storeRemote(at time.Time, key DedupKey, answer []byte) []de
 	if e == nil {
 		e, _ = t.insertLocked(at, key, len(answer)) //nolint:errcheck // without room, the other bus can still be asked
 	}
-	if e == nil || e.state == dedupOwned || e.answer != nil { // two sides of a partition keep their own outcomes
+	if e == nil || e.state == dedupOwned || e.answer != nil { // both sides of a partition keep their own outcomes
 		return nil
 	}
 	return t.storeLocked(e, answer)

@@ -22,7 +22,7 @@ type delivery struct {
 	refused     protocol.Outcome // why reserve failed, or empty
 	queued      bool             // it is in the target's queue, not in its window
 	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
-	written     bool             // it was sent; guarded by target.mu until it is taken from the calls
+	written     bool             // it was sent; guarded by target.mu until it is removed from the calls
 }
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
@@ -49,17 +49,21 @@ func (d *delivery) startRow() activitylog.Row {
 // finish records and counts the outcome of a delivery. It does not retain answer.
 func (d *delivery) finish(b *batch, o protocol.Outcome, answer []byte, text string) {
 	if b.server.log != nil {
-		row := d.row(activitylog.ProcessFinish, string(o))
-		row.At, row.Error = b.now(), text
-		if d.target.client.usage.chargeAnswer(b.at, len(answer)) {
-			row.Payload = cloneResult(answer)
-		} else {
-			row.Error = "the answer is not recorded: the peer's credential has used up its bytes of the activity log"
-		}
-		b.record(row)
+		b.record(d.finishRow(b, o, answer, text))
 	}
 	b.counts.countOutcome(o)
 	d.publication.addOutcome(b, d, o, text)
+}
+
+func (d *delivery) finishRow(b *batch, o protocol.Outcome, answer []byte, text string) activitylog.Row {
+	row := d.row(activitylog.ProcessFinish, string(o))
+	row.At, row.Error = b.now(), text
+	if d.target.client.usage.chargeAnswer(b.at, len(answer)) {
+		row.Payload = cloneResult(answer)
+	} else {
+		row.Error = "the answer is not recorded: the peer's credential has used up its bytes of the activity log"
+	}
+	return row
 }
 
 // reserve gives a delivery a place in the peer's window of unanswered deliveries, or in its
@@ -110,7 +114,7 @@ func (s *session) hasRoomLocked() bool {
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
 	if s.lifecycle.inactive() {
-		_, ok := s.window.take(d.id) // false if the session has ended: then end has finished d
+		_, ok := s.window.take(d.id) // false if the session has ended, because end has then finished d
 		s.mu.Unlock()
 		if ok {
 			d.redirect(b)
@@ -165,10 +169,14 @@ const observerIDs = 1 << 52
 // all others. batch.settle finishes the delivery, together with the others that were
 // answered at the same time.
 func (s *session) handleProcessed(id uint64) {
-	if d, ok := s.takeAnswered(s.batch, id); ok {
-		d.finish(s.batch, protocol.OutcomeOK, processedResult, "")
-	} else {
+	d, ok := s.takeAnswered(s.batch, id)
+	if !ok {
 		s.client.chargeOverhead(s.batch.at)
+		return
+	}
+	s.batch.processed = append(s.batch.processed, d)
+	if len(s.batch.processed) == maxProcessed {
+		s.batch.settle()
 	}
 }
 
@@ -204,6 +212,7 @@ func (s *session) takeAnswered(b *batch, id uint64) (*delivery, bool) {
 		b.touch(s)
 	}
 	if over {
+		b.settle()
 		s.evict(b, protocol.CloseReplaced, replaced)
 	}
 	return d, ok

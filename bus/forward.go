@@ -12,8 +12,8 @@ import (
 // A Forward is one message on its way to one other bus.
 type Forward struct {
 	Bus     string
-	Peers   []protocol.PeerID // whose answers the sender waits for; empty if all of them observe
-	Observe []protocol.PeerID // whose answers are ignored
+	Peers   []protocol.PeerID // peers whose answers the sender waits for; empty if all of them observe
+	Observe []protocol.PeerID // peers whose answers are ignored
 	Message AcceptedMessage
 	Expires time.Time // when to give up
 

@@ -30,7 +30,7 @@ func (srv *Server) checkExposure(addr net.Addr) error {
 		return fmt.Errorf("refusing to listen on %s without credentials: "+
 			"anyone who reaches it could read and send everything; create some with: hubbub token create", addr)
 	case srv.options.TLS == nil && !srv.options.Plaintext:
-		return fmt.Errorf("refusing to listen on %s without TLS: tokens would travel in the clear; "+
+		return fmt.Errorf("refusing to listen on %s without TLS: tokens would be sent in plaintext; "+
 			"give --tls-cert and --tls-key, or --plaintext behind a proxy that adds TLS", addr)
 	}
 	return nil
@@ -50,7 +50,7 @@ func (srv *Server) open() bool {
 // same origin as the bus for a browser, but does not know the bus's secrets.
 func (api httpAPI) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "//") { // by a proxy that replaces /hub with /
+		if strings.HasPrefix(r.URL.Path, "//") { // from a proxy that replaces /hub with /
 			r.URL.Path, r.URL.RawPath = "/"+strings.TrimLeft(r.URL.Path, "/"), ""
 		}
 		if origin := r.Header.Get("Origin"); origin != "" && !api.originAllowed(origin, r) {
@@ -117,7 +117,7 @@ func (api httpAPI) hostAllowed(r *http.Request) bool {
 		return true
 	}
 	_, err = api.authenticate(r)
-	return err != errNoToken // a wrong token is refused by what it was sent to
+	return err != errNoToken // a wrong token is refused later, by the handler
 }
 
 // leadsToConsole reports whether a request is for the console or is redirected to it.

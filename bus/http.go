@@ -68,9 +68,9 @@ func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
 	}
 	stream, err := wire.Accept(w, r, bearerSubprotocol(r), api.srv.wire())
 	if err != nil {
-		return // answered
+		return // Accept has answered
 	}
-	api.srv.start(stream, r.RemoteAddr, credential) // does not wait: the HTTP server then frees its buffers
+	api.srv.start(stream, r.RemoteAddr, credential) // returns at once, so that the HTTP server frees its buffers
 }
 
 // redirect sends a browser to a relative path. http.Redirect would make it absolute, and lose a
@@ -211,7 +211,7 @@ func readCredential(r io.Reader) (c grant.Credential, err error) {
 		return c, err
 	}
 	if decoder.More() {
-		return c, errors.New("there is more behind it")
+		return c, errors.New("there is more after the object")
 	}
 	var p jsonrpc.Parser
 	m, err := p.Parse(slices.Concat([]byte(`{"jsonrpc":"2.0","method":"issue","params":`), body, []byte("}")))

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
@@ -60,7 +60,7 @@ func TestProbes_NeedNoToken(t *testing.T) {
 
 // TestMetrics_ShowEveryLimit checks the names and the defaults of the limits.
 func TestMetrics_ShowEveryLimit(t *testing.T) {
-	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), nil)
+	log := write.NewWriter(filepath.Join(t.TempDir(), "activity.db"), nil)
 	w := httptest.NewRecorder()
 	bus.New(log, nil).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
 	for name, value := range map[string]string{

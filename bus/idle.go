@@ -2,10 +2,10 @@ package bus
 
 const (
 	idleCheckSweeps = 10       // sweeps between two checks: 1 s
-	idleMinChecks   = 5        // between two idle periods
-	idleMaxFrames   = 100      // between two checks; more are traffic
-	idleMinFrames   = 1000     // between two idle periods
-	idleMinBytes    = 64 << 20 // that have waited for slow peers count as much
+	idleMinChecks   = 5        // checks between two idle periods
+	idleMaxFrames   = 100      // frames between two checks; more are traffic
+	idleMinFrames   = 1000     // frames between two idle periods
+	idleMinBytes    = 64 << 20 // bytes that waited for slow peers; as many count as traffic
 )
 
 // An idleDetector detects the end of traffic, so that a program can return the memory that the
@@ -13,9 +13,9 @@ const (
 // waited for slow peers. It ends when hardly any frames arrive.
 type idleDetector struct {
 	frames     uint64 // at the last check
-	lastIdle   uint64 // frames when the last idle period began
+	lastIdle   uint64 // frames at the start of the last idle period
 	checks     int    // since then
-	maxWaiting int64  // most bytes that have waited since then
+	maxWaiting int64  // most bytes waiting since then
 }
 
 // becameIdle checks the number of frames read so far and the bytes that wait for slow peers.

@@ -48,7 +48,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", tooManyPatterns(most)))
 		return
 	}
-	answer := func() { // called before anything can be delivered to the session
+	answer := func() { // called before any delivery to the session
 		result := s.server.initialized
 		if len(patterns) > 0 {
 			result = fmt.Appendf(nil, `%s,"subscribed":%d}`, result[:len(result)-1], len(patterns))

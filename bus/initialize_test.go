@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -22,9 +24,13 @@ type kept struct {
 	then func() // runs after each append; may be nil
 }
 
-func (k *kept) TryAppend(rows ...activitylog.Row) bool { k.Append(rows...); return true }
-func (k *kept) Admit() error                           { return nil }
-func (k *kept) Stats() activitylog.Stats               { return activitylog.Stats{} }
+func (k *kept) Admit() error       { return nil }
+func (k *kept) Stats() write.Stats { return write.Stats{} }
+
+func (k *kept) TryAppend(_ time.Duration, rows ...activitylog.Row) bool {
+	k.Append(rows...)
+	return true
+}
 
 func (k *kept) Append(rows ...activitylog.Row) {
 	k.rows = append(k.rows, rows...)
@@ -194,6 +200,21 @@ func TestInitialize_AnswersOnceSubscribed(t *testing.T) {
 		}
 		if n := found.Load(); n != 1 {
 			t.Errorf("%d sessions get a message when initialize is answered; want 1", n)
+		}
+	}
+}
+
+// TestInitialize_ListsPeerOnceAnswered checks that the bus lists a peer at the moment of its
+// answer, for a new peer and for a takeover.
+func TestInitialize_ListsPeerOnceAnswered(t *testing.T) {
+	srv := New(nil, nil)
+	for _, name := range []string{"new", "replacing"} {
+		stream, _ := wire.Pipe(nil)
+		s := srv.openSession(stream, "here", nil)
+		listed := false
+		s.takeIdentity(srv.newBatch(), "agent:a", nil, func() { listed = s.lifecycle.ready.Load() })
+		if peers := srv.Peers(); !listed || len(peers) != 1 {
+			t.Errorf("the %s peer is listed: %v; the peers are %v", name, listed, peers)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -28,7 +28,7 @@ const (
 	limitSessions
 	limitInitialize
 	limitPing
-	limitCredentialSessions // the limits of each credential are adjacent
+	limitCredentialSessions // the limits of credentials are adjacent
 	limitCredentialSubscriptions
 	limitCredentialMessages
 	limitCredentialBytes
@@ -116,21 +116,21 @@ func counter[R any, N number](name, help string, read func(*R) N) metric[R] {
 
 type (
 	counters = report.Counters
-	logStats = activitylog.Stats
+	logStats = write.Stats
 )
 
 var busMetrics = []metric[counters]{
 	gauge("sessions", "Connections that are open or being closed.", func(c *counters) int { return c.Sessions }),
 	gauge("peers", "Peers that are connected and initialized.", func(c *counters) int { return c.Peers }),
 	gauge("subscriptions", "Subscriptions of all sessions.", func(c *counters) int { return c.Subscriptions }),
-	gauge("deliveries_unanswered", "Deliveries that peers have not answered yet.",
+	gauge("deliveries_unanswered", "Deliveries that peers have not answered.",
 		func(c *counters) int { return c.Unanswered }),
 	gauge("deliveries_queued", "Deliveries that wait for room at their peer.",
 		func(c *counters) int { return c.Queued }),
 	counter("frames_read_total", "Frames read from peers.", func(c *counters) uint64 { return c.Frames }),
 	counter("messages_accepted_total", "Messages accepted by sendMessage.",
 		func(c *counters) uint64 { return c.Accepted }),
-	counter("messages_finished_total", "Messages whose every delivery has an outcome.",
+	counter("messages_finished_total", "Messages whose deliveries all have an outcome.",
 		func(c *counters) uint64 { return c.Finished }),
 	counter("requests_refused_total", "Requests answered with an error.",
 		func(c *counters) uint64 { return c.Refused }),
@@ -158,13 +158,13 @@ var logMetrics = []metric[logStats]{
 var (
 	descDeliveries = desc("deliveries_total", "Deliveries by outcome.", "outcome")
 	descLimits     = desc("limit_reached_total", "How often a limit was reached.", "limit")
-	descRedacted   = desc("activity_redacted_total", "Secrets taken out of rows of the activity log.", "rule")
-	descBound      = desc("limit", "The limits in force.", "limit")
-	descUsed       = desc("limit_used", "Use of a limit; of each peer's or credential's limit, the highest use.",
+	descRedacted   = desc("activity_redacted_total", "Secrets removed from rows of the activity log.", "rule")
+	descBound      = desc("limit", "The current limits.", "limit")
+	descUsed       = desc("limit_used", "Use of a limit; for limits of peers or credentials, the highest use of any.",
 		"limit")
 	descLatency = desc("message_seconds", "Time from acceptance to the last outcome.")
 	descCPU     = desc("cpu_seconds_total",
-		"Processor time of the program, more exact than process_cpu_seconds_total.")
+		"Processor time of the program, more precise than process_cpu_seconds_total.")
 )
 
 // Describe implements prometheus.Collector.

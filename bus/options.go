@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus/grant"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/redact"
@@ -19,7 +20,7 @@ import (
 // the default in its tag.
 type Options struct {
 	Listen           string           `flag:"listen" default:"127.0.0.1:7892" usage:"address to listen on"`
-	TLS              *tls.Config      // serves wss; none
+	TLS              *tls.Config      // for wss; none
 	Plaintext        bool             `flag:"plaintext" usage:"allow other addresses than loopback without TLS"`
 	AllowOrigins     []string         `flag:"allow-origin,split" usage:"full origin of a web page that may connect, such as https://ops.example.com (repeatable)"`
 	Credentials      *grant.File      // nil: the bus is open, and listens on loopback only
@@ -31,14 +32,14 @@ type Options struct {
 	Version          string           `default:"dev"` // for serverInfo
 	Log              *zerolog.Logger
 	OnReady          func(addr net.Addr) // called once, when the bus listens
-	OnSweep          func()              // called after every sweep of the sessions, so only while the bus is alive
+	OnSweep          func()              // called after every sweep of the sessions, while the bus is alive
 	OnIdle           func()              // called when traffic has ended, to return memory to the system
 
 	DeliveryTimeout   time.Duration `flag:"delivery-timeout" positive:"30s" usage:"how long a peer may take to answer a delivery, queue time included"`
 	InitializeTimeout time.Duration `flag:"initialize-timeout" positive:"5s" usage:"how long a connection may take to initialize"`
-	WriteTimeout      time.Duration `flag:"write-timeout" positive:"10s" usage:"a peer that reads nothing for so long is closed"`
+	WriteTimeout      time.Duration `flag:"write-timeout" positive:"10s" usage:"how long a peer may read nothing before its connection is closed"`
 	PingInterval      time.Duration `flag:"ping-interval" positive:"20s" usage:"between pings; two unanswered ones close a session"`
-	StopTimeout       time.Duration `positive:"5s"`    // for what is in flight when the bus stops
+	StopTimeout       time.Duration `positive:"5s"`    // for messages in flight when the bus stops
 	SweepInterval     time.Duration `positive:"100ms"` // how often the bus looks for timeouts
 
 	PeerWindow       int `flag:"peer-window" positive:"256" usage:"unanswered deliveries per peer"`
@@ -74,8 +75,8 @@ func (srv *Server) wire() *wire.Options {
 // A Log records the rows of the activity log. *write.Writer implements it, and documents which
 // methods block.
 type Log interface {
-	TryAppend(rows ...activitylog.Row) bool
+	TryAppend(wait time.Duration, rows ...activitylog.Row) bool
 	Append(rows ...activitylog.Row)
 	Admit() error
-	Stats() activitylog.Stats
+	Stats() write.Stats
 }

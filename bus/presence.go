@@ -24,8 +24,8 @@ type presence struct {
 
 // A watcher is a session that observes bus:presence.
 type watcher struct {
-	reported map[protocol.PeerID]string // the bus of each peer that it knows to have joined
-	pending  []protocol.PeerID          // peers to report, in this order; no more than ever joined
+	reported map[protocol.PeerID]string // the bus of each peer reported as joined
+	pending  []protocol.PeerID          // peers to report, in this order, each once
 	queued   map[protocol.PeerID]bool   // the peers in pending
 }
 
@@ -129,7 +129,7 @@ func (p *presence) send(b *batch, s *session, content protocol.Presence) {
 	}
 	params, err := json.Marshal(protocol.ProcessParams{Topic: protocol.TopicPresence, Payload: payload})
 	if err != nil {
-		return // cannot happen either
+		return // cannot happen: strings only
 	}
 	s.mu.Lock()
 	if !s.lifecycle.inactive() {

@@ -21,14 +21,14 @@ type publication struct {
 	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
 	message   AcceptedMessage
 	params    []byte // of the processMessage requests; contains the payload
-	answerBuf []byte // empty, with room for the answer
+	answerBuf []byte // the answer; before that, empty with room for it
 	accepted  time.Time
 	single    [1]delivery // the delivery, if there is only one
 	order     clusterOrder
 	log       logFields
 
 	mu       sync.Mutex // guards the fields below
-	waiting  int        // deliveries and forwards without an outcome, and one for route itself
+	waiting  int        // deliveries and forwards without an outcome, and one for route
 	outcome  Result
 	coverage coverage
 }
@@ -50,7 +50,7 @@ type clusterOrder struct {
 // A coverage is the part of a cluster that an outcome covers.
 type coverage struct {
 	partial bool
-	missing []string // the buses that it does not cover, as far as they are known
+	missing []string // the known buses that it does not cover
 }
 
 // publish delivers a checked message to every subscriber.
@@ -279,6 +279,28 @@ func (p *publication) releaseAndUnlock(b *batch) {
 // finish records the outcome and answers the sender. No other goroutine uses the publication
 // then.
 func (p *publication) finish(b *batch) {
+	b.finished = append(b.finished, p)
+	if !b.gathering {
+		b.conclude()
+	}
+}
+
+func (p *publication) finishRow(b *batch) activitylog.Row {
+	return activitylog.Row{
+		At:        b.now(),
+		Event:     activitylog.SendFinish,
+		MessageID: p.message.MessageID,
+		RPCID:     p.log.rpcID,
+		Actor:     p.message.From,
+		Topic:     p.message.Topic,
+		Status:    p.outcome.status(),
+		Payload:   p.answer(),
+		Of:        &p.log.sending,
+	}
+}
+
+// reply answers the sender once the outcome is recorded.
+func (p *publication) reply(b *batch) {
 	srv := p.server
 	defer srv.shutdown.inFlight.end()
 	if p.sender == nil {
@@ -288,19 +310,6 @@ func (p *publication) finish(b *batch) {
 	answer := p.answer()
 	if len(p.outcome.Failures) > 0 {
 		p.sender.client.usage.chargeLogBytes(len(answer))
-	}
-	if b.server.log != nil {
-		b.record(activitylog.Row{
-			At:        b.now(),
-			Event:     activitylog.SendFinish,
-			MessageID: p.message.MessageID,
-			RPCID:     p.log.rpcID,
-			Actor:     p.message.From,
-			Topic:     p.message.Topic,
-			Status:    p.outcome.status(),
-			Payload:   answer,
-			Of:        &p.log.sending,
-		})
 	}
 	b.counts.finished++
 	b.counts.observeLatency(b.at.Sub(p.accepted))
@@ -328,6 +337,9 @@ func (r *Result) status() string {
 
 // answer returns the result of sendMessage. The outcome must not change any more.
 func (p *publication) answer() []byte {
+	if len(p.answerBuf) > 0 {
+		return p.answerBuf
+	}
 	r := &p.outcome
 	buf := append(p.answerBuf, `{"accepted":true,"messageId":`...)
 	buf = jsonrpc.AppendString(buf, p.message.MessageID)
@@ -351,7 +363,8 @@ func (p *publication) answer() []byte {
 			buf = append(append(buf, `,"partial":true,"missing":`...), missing...)
 		}
 	}
-	return append(buf, '}')
+	p.answerBuf = append(buf, '}')
+	return p.answerBuf
 }
 
 // failuresWithin encodes failures in at most limit bytes, so that no sender receives a larger

@@ -18,7 +18,7 @@ func (s *session) publishOnce(m jsonrpc.Message, send protocol.Send) {
 	waiter := dedupWaiter{s, bytes.Clone(m.ID)}
 	entry, attempt, answer, err := srv.dedup.lookup(s.batch.at, key, waiter)
 	if attempt > 0 {
-		srv.shutdown.inFlight.begin() // a bus that stops then ends the wait for replies, and answers
+		srv.shutdown.inFlight.begin() // so a stopping bus ends the wait for replies, and answers
 		defer srv.shutdown.inFlight.end()
 		decision := s.askCluster(entry)
 		at := s.batch.at

@@ -19,7 +19,7 @@ type quotas struct {
 	metrics  *metrics
 	log      *zerolog.Logger
 	logged   bool         // the bus keeps an activity log
-	defaults grant.Limits // of a credential without limits of its own
+	defaults grant.Limits // of credentials without limits of their own
 
 	mu     sync.Mutex        // guards byName
 	byName map[string]*usage // by the name of the credential
@@ -30,11 +30,11 @@ type quotas struct {
 type usage struct {
 	quotas         *quotas
 	name           string
-	issuer         *usage       // all usage counts against it too; nil if the operator made the credential
+	issuer         *usage       // all usage also counts against it; nil if the operator created the credential
 	unchargedBytes atomic.Int64 // of the activity log, not yet taken from logBytes
 
 	mu            sync.Mutex // guards the fields below; taken before the issuer's
-	at            time.Time  // the latest time that the buckets have seen
+	at            time.Time  // the latest time passed to the buckets
 	limits        grant.Limits
 	sessions      int // connections, including those that are being closed
 	subscriptions int
@@ -259,7 +259,7 @@ func (u *usage) charge(at time.Time, bytes int, change bool) error {
 }
 
 func (u *usage) checkRatesLocked(at time.Time, change bool) error {
-	if u.unchargedBytes.Load() > int64(u.limits.LogBytes)/1024 { // seldom, since each message adds some
+	if u.unchargedBytes.Load() > int64(u.limits.LogBytes)/1024 { // rarely, since each message adds only a little
 		u.logBytes.take(at, int(u.unchargedBytes.Swap(0)))
 	}
 	lowest := 0.0

@@ -18,7 +18,7 @@ type registry struct {
 	streams  int        // open streams, including those of sessions that have ended
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
-	latest   int64 // greatest Stamp.At so far, including other buses, whose clocks may be ahead
+	latest   int64 // greatest Stamp.At so far of all buses, whose clocks may be ahead
 }
 
 func newRegistry(bus string, maxStreams int) *registry {

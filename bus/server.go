@@ -43,7 +43,7 @@ type shutdown struct {
 	stopping   atomic.Bool
 	cut        chan struct{}  // closed when streams must end at once
 	background sync.WaitGroup // close handshakes and pings
-	inFlight   *inFlight      // publications that are not finished
+	inFlight   *inFlight      // unfinished publications
 }
 
 // New returns a bus that records its activity in log, which may be nil. It does no I/O.
@@ -173,7 +173,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 	endLoops()
 	loops.Wait()
 	srv.shutdown.background.Wait()
-	srv.shutdown.inFlight.wait(nil) // another goroutine may still finish the last publication
+	srv.shutdown.inFlight.wait(nil) // another goroutine may still be finishing the last publication
 	return err
 }
 
@@ -264,7 +264,7 @@ func (srv *Server) openSession(stream jsonrpc.Stream, remote string, credential 
 			srv.metrics.limit(limitSessions)
 		}
 		s.client.usage.closeSession()
-		err = errors.New("the bus takes no more connections")
+		err = errors.New("the bus accepts no more connections")
 	}
 	stream.Close(wire.CloseTryLater, err.Error())
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ type session struct {
 	stream jsonrpc.Stream
 	conn   connection
 	client client
-	self   subscriber      // what the index knows the session by
+	self   subscriber      // represents the session in the index
 	id     protocol.PeerID // set once by registry.register; others may read it once lifecycle.ready is set
 	stamp  Stamp           // set with id
 	batch  *batch          // of the reader; nil while it waits
@@ -59,7 +60,7 @@ type pings struct {
 func (s *session) serve() {
 	s.stream.BeforeWait(s.releaseBatch)
 	if p, ok := s.stream.(pingNotifier); ok {
-		p.OnPing(func() { // the reader is in Read then
+		p.OnPing(func() { // the reader is waiting in Read
 			s.client.chargeOverhead(time.Now())
 			s.pauseReading()
 		})
@@ -67,6 +68,7 @@ func (s *session) serve() {
 	err := s.read()
 	code, reason := closeCode(err, &s.server.metrics)
 	s.acquireBatch()
+	s.batch.settle()
 	s.end(s.batch, reason)
 	s.releaseBatch()
 	s.stream.Close(code, reason)
@@ -147,6 +149,7 @@ func (s *session) handle(frame []byte) error {
 		s.handleProcessed(id)
 		return nil
 	}
+	s.batch.settle() // earlier answers come first in the log
 	m, err := s.batch.parser.Parse(frame)
 	if err != nil {
 		var refusal *jsonrpc.Error
@@ -158,7 +161,7 @@ func (s *session) handle(frame []byte) error {
 			return nil
 		}
 		if m.Kind == 0 {
-			s.handleAnswer(m, err) // an invalid frame with the id of a delivery was meant as its answer
+			s.handleAnswer(m, err) // an invalid frame with the id of a delivery is an attempt to answer it
 		} else {
 			s.client.chargeOverhead(s.batch.at)
 		}
@@ -184,6 +187,10 @@ func (s *session) handle(frame []byte) error {
 // dispatch calls the method that a request names.
 func (s *session) dispatch(m jsonrpc.Message) {
 	if string(m.Method) == protocol.MethodPing {
+		if len(m.Params) > 0 && strings.IndexByte("{[n", m.Params[0]) < 0 { // ping takes none
+			s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "params must be an object"))
+			return
+		}
 		s.client.chargeOverhead(s.batch.at)
 		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 		return

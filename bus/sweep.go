@@ -110,7 +110,7 @@ func (s *session) ping(ctx context.Context, p pinger) {
 		err := p.Ping(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return // alive or stopping, or the reader will find the end of the stream
+			return // alive or stopping, or the reader will notice the end of the stream
 		}
 		if missed++; p.HasUnread() {
 			missed = 0

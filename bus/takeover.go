@@ -18,7 +18,7 @@ const takeoverGrace = 2 * time.Second
 type lifecycle struct {
 	ready     atomic.Bool // the session has its identity; read without mu
 	recorded  bool        // peer_connected is in the log, and peer_disconnected is not
-	graceEnds time.Time   // when a replaced session is closed at the latest; zero unless it was replaced
+	graceEnds time.Time   // when a replaced session is closed at the latest; zero unless replaced
 	ended     bool
 	endReason string
 }
@@ -101,8 +101,8 @@ func (s *session) tryTakeIdentity(
 	}
 	s.patterns = patterns
 	srv.index.replace(losers, patternSet{&s.self, patterns})
-	answer() // before any delivery, for which s.mu is needed, and not before the peer is subscribed
 	s.lifecycle.ready.Store(true)
+	answer() // before any delivery, which needs s.mu, and after the peer is subscribed and listed
 	srv.presence.noteChange(id)
 	if c := srv.options.Cluster; c != nil {
 		c.Joined(s.memberLocked())
@@ -122,7 +122,7 @@ func (s *session) retireLocked() (patternSet, []*delivery) {
 	}
 	s.lifecycle.ready.Store(false)
 	s.lifecycle.graceEnds, s.lifecycle.endReason = time.Now().Add(takeoverGrace), replaced
-	return held, s.window.takeUnsent() // write redirects the deliveries whose start is not recorded yet
+	return held, s.window.takeUnsent() // write redirects deliveries whose start is not yet recorded
 }
 
 // inheritLocked moves an unsent delivery of the older session to s, and reports whether it could.

@@ -16,7 +16,7 @@ type window struct {
 	unanswered  int         // deliveries written and not answered
 	queue       []*delivery // deliveries that wait for room, in order
 	queuedBytes int
-	observed    uint64 // messages written whose answer is ignored
+	observed    uint64 // number of messages written whose answers are ignored
 }
 
 // enqueue adds a delivery to the queue.

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"encoding/json"
 	"net"
 	"os"
 	"os/exec"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hubbub/bus/bustest"
 )
 
 // a2aEnv names the folder in which scripts/test-a2a has installed A2A's JavaScript SDK.
@@ -56,7 +59,7 @@ func TestJavaScriptSDK(t *testing.T) {
 
 // checkJoinsChat runs an agent of the SDK in a direct chat and in a group.
 func checkJoinsChat(t *testing.T, binding string) {
-	address := freeAddress(t)
+	address := bustest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +69,7 @@ func checkJoinsChat(t *testing.T, binding string) {
 	p.cmd.Stderr = p
 	p.start(t)
 	s := newFixture(t, "--harness=a2a", "--a2a-url=http://"+address)
+	s.start("broker")
 	will := s.api.User("Will")
 	chat, group := s.api.DM(will), s.api.Group(-42, "Team")
 	s.api.Say(chat, will, "hello")
@@ -86,6 +90,35 @@ func checkJoinsChat(t *testing.T, binding string) {
 	}
 	if strings.Contains(p.whole(), "lunch") {
 		t.Error("what nobody asked the agent was sent to it")
+	}
+	checkReceived(t, p.whole())
+}
+
+// checkReceived checks what an agent of the SDK has printed of each message: its header with the
+// policy, and the words in a fence; and once per conversation the rules and the contract before.
+func checkReceived(t *testing.T, printed string) {
+	t.Helper()
+	header := regexp.MustCompile(`(?s)C2A EVENT\n.*\nauthor: human:(Will|Ann)\n.*\nresponse_policy: must_respond\n.*\nfence: (\w+)\n\nMESSAGE\n<<(\w+)\n(.+)\n(\w+)>>\n$`)
+	heard, introduced := []string{}, 0
+	for _, line := range regexp.MustCompile(`(?m)^received (.*)$`).FindAllStringSubmatch(printed, -1) {
+		var prompt string
+		if err := json.Unmarshal([]byte(line[1]), &prompt); err != nil {
+			t.Fatal(err)
+		}
+		parts := header.FindStringSubmatch(prompt)
+		if parts == nil || parts[2] != parts[3] || parts[2] != parts[5] {
+			t.Errorf("received without a header or fence: %s", prompt)
+			continue
+		}
+		heard = append(heard, parts[1]+": "+parts[4])
+		if rules, _, _ := strings.Cut(prompt, "C2A EVENT\n"); rules != "" {
+			introduced++
+			mustContain(t, rules, "## Delegation", "must_not_respond: send nothing", "You have none of the chat tools",
+				"in conversations of the broker a mention inside your text wakes nobody. In a chat, an @name of an agent in your text obliges that agent")
+		}
+	}
+	if introduced != 2 || len(heard) != 4 || heard[0] != "Will: hello" || !strings.HasPrefix(heard[1], "Ann: @") || heard[2] != "Will: wait" || heard[3] != "Will: go on" {
+		t.Errorf("received %q, %d times with the rules; want four messages of two conversations", heard, introduced)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/bus/bustest"
+
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 )
@@ -30,7 +32,7 @@ func TestA2ATask_SurvivesGatewayRestart(t *testing.T) {
 	d := &deployModel{ran: map[string]int{}}
 	s := newFixture(t, d.serve(t)...)
 	s.start("broker")
-	gateway := freeAddress(t)
+	gateway := bustest.FreeAddress(t)
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
 	begin := func() *process { return start(t, t, "hubbub-chorus", env, "--listen", gateway) }
 	chorus := begin()

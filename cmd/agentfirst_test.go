@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -78,7 +79,7 @@ func (s *fixture) why(id string) (said string) {
 // recordsOf returns the attention records of a kind.
 func recordsOf[K any](s *fixture) (list []*K) {
 	s.t.Helper()
-	err := s.log.Attention(s.t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
+	err := s.log.Attention(s.t.Context(), read.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
 		if c, ok := a.Content.(*K); ok {
 			list = append(list, c)
 		}

@@ -1,11 +1,17 @@
 package cmd_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -57,6 +63,35 @@ func TestBootstrap(t *testing.T) {
 			t.Errorf("chat %d got %d messages: %q", c.ID, len(texts), texts)
 		}
 	}
+	t.Run("watched in Python", func(t *testing.T) { checkWatcher(s.in(t)) })
+}
+
+// checkWatcher lets a program in Python watch assignments, and say a word in the chat. It hears
+// that Telegram wants it later, and that it is there.
+func checkWatcher(s *fixture) {
+	if exec.CommandContext(s.t.Context(), "python3", "--version").Run() != nil {
+		s.t.Skip("python3 is missing")
+	}
+	p := &process{t: s.t, name: "the watcher", sign: regexp.MustCompile(`(?m)^ready$`)}
+	p.cmd = exec.CommandContext(context.Background(), "python3", "-B", filepath.Join("testdata", "broker", "watch.py"), "ws://"+s.bus)
+	p.cmd.Stderr = p
+	p.start(s.t)
+	const word = "a word of Python"
+	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: word, Status: http.StatusTooManyRequests, RetryAfter: 1, Description: "Too Many Requests: retry after 1"})
+	bob := s.api.User("Bob")
+	chat := s.api.DM(bob)
+	s.api.Say(chat, bob, "what is that?")
+	s.await("the word", func() bool { return slices.Contains(s.api.Texts(chat.ID), word) })
+	at := string(topicOf(chat))
+	for _, want := range []string{
+		"system:route agent:system: " + at + " to agent:tg-" + strings.TrimPrefix(at, "tg:") + "\n",
+		at + ": accepted word-1 ", "429", at + ": delivered word-1 \n",
+	} {
+		s.await(want, func() bool { return strings.Contains(p.whole(), want) })
+	}
+	if heard := p.whole(); strings.Index(heard, "accepted") > strings.Index(heard, "delivered") {
+		s.t.Errorf("the watcher heard\n%s", heard)
+	}
 }
 
 // finished reports whether the log has an answer in each chat and the end of every message. The
@@ -83,7 +118,7 @@ func checkBootstrap(t *testing.T, all []*publication, topic protocol.Topic) prot
 	got := map[protocol.MessageType]string{}
 	for _, p := range all {
 		if !slices.Contains(bootstrapSteps, p.message.Type) || !p.about(topic) || isTyping(p) ||
-			p.entry.Topic == string(protocol.TopicRoute) { // a copy for whoever watches
+			p.entry.Topic == string(protocol.TopicRoute) { // a copy for observers of the route
 			continue
 		}
 		if !slices.Contains(steps, p.message.Type) {

@@ -19,6 +19,7 @@ var binaries string
 func TestMain(m *testing.M) {
 	harnesstest.RunReferenceIfAsked()
 	harnesstest.RunHoldIfAsked()
+	runBridgeIfAsked()
 	if os.Getenv(harnesstest.ACPRoleEnv) != "" {
 		harnesstest.ServeACP()
 		os.Exit(0)

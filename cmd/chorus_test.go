@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -27,7 +30,7 @@ func TestChorus(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)
 	built(t, "hubbub-chorus")
-	gateway := freeAddress(t)
+	gateway := bustest.FreeAddress(t)
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
 	s.run["chorus"] = start(t, t, "hubbub-chorus", env, "--listen", gateway, "--allow-target", "127.0.0.0/8", "--compose-window", "50ms")
 	hubbub := func(args ...string) string {
@@ -40,12 +43,13 @@ func TestChorus(t *testing.T) {
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+			t.Fatalf("hubbub %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
 		}
 		return strings.TrimSpace(string(out))
 	}
 
 	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { checkAnswersTelegram(t, s.in(t), hubbub) })
+	t.Run("an agent in Python answers with lines", func(t *testing.T) { checkAnswersWithLines(t, s.in(t), hubbub) })
 	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { checkAnswersChannel(t, s.in(t), hubbub) })
 	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { checkRelaysEnd(t, hubbub) })
 	t.Run("our agents pass the kit for Chorus agents", func(t *testing.T) { checkChorusKit(t, hubbub) })
@@ -53,7 +57,7 @@ func TestChorus(t *testing.T) {
 
 // checkChorusKit lets the kit play a service for two of our agents.
 func checkChorusKit(t *testing.T, hubbub func(...string) string) {
-	args := []string{"conformance", "chorus", "--quiet", "500ms"}
+	args := []string{"conformance", "chorus", "--quiet", "2s"}
 	for _, name := range []string{"alpha", "beta"} {
 		file := filepath.Join(t.TempDir(), name+".txt")
 		if err := os.WriteFile(file, []byte(hubbub("chorus", "inbox", "create", name)), 0o600); err != nil {
@@ -113,20 +117,48 @@ func postJSON(t *testing.T, url string, body any) {
 	}
 }
 
+// assignExternal assigns an HTTP agent to a chat, in which somebody has said a word.
+func assignExternal(s *fixture, hubbub func(...string) string, name, url string, chat models.Chat, by models.User) {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), name+".txt")
+	if err := os.WriteFile(file, []byte(url+"/inbox/sk_a1b2c3\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.api.Say(chat, by, "is anybody here?")
+	s.await("the chat", func() bool { return strings.Contains(s.run["tg"].text(), strconv.FormatInt(chat.ID, 10)) })
+	hubbub("chorus", "add", name, "--connection-string-file", file)
+	s.await("the agent", func() bool { return strings.Contains(hubbub("peers"), "agent:"+name) })
+	hubbub("chorus", "assign", name, string(topicOf(chat)))
+}
+
+// checkAnswersWithLines lets an agent in Python answer with a body of NDJSON: in order, and without
+// the line that has no content, which alone is refused.
+func checkAnswersWithLines(t *testing.T, s *fixture, hubbub func(...string) string) {
+	if exec.CommandContext(t.Context(), "python3", "--version").Run() != nil {
+		t.Skip("python3 is missing")
+	}
+	p := &process{t: t, name: "the agent in Python", sign: regexp.MustCompile(`(?m)^listening on (\d+)$`)}
+	p.cmd = exec.CommandContext(context.Background(), "python3", filepath.Join("testdata", "chorus", "agent.py"))
+	p.cmd.Stderr = p
+	p.start(t)
+	ann, chat := s.api.User("Ann"), s.api.Supergroup(-100778, "numbers")
+	assignExternal(s, hubbub, "counter", "http://127.0.0.1:"+p.sign.FindStringSubmatch(p.whole())[1], chat, ann)
+	s.api.Say(chat, ann, "@counter count to two")
+	s.await("both numbers", func() bool {
+		said := strings.Join(s.api.Texts(chat.ID), "\n")
+		one, two := strings.Index(said, "One."), strings.Index(said, "Two.")
+		return one >= 0 && two > one
+	})
+	s.await("the answer to the agent", func() bool {
+		return regexp.MustCompile(`(?m)^207 1:200: 2:200: 3:400:\S.* 4:200: 5:200:$`).MatchString(p.whole())
+	})
+}
+
 func checkAnswersTelegram(t *testing.T, s *fixture, hubbub func(...string) string) {
 	outside := newExternalAgent(t)
-	file := filepath.Join(t.TempDir(), "weather.txt")
-	if err := os.WriteFile(file, []byte(outside.URL+"/inbox/sk_a1b2c3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	will := s.api.User("Will")
 	chat := s.api.Supergroup(-100777, "the weather")
-	s.api.Say(chat, will, "is anybody here?")
-	s.await("the chat", func() bool { return strings.Contains(s.run["tg"].text(), "-100777") })
-
-	hubbub("chorus", "add", "weather", "--connection-string-file", file)
-	s.await("the agent", func() bool { return strings.Contains(hubbub("peers"), "agent:weather") })
-	hubbub("chorus", "assign", "weather", string(topicOf(chat)))
+	assignExternal(s, hubbub, "weather", outside.URL, chat, will)
 	s.api.Say(chat, will, "@weather what is it like in Oslo?")
 	var delivery map[string]any
 	for delivery == nil || !strings.Contains(delivery["message"].(map[string]any)["content"].(string), "Oslo") {
@@ -220,7 +252,7 @@ func checkAnswersChannel(t *testing.T, s *fixture, hubbub func(...string) string
 		steps = nil
 		for _, p := range s.publications() {
 			if p.entry.Topic == string(protocol.TopicRoute) {
-				continue // a copy for whoever watches
+				continue // a copy for observers of the route
 			}
 			for _, w := range want {
 				reply := contentOf[protocol.ChatReply](p)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/activitylog/read"
+	"hubbub/bus/bustest"
 	"hubbub/protocol"
 )
 
@@ -30,7 +32,7 @@ func newChorusService(s *fixture, channel ...string) *chorusService {
 	if exec.CommandContext(s.t.Context(), "python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))").Run() != nil {
 		s.t.Skip("python3 is missing")
 	}
-	address := freeAddress(s.t)
+	address := bustest.FreeAddress(s.t)
 	p := &process{t: s.t, name: "the service", sign: regexp.MustCompile(`(?m)^ready$`)}
 	p.cmd = exec.CommandContext(context.Background(), "python3", append([]string{filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:]}, channel...)...)
 	p.cmd.Stderr = p
@@ -38,7 +40,7 @@ func newChorusService(s *fixture, channel ...string) *chorusService {
 	return &chorusService{s, "http://" + address}
 }
 
-func (c *chorusService) post(path string, body map[string]string) {
+func (c *chorusService) post(path string, body any) {
 	c.s.t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -173,7 +175,7 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 		t.Errorf("what the protocol does not have: %q", faults)
 	}
 
-	ring := newChorusService(s, "ch_ring") // three agents that hear one another in a ring, reworded and under an unknown name
+	ring := newChorusService(s, "ch_ring") // three agents that receive one another's messages in a ring, reworded and under an unknown name
 	for i, name := range ringOf {
 		ring.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name), "to": ringOf[(i+1)%len(ringOf)]})
 	}
@@ -193,7 +195,7 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 			t.Errorf("in a ring of three %s calls %d times for a person: %q", name, calls, said)
 		}
 	}
-	if exchanged < 3 || exchanged > 18 { // no agent hears all messages
+	if exchanged < 3 || exchanged > 18 { // no agent receives all messages
 		t.Errorf("in a ring of three there are %d messages of agents: %q", exchanged, said)
 	}
 
@@ -250,6 +252,54 @@ func TestChorusChannel_AgentSpeaksFirst(t *testing.T) {
 	}
 	if _, faults := room.state(); len(faults) != 0 {
 		t.Errorf("what the protocol does not have: %q", faults)
+	}
+	checkUnusualMessages(s, room)
+}
+
+// checkUnusualMessages lets a service in which solo is alone bring messages that not every service
+// has: of a person with the agent's name, with attachments, and empty ones.
+func checkUnusualMessages(s *fixture, room *chorusService) {
+	s.t.Helper()
+	const file, heard = "https://files.example/plan.pdf", "I heard my namesake."
+	say := func(sender, content string, attachments ...any) {
+		s.t.Helper()
+		body := map[string]any{"sender": sender, "content": content}
+		if len(attachments) > 0 {
+			body["attachments"] = attachments
+		}
+		room.post("/studio/say", body)
+	}
+	say("solo", `do chat_send_message {"text":"`+heard+`"}`)
+	s.await("the answer to the agent's namesake", func() bool {
+		said, _ := room.state()
+		return slices.Contains(said, chorusMessage{"solo", heard})
+	})
+	for _, refused := range []struct {
+		content     string
+		attachments []any
+		why         string
+	}{
+		{"", nil, "message.content must not be blank"},
+		{" \n", []any{}, "message.content must not be blank"},
+		{"look", []any{"data:text/plain,x"}, "message.attachments[0] needs a url that begins with https://"},
+		{"", []any{file, map[string]string{"name": "b.pdf"}}, "message.attachments[1] needs a url that begins with https://"},
+	} {
+		_, before := room.state()
+		say("alice", refused.content, refused.attachments...)
+		s.await(refused.why, func() bool {
+			_, faults := room.state()
+			return len(faults) > len(before) && strings.Contains(faults[len(before)], "solo answers 400") && strings.Contains(faults[len(before)], refused.why)
+		})
+	}
+	say("alice", "", file, map[string]string{"url": file, "name": "the plan"})
+	s.await("the attachments", func() bool {
+		return slices.ContainsFunc(s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeChatMessage}}), func(p *publication) bool {
+			return strings.Contains(string(p.message.Content), `a file: `+file+`\nthe plan: `+file)
+		})
+	})
+	room.ask("and now?", "solo: Well.")
+	if _, faults := room.state(); len(faults) != 4 {
+		s.t.Errorf("refused: %q; want four messages", faults)
 	}
 }
 

@@ -10,38 +10,23 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/tg/tgtest"
 )
 
-// TestConfigCheck_FindsEveryError checks that each wrong table, key, value, file, port, token and
-// program is reported with its line before anything starts. `hubbub up` reports the same, and
-// exits 2.
-func TestConfigCheck_FindsEveryError(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	folder := t.TempDir()
-	file, data := filepath.Join(folder, "hubbub.toml"), filepath.Join(folder, "data")
-	secret := "TELEGRAM_BOT_TOKEN=1:AAtoken"
-	where := []string{"--config", file, "--data", data}
-	run := func(command ...string) (string, int) {
-		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, where...)...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, secret}
-		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	for i, c := range []struct {
-		line, says string // "" if there is no error
-	}{
+// A configCase is a settings file with the error that it causes, or "".
+type configCase struct{ line, says string }
+
+// configCases returns settings files. The address taken is in use.
+func configCases(taken string) []configCase {
+	return []configCase{
 		{"", ""},
 		{"telegram = 3", `:1: unknown key "telegram"`},
 		{"log-level = 'loud'", `:1: log-level "loud" is none of`},
 		{"log-format = 'xml'", `:1: log-format "xml" is neither`},
 		{"[bus]\nlisten = 'x'", `:2: [bus] listen "x" is not an address`},
-		{"[bus]\n\npeer-window = 'many'", `:3: [bus] peer-window: "many" is no whole number`},
-		{"[bus]\nlisten = '" + taken.Addr().String() + "'", "address already in use"},
+		{"[bus]\n\npeer-window = 'many'", `:3: [bus] peer-window: "many" is not a whole number`},
+		{"[bus]\nlisten = '" + taken + "'", "address already in use"},
 		{"[bus]\ntls-cert = '/no/cert'\ntls-key = '/no/key'", "no such file"},
 		{"[bus]\nallow-origins = ['https://a']", ":2: [bus] unknown key allow-origins"},
 		{"[bus]\nname = ['a', 'b']", ":2: [bus] name: takes one value"},
@@ -63,8 +48,31 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		{"[agent]\nsystem-prompt-file = 'p.txt'", ":2: [agent] system-prompt-file: open p.txt: no such file or directory; agents run in folders of their own"},
 		{"[agent]\nrole = [['x']]", ":2: [agent] role must be"},
 		{"[agent]\napprove = 'shell, mcp:*'", `:2: [agent] approve: "shell, mcp:*" is one pattern with a space or a comma in it`},
-	} {
-		switch listen := fmt.Sprintf("\nlisten = %q\n", freeAddress(t)); {
+	}
+}
+
+// TestConfigCheck_FindsEveryError checks that each wrong table, key, value, file, port, token and
+// program is reported with its line before anything starts. `hubbub up` reports the same, and
+// exits 2.
+func TestConfigCheck_FindsEveryError(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	folder := t.TempDir()
+	file, data := filepath.Join(folder, "hubbub.toml"), filepath.Join(folder, "data")
+	secret := "TELEGRAM_BOT_TOKEN=1:AAtoken"
+	where := []string{"--config", file, "--data", data}
+	run := func(command ...string) (string, int) {
+		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, where...)...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, secret}
+		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for i, c := range configCases(taken.Addr().String()) {
+		switch listen := fmt.Sprintf("\nlisten = %q\n", bustest.FreeAddress(t)); {
 		case strings.HasPrefix(c.line, "[bus]\nlisten"):
 		case strings.HasPrefix(c.line, "[bus]"):
 			c.line += listen
@@ -100,7 +108,7 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		t.Errorf("a data folder in a file: exit %d:\n%s", code, out)
 	}
 	where, secret = append(where, "--data", data), "NOTHING=1"
-	if err := os.WriteFile(file, []byte("[tg]\nalow-chat = [1]\n[bus]\nlisten = '"+freeAddress(t)+"'"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("[tg]\nalow-chat = [1]\n[bus]\nlisten = '"+bustest.FreeAddress(t)+"'"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, code := run("config", "check")

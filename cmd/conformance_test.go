@@ -7,13 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
+	"github.com/go-telegram/bot/models"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -23,7 +26,7 @@ func TestConformance_SeesPeersOfCluster(t *testing.T) {
 	nats := startNATS(t, server.RANDOM_PORT)
 	var buses []string
 	for i := range 2 {
-		address := freeAddress(t)
+		address := bustest.FreeAddress(t)
 		start(t, t, "hubbub-bus", nil, "--log-format", "json", "--data", t.TempDir(), "--listen", address, "--name", busName(i), "--cluster", nats.ClientURL())
 		buses = append(buses, "ws://"+address)
 	}
@@ -73,9 +76,9 @@ func TestConformance_OurHostPasses(t *testing.T) {
 	s := newBrokerFixture(t, true)
 	const logged = "a line for the log"
 	for name, c := range map[string]struct{ lacks, ends, last, counts string }{
-		"all": {"", "completed", "idempotent", "9 passed, 0 failed, 2 skipped"}, // no reaction came, and no mention of a role
+		"all": {"", "completed", "idempotent", "11 passed, 0 failed, 5 skipped"}, // it had one question
 		"some": {" --lacks delivery.redelivery --lacks chatTools.reactionSignals --lacks chatTools.defer --lacks utilities.logging", "failed",
-			"known", "9 passed, 0 failed, 2 skipped"}, // its only event was not accepted
+			"known", "10 passed, 0 failed, 6 skipped"}, // its only event was not accepted
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &brokerFixture{t: t, url: s.url, data: s.data}
@@ -105,4 +108,58 @@ func TestConformance_OurHostPasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConformance_OurHostPassesInGroup runs the kit for hosts as the program of a group's agent. A
+// reaction, a deferral, an edit and a mention of its role test every case.
+func TestConformance_OurHostPassesInGroup(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	report := filepath.Join(t.TempDir(), "report.txt")
+	s := newFixture(t, "--harness=c2a", "--role=backend-agents",
+		"--harness-command="+built(t, "hubbub")+" conformance c2a-host --contract --report "+report)
+	s.start("broker")
+	will := s.api.User("Will")
+	room := s.api.Group(-100600, "Team")
+	address := "@" + s.api.Bot().Username
+	until := func(lines ...string) {
+		t.Helper()
+		said := ""
+		s.await(strings.Join(lines, ", "), func() bool {
+			raw, err := os.ReadFile(report)
+			said = string(raw)
+			return err == nil && !slices.ContainsFunc(lines, func(l string) bool {
+				return !regexp.MustCompile("(?m)^" + l).MatchString(said)
+			})
+		})
+	}
+	asked := s.api.Say(room, will, address+" is the deploy blocked?")
+	until("ok +envelope") // it is not accepted at first
+	s.api.EditText(asked, address+" is the build blocked?")
+	until("ok +edited", "ok +cancelled")
+	deferred := func(n int) {
+		t.Helper()
+		s.await("a deferral", func() bool {
+			list := slices.DeleteFunc(recordsOf[protocol.Disposition](s), func(r *protocol.Disposition) bool { return r.Disposition != "deferred" })
+			return len(list) == n
+		})
+	}
+	deferred(1)
+	s.api.EditText(asked, address+" are the tests blocked?") // a new event, which is not accepted at first
+	s.awaitTexts(room, 1)
+	until("ok +redelivery", "ok +idempotent", "ok +audience")
+	said := s.api.Messages(room.ID)
+	answer := said[slices.IndexFunc(said, func(m *models.Message) bool { return m.From != nil && m.From.ID == s.api.Bot().ID })]
+	s.api.React(room, will, answer.ID, nil, "👍")
+	until("ok +signals")
+	s.api.Say(room, will, address+" and who knows?")
+	deferred(2)
+	s.api.Say(room, will, address+" and when?")
+	s.awaitTexts(room, 3)
+	until("ok +deferred")
+	s.api.Say(room, will, "@backend-agents who can look at the deploy?")
+	s.awaitTexts(room, 4)
+	until("ok +granted", "16 passed, 0 failed, 0 skipped")
 }

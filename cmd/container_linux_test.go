@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"hubbub/bus/bustest"
 )
 
 // asInit returns a command that runs as the first process of new namespaces, or skips the test.
@@ -30,7 +32,7 @@ func asInit(t *testing.T, name string, args ...string) *exec.Cmd {
 // leaves an orphan that ends: nothing remains of it.
 func TestFirstProcess_ReapsOrphans(t *testing.T) {
 	t.Parallel()
-	address, data := freeAddress(t), t.TempDir()
+	address, data := bustest.FreeAddress(t), t.TempDir()
 	agent := filepath.Join(data, "agent")
 	script := "#!/bin/sh\n(sh -c 'echo $$ >\"$0.orphan\"; exec sleep 0.1' " + agent + " &)\nexec sleep 600\n"
 	if err := os.WriteFile(agent, []byte(script), 0o700); err != nil {

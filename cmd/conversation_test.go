@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -162,7 +162,7 @@ func (s *fixture) unknownAnswers() unknowns { return s.unknownSince(time.Time{})
 func (s *fixture) unknownSince(from time.Time) unknowns {
 	texts, unknown := map[protocol.MessageID]string{}, unknowns{}
 	types := []protocol.MessageType{protocol.TypeTGReply, protocol.TypeDeliveryStatus}
-	for _, p := range s.publicationsOf(activitylog.Filter{Types: types, Since: from}) {
+	for _, p := range s.publicationsOf(read.Filter{Types: types, Since: from}) {
 		switch p.message.Type {
 		case protocol.TypeTGReply:
 			texts[p.message.MessageID] = contentOf[protocol.ChatReply](p).Text

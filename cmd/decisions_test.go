@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
+	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -74,6 +76,9 @@ var decisionFaults = []decisionFault{
 	{"bus", decisionTold, hopSend},
 }
 
+// deployKey is an argument that nothing but its member's name reveals as a secret.
+const deployKey = "swordfish7"
+
 // A deployModel is a model that wants to deploy what it was asked for, and the MCP server that
 // deploys once per call.
 type deployModel struct {
@@ -83,6 +88,7 @@ type deployModel struct {
 
 func (d *deployModel) deploy(_ context.Context, _ *mcp.CallToolRequest, what struct {
 	What string `json:"what"`
+	Key  string `json:"Api_Key"`
 }) (*mcp.CallToolResult, any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +121,7 @@ func (d *deployModel) play(w http.ResponseWriter, r *http.Request) {
 		message["content"] = "nothing to deploy"
 	default:
 		what, _, _ = strings.Cut(what, "]")
-		arguments, _ := json.Marshal(map[string]string{"what": what}) // strings only
+		arguments, _ := json.Marshal(map[string]string{"what": what, "Api_Key": deployKey}) // strings only
 		for _, tool := range asked.Tools {
 			if strings.HasSuffix(tool.Function.Name, "deploy") {
 				message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": tool.Function.Name, "arguments": string(arguments)}}}
@@ -157,6 +163,13 @@ func TestDecision_SurvivesEachKill(t *testing.T) {
 	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
 	}
+	t.Run("buttons that Telegram refuses", func(t *testing.T) { s.in(t).decideInWords(d) })
+	t.Run("a stop", func(t *testing.T) { s.in(t).stopQuestion(d) })
+	for _, p := range s.publications() {
+		if bytes.Contains(p.entry.Payload, []byte(deployKey)) {
+			t.Errorf("the log has the secret argument: %s", p.entry.Payload)
+		}
+	}
 }
 
 // decide asks for a deployment in a new chat, allows it, and kills a program meanwhile. An agent
@@ -172,6 +185,9 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		return shown != nil || s.unknownAnswers().holds(what)
 	})
 	by, name := fmt.Sprint("tg:", user.ID), user.FirstName
+	if shown != nil {
+		s.mustHideKey("the question", shown.Text)
+	}
 	s.during(f, !f.before, chat, func() {
 		if shown == nil { // a bridge killed before the send reports the outcome as unknown
 			by = "cli:somebody"
@@ -209,7 +225,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	records := map[string]protocol.ApprovalRecord{} // by message, because the bus may receive it twice
 	mayLose := f.program == "bus" && !f.before      // the bus may have the record and lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
-		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+		for _, p := range s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
 			if r := contentOf[protocol.ApprovalRecord](p); r.Event == "decision" && r.By == by {
 				records[p.entry.MessageID] = r
 			}
@@ -219,6 +235,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	kept := map[string]collab.Approval{}
 	for _, a := range s.decisionsOf(chat) {
 		kept[a.ID] = a
+		s.mustHideKey("the broker's record", a.Arguments)
 		if a.State != collab.ApprovalAllowed || a.By != by {
 			s.t.Errorf("decided: %+v", a)
 		}
@@ -233,7 +250,77 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	}
 }
 
-// during calls do. If the fault happens now, it kills the program at the step meanwhile.
+// decideInWords asks for a deployment in a group where Telegram refuses buttons. The question names
+// them in its text, and a reply in words decides.
+func (s *fixture) decideInWords(d *deployModel) {
+	user, chat := s.api.User("Wendy"), s.api.Group(-78, "House")
+	s.api.Fail(tgtest.Fault{Method: "sendMessage", ChatID: chat.ID, Text: "asks to run", Status: http.StatusBadRequest, Description: "Bad Request: BUTTON_DATA_INVALID"})
+	s.api.Say(chat, user, "@"+s.api.Bot().Username+" deploy [words]")
+	var shown *models.Message
+	s.await("the question as text", func() bool {
+		shown = s.awaitMessage(chat, func(m *models.Message) bool {
+			return strings.Contains(m.Text, "\n\nReply to this message with one of: Allow, ")
+		})
+		return shown != nil
+	})
+	if shown.ReplyMarkup != nil {
+		s.t.Errorf("buttons are shown that were refused: %+v", shown)
+	}
+	s.mustHideKey("the question as text", shown.Text)
+	s.api.Reply(shown, user, "allow")
+	s.await("the answer", func() bool {
+		return s.awaitMessage(chat, func(m *models.Message) bool { return strings.Contains(m.Text, "deployed words") }) != nil
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if kept := s.decisionsOf(chat); d.ran["words"] != 1 || len(kept) != 1 || kept[0].By != fmt.Sprint("tg:", user.ID) {
+		s.t.Errorf("it ran %d times; decisions: %+v", d.ran["words"], kept)
+	}
+}
+
+// stopQuestion stops a chat that waits for a decision. The question says so and loses its buttons,
+// a press says so, too, and nothing runs.
+func (s *fixture) stopQuestion(d *deployModel) {
+	const note = "This chat was stopped, so nobody waits for an answer."
+	user := s.api.User("Stella")
+	chat := s.api.DM(user)
+	s.api.Say(chat, user, "deploy [stopped]")
+	var shown *models.Message
+	s.await("the question", func() bool {
+		shown = s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
+		return shown != nil
+	})
+	pressed := shown.ReplyMarkup.InlineKeyboard[0][0].CallbackData
+	s.api.Say(chat, user, "/stop")
+	s.await("the note in the question", func() bool {
+		return s.awaitMessage(chat, func(m *models.Message) bool {
+			return m.ID == shown.ID && strings.HasSuffix(m.Text, note) && m.ReplyMarkup == nil
+		}) != nil
+	})
+	s.api.Press(shown, user, pressed)
+	s.await("the note for who presses", func() bool {
+		return slices.ContainsFunc(s.api.Calls("answerCallbackQuery"), func(c tgtest.Call) bool { return strings.Contains(c.Text(), note) })
+	})
+	s.await("the end of the decision", func() bool {
+		kept := s.decisionsOf(chat)
+		return len(kept) == 1 && kept[0].State != collab.ApprovalPending && kept[0].State != collab.ApprovalAllowed
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ran["stopped"] != 0 {
+		s.t.Errorf("it ran although the chat was stopped: %v", d.ran)
+	}
+}
+
+// mustHideKey checks that what people see of a call has its arguments without the secret one.
+func (s *fixture) mustHideKey(where, shows string) {
+	s.t.Helper()
+	if !strings.Contains(shows, "Api_Key") || strings.Contains(shows, deployKey) {
+		s.t.Errorf("%s shows %s; want Api_Key without its value", where, shows)
+	}
+}
+
+// during calls do. If the fault is to happen now, it kills the program while do runs.
 func (s *fixture) during(f decisionFault, now bool, chat models.Chat, do func()) {
 	s.t.Helper()
 	if !now {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -80,7 +81,7 @@ func (s *fixture) reportDelay(w io.Writer, r questionRound, kills []kill) {
 		}
 	}
 	topic := string(topicOf(r.chat))
-	err := s.log.Each(s.t.Context(), activitylog.Filter{Since: from, Until: until}, func(e *activitylog.Entry) error {
+	err := s.log.Each(s.t.Context(), read.Filter{Since: from, Until: until}, func(e *activitylog.Entry) error {
 		if e.Is(activitylog.PeerConnected) || e.Is(activitylog.PeerDisconnected) ||
 			e.Type != string(protocol.TypeAgentEvent) && (e.Topic == topic || e.Topic == "agent:"+agent || e.From == topic) {
 			add(e.Time(), "        %s %s %s -> %s %s %s %s %.150s", e.Event, e.Type, e.Actor, e.Topic, e.MessageID[max(0, len(e.MessageID)-6):], e.Status, e.Error, e.Payload)

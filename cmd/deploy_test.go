@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hubbub/bus/bustest"
 )
 
 // deployed returns the text of every file below deploy, by path.
@@ -137,6 +139,7 @@ func TestManifests_NameTheirFiles(t *testing.T) {
 // TestUninstall_RemovesInstalledFiles installs into a folder, as packagers do, runs the programs,
 // and uninstalls. Files of others stay.
 func TestUninstall_RemovesInstalledFiles(t *testing.T) {
+	t.Parallel()
 	dest := t.TempDir()
 	script := func(what string) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "install"), what, filepath.Dir(built(t, "hubbub")))
@@ -205,7 +208,7 @@ func TestComposeFile_Runs(t *testing.T) {
 		t.Errorf("it publishes %s, and the bus listens at %s", port, inside)
 	}
 
-	_, port, _ := strings.Cut(freeAddress(t), ":")
+	_, port, _ := strings.Cut(bustest.FreeAddress(t), ":")
 	data := filepath.Join(t.TempDir(), "data")
 	env := []string{"HUBBUB_DATA=" + data, "HUBBUB_BUS=ws://127.0.0.1:" + port}
 	flags := helpOf(t, "hubbub-bus") + helpOf(t, "hubbub-tg") + helpOf(t, "hubbub-matrix")

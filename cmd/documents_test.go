@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/cmd/internal/documentstest"
 	"hubbub/docs"
 	"hubbub/peers/agent/harness/harnesstest"
@@ -65,6 +66,7 @@ var handlings = map[string]handling{
 	"make test-hooks":      {elsewhere: "libraries from npm", file: "Makefile", text: "scripts/test-hooks"},
 	"make test-chorus":     {elsewhere: "TestChorusChannel_TwoAgents, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
 	"make test-matrix":     {elsewhere: "a homeserver that builds for minutes", file: "Makefile", text: "scripts/test-matrix"},
+	"make encryption":      {elsewhere: "hubbub-matrix with it", file: "scripts/test-matrix", text: "-tags=goolm"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
 	"make test-slow-disk":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-slow-disk"},
 	"make test-read-only":  {elsewhere: "root", file: "Makefile", text: "scripts/test-read-only"},
@@ -93,6 +95,9 @@ var handlings = map[string]handling{
 	},
 	"hubbub-matrix --homeserver https://example.org --allow-user @me:example.org": {
 		elsewhere: "a homeserver", file: "cmd/matrix_test.go", text: `"--allow-user", "@will:hs.test"`,
+	},
+	"hubbub-matrix --homeserver https://example.org --encryption": {
+		elsewhere: "a homeserver", file: "cmd/matrixkeys_test.go", text: `m.args = true, []string{"--encryption"}`,
 	},
 	"hubbub-chorus --public-url https://chat.example.com": {
 		says: `"message":"ready"`, stays: true, on: plainSystem, env: []string{"HUBBUB_LISTEN=127.0.0.1:0"},
@@ -255,7 +260,7 @@ func newReader(t *testing.T) *reader {
 	r := &reader{t: t, dir: t.TempDir(), api: tgtest.New(nil)}
 	web := httptest.NewServer(r.api)
 	t.Cleanup(web.Close)
-	addr := freeAddress(t)
+	addr := bustest.FreeAddress(t)
 	r.data = filepath.Join(r.dir, "data")
 	r.env = append(os.Environ(),
 		"HOME="+r.dir, "HUBBUB_DATA="+r.data, "HUBBUB_BUS=ws://"+addr, "HUBBUB_LISTEN="+addr, "HUBBUB_LOG_FORMAT=json",
@@ -334,12 +339,12 @@ func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
 	dry := exec.CommandContext(r.t.Context(), "make", "--no-print-directory", "-n", c.Words[1])
 	dry.Dir = ".."
 	recipe, err := dry.Output()
-	scripts := regexp.MustCompile(`(?m)^scripts/[a-z0-9.-]+`).FindAllString(string(recipe), -1)
+	scripts := regexp.MustCompile(`(?m)^(?:[A-Z]+=\S+ )?(scripts/[a-z0-9.-]+)`).FindAllStringSubmatch(string(recipe), -1)
 	if err != nil || len(scripts) == 0 {
 		r.t.Errorf("%s: make %s would run %q: %v", c.Where, c.Words[1], recipe, err)
 	}
 	for _, script := range scripts {
-		if said, err := exec.CommandContext(r.t.Context(), "sh", "-n", filepath.Join("..", script)).CombinedOutput(); err != nil {
+		if said, err := exec.CommandContext(r.t.Context(), "sh", "-n", filepath.Join("..", script[1])).CombinedOutput(); err != nil {
 			r.t.Errorf("%s: make %s: %s: %v", c.Where, c.Words[1], said, err)
 		}
 	}

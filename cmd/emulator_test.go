@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hubbub/bus/bustest"
 )
 
 // emulatorEnv names the folder in which scripts/test-emulator has installed an independent server
@@ -34,7 +36,7 @@ func startEmulator(t *testing.T) *emulator {
 	if folder == "" {
 		t.Skipf("%s is not set: make test-emulator installs the server and sets it", emulatorEnv)
 	}
-	address := freeAddress(t)
+	address := bustest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +112,7 @@ func (e *emulator) said(chat string) (texts []string) {
 func TestBotAPIEmulator_RunsChats(t *testing.T) {
 	e := startEmulator(t)
 	s := &fixture{
-		t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), run: map[string]*process{}, past: map[string][]*process{},
+		t: t, whole: t, data: t.TempDir(), bus: bustest.FreeAddress(t), run: map[string]*process{}, past: map[string][]*process{},
 		botToken: e.token, tgArgs: []string{"--api-url", e.url}, agentArgs: []string{"--harness=scripted", "--compose-window=100ms", "--log-format=json"},
 	}
 	s.tap = newProxy(t, s.bus)

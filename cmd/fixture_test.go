@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
+	"hubbub/bus/bustest"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -26,7 +28,7 @@ type fixture struct {
 	bus   string // address
 	tap   *proxy // the programs reach the bus through it
 	api   *tgtest.Server
-	log   *activitylog.Reader
+	log   *read.Reader
 	run   map[string]*process
 	past  map[string][]*process // all runs of a program
 	never *[]string             // conditions that did not become true in time
@@ -46,7 +48,7 @@ func newFixture(t *testing.T, agents ...string) *fixture {
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
-	s := &fixture{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
+	s := &fixture{t: t, whole: t, data: t.TempDir(), bus: bustest.FreeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
 	// Ten minutes of chaos take more turns than a day's budget.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newProxy(t, s.bus)
@@ -58,7 +60,7 @@ func newFixture(t *testing.T, agents ...string) *fixture {
 			t.Logf("the agents' logs:\n%s\nand these of the programs:\n%s\nnever came: %q", logsBelow(s.data), s.programLogs(), *s.never)
 		}
 	})
-	s.log = activitylog.Open(filepath.Join(s.data, "activity.db"))
+	s.log = read.Open(filepath.Join(s.data, "activity.db"))
 	t.Cleanup(s.log.Close)
 	for _, name := range programs {
 		s.start(name)
@@ -111,10 +113,10 @@ type publication struct {
 }
 
 // publications returns the messages in the log, in order of send_start.
-func (s *fixture) publications() []*publication { return s.publicationsOf(activitylog.Filter{}) }
+func (s *fixture) publications() []*publication { return s.publicationsOf(read.Filter{}) }
 
 // publicationsOf returns the messages whose rows match a filter.
-func (s *fixture) publicationsOf(f activitylog.Filter) []*publication {
+func (s *fixture) publicationsOf(f read.Filter) []*publication {
 	s.t.Helper()
 	var list []*publication
 	open := map[string]*publication{}
@@ -155,9 +157,20 @@ func (s *fixture) await(what string, condition func() bool) {
 		case <-time.After(max(20*time.Millisecond, 4*time.Since(began))):
 		case <-ctx.Done():
 			*s.never = append(*s.never, s.t.Name()+": "+what)
-			s.t.Fatalf("%s never came; the programs' logs:\n%s", what, s.programLogs())
+			s.t.Fatalf("%s never came; the newest messages:\n%sand the programs' logs:\n%s", what, s.newestMessages(), s.programLogs())
 		}
 	}
+}
+
+// newestMessages describes the newest messages in the log.
+func (s *fixture) newestMessages() string {
+	var b strings.Builder
+	list := s.publications()
+	for _, p := range list[max(len(list)-40, 0):] {
+		fmt.Fprintf(&b, "%s %s %s to %s, %s: %.300s\n", p.entry.Time().UTC().Format("15:04:05.000"), p.message.Type,
+			p.message.From, p.entry.Topic, p.status, p.message.Content)
+	}
+	return b.String()
 }
 
 // programLogs returns the end of each program's log.

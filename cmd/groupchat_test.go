@@ -58,13 +58,14 @@ func messageIn(prompt string) string {
 
 // toolCall returns the tool that an agent calls in a turn, or "".
 func toolCall(prompt string) (tool, arguments string) {
-	switch {
+	switch text := messageIn(prompt); {
+	case strings.Contains(text, "put off"):
+		return "chat_defer", `{"reason":"no hurry","eta":"1h"}`
+	case text != "": // reactions may be beside it
 	case strings.Contains(prompt, "the reaction agree"):
 		return "chat_send_message", `{"text":"I deploy now."}`
 	case strings.Contains(prompt, "the reaction declined"):
 		return "chat_send_message", `{"text":"I plan it anew."}`
-	case strings.Contains(messageIn(prompt), "put off"):
-		return "chat_defer", `{"reason":"no hurry","eta":"1h"}`
 	}
 	return "", ""
 }
@@ -78,7 +79,7 @@ func reply(me, prompt string, n int) string {
 		other = map[string]string{"alpha": "beta", "beta": "alpha", "one": "two", "two": "three", "three": "one"}[inbox]
 	}
 	switch {
-	case strings.Contains(prompt, "the reaction "), strings.Contains(text, "put off"):
+	case text == "", strings.Contains(text, "put off"):
 		return ""
 	case strings.Contains(text, "ask me"):
 		return "Shall I deploy?"
@@ -181,9 +182,9 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 	s.await("the halt of the second agent", func() bool {
 		return slices.ContainsFunc(s.api.Texts(room.ID), func(said string) bool { return strings.Contains(said, "second: halted") })
 	})
-	turns := model.turnsOf("second") + model.turnsOf("tg--100")
+	taken := model.turnsOf("second") + model.turnsOf("tg--100")
 	ask("@second hello, are you there?", "halt")
-	if n := model.turnsOf("second") + model.turnsOf("tg--100") - turns; n != 0 {
+	if n := model.turnsOf("second") + model.turnsOf("tg--100") - taken; n != 0 {
 		t.Errorf("%d turns in a chat that is halted", n)
 	}
 	hubbub("resume", "tg:-100")
@@ -195,6 +196,16 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 	for _, c := range [][2]string{{"👎", "I plan it anew."}, {"👍", "I deploy now."}} {
 		s.api.React(room, will, messages[i].ID, nil, c[0])
 		s.await(c[1], func() bool { return slices.Contains(s.api.Texts(room.ID), c[1]) })
+	}
+	// More thumbs under the same question change nothing: taken back and set again, or another person's.
+	ann, turns := s.api.User("Ann"), model.turnsOf("tg--100")
+	for _, by := range []models.User{will, ann} {
+		s.api.React(room, by, messages[i].ID, []string{"👍"})
+		s.api.React(room, by, messages[i].ID, nil, "👍")
+	}
+	ask("@tg--100 hello after the thumbs", "hello") // what the thumbs begin would come before
+	if n := model.turnsOf("tg--100") - turns; n != 1 {
+		t.Errorf("%d turns after further thumbs; want 1, for the message", n)
 	}
 	disposed := func(as string) func() bool {
 		return func() bool {

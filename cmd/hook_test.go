@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/protocol"
 )
 
@@ -72,7 +73,7 @@ func TestHook_ReachesAgent(t *testing.T) {
 		t.Skip("it starts programs")
 	}
 	s := newScriptedFixture(t)
-	at := "--listen=" + freeAddress(t)
+	at := "--listen=" + bustest.FreeAddress(t)
 	s.start("chorus", at)
 	will := s.api.User("Will")
 	chat := s.api.DM(will)
@@ -165,7 +166,7 @@ func TestHook_ResumesWaitingWork(t *testing.T) {
 	}
 	s := newFixture(t)
 	s.start("broker")
-	at := "--listen=" + freeAddress(t)
+	at := "--listen=" + bustest.FreeAddress(t)
 	s.start("chorus", at)
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.tap.address()}, "--id=agent:lead", "--harness=scripted")
 	s.await("the agent", func() bool { return strings.Contains(s.hubbub("who"), "lead") })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/docs"
 )
 
@@ -25,7 +26,7 @@ func topicText(t *testing.T, name string) string {
 
 // TestDocumentedMetrics_Exist checks that the bus has every documented metric.
 func TestDocumentedMetrics_Exist(t *testing.T) {
-	addr := freeAddress(t)
+	addr := bustest.FreeAddress(t)
 	start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", t.TempDir())
 	resp, err := http.Get("http://" + addr + "/metrics")
 	if err != nil {

@@ -14,7 +14,10 @@ import (
 	"sync"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/protocol"
+
+	"zombiezen.com/go/sqlite"
 )
 
 // dendriteEnv names the program of the homeserver that scripts/test-matrix builds.
@@ -30,7 +33,7 @@ client_api:
   registration_disabled: false
   registration_shared_secret: secret
   rate_limiting: {enabled: false}
-app_service_api: {database: {connection_string: "file:as.db"}}
+app_service_api: {database: {connection_string: "file:as.db"}, config_files: [service.yaml]}
 federation_api: {database: {connection_string: "file:fed.db"}}
 key_server: {database: {connection_string: "file:key.db"}}
 media_api: {database: {connection_string: "file:media.db"}, base_path: media, max_file_size_bytes: 65536}
@@ -42,12 +45,25 @@ mscs: {mscs: [], database: {connection_string: "file:mscs.db"}}
 logging: [{type: std, level: info}]
 `
 
+// serviceConfig registers the bridge as an application service, whose user is another bot.
+const serviceConfig = `id: hubbub
+url: null
+as_token: token of the service
+hs_token: unused
+sender_localpart: service
+rate_limited: false
+namespaces: {users: [{exclusive: true, regex: "@service:hs.test"}], aliases: [], rooms: []}
+`
+
 // A matrix is a homeserver with people, beside a whole system.
 type matrix struct {
 	*fixture
 	folder, url string
+	bot         string
+	panics      *int     // of the homeserver
 	token       string   // of the bot; if empty, the bridge logs in with the password
 	args        []string // further ones of the bridge
+	encrypted   bool     // rooms are
 }
 
 func newMatrix(t *testing.T) *matrix {
@@ -57,16 +73,21 @@ func newMatrix(t *testing.T) *matrix {
 		t.Skipf("%s is not set: make test-matrix builds the homeserver and sets it", dendriteEnv)
 	}
 	built(t, "hubbub-matrix")
-	m := &matrix{fixture: newFixture(t), folder: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(m.folder, "dendrite.yaml"), []byte(dendriteConfig), 0o600); err != nil {
-		t.Fatal(err)
+	m := &matrix{fixture: newFixture(t), folder: t.TempDir(), bot: "@bot:hs.test", panics: new(int)}
+	for name, config := range map[string]string{"dendrite.yaml": dendriteConfig, "service.yaml": serviceConfig} {
+		if err := os.WriteFile(filepath.Join(m.folder, name), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	key := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(program), "generate-keys"), "--private-key", "key.pem")
 	key.Dir = m.folder
 	if out, err := key.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	address := freeAddress(t)
+	for _, file := range regexp.MustCompile(`file:(\w+\.db)`).FindAllStringSubmatch(dendriteConfig, -1) {
+		makeWAL(t, filepath.Join(m.folder, file[1]))
+	}
+	address := bustest.FreeAddress(t)
 	m.url = "http://" + address
 	m.serve(address)
 	for _, user := range []string{"bot", "will", "ann", "mallory"} {
@@ -80,9 +101,25 @@ func newMatrix(t *testing.T) *matrix {
 	return m
 }
 
-// serve starts the homeserver.
+// makeWAL makes a database with a write-ahead log. With a rollback journal, each sync of a client
+// of Dendrite keeps it from writing, for minutes if clients sync one after the other.
+func makeWAL(t *testing.T, path string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
+	if err == nil {
+		err = conn.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// maxPanics bounds the starts of the homeserver after it has ended by itself.
+const maxPanics = 20
+
+// serve starts the homeserver. Sometimes Dendrite panics while it starts after a kill; until starts it again.
 func (m *matrix) serve(address string) {
-	server := &process{t: m.whole, name: "the homeserver", sign: regexp.MustCompile(`Starting external listener`)}
+	server := &process{t: m.whole, name: "the homeserver", sign: regexp.MustCompile(`level=`)}
 	server.cmd = exec.Command(os.Getenv(dendriteEnv), "--config", "dendrite.yaml", "--http-bind-address", address,
 		"--really-enable-open-registration")
 	server.cmd.Dir = m.folder
@@ -106,7 +143,7 @@ func (m *matrix) bridge() {
 	if m.token != "" {
 		env = append(env, "MATRIX_ACCESS_TOKEN="+m.token)
 	} else {
-		env, args = append(env, "MATRIX_PASSWORD=a long password"), append(args, "--user", "@bot:hs.test")
+		env, args = append(env, "MATRIX_PASSWORD=a long password"), append(args, "--user", m.bot)
 	}
 	m.run["matrix"] = start(m.t, m.whole, "hubbub-matrix", env, args...)
 }
@@ -130,6 +167,9 @@ func (m *matrix) until(what string, holds func() bool) {
 		select {
 		case <-m.run["homeserver"].ended:
 			m.t.Logf("the homeserver ended: %v\n%s", m.run["homeserver"].err, m.run["homeserver"].text())
+			if *m.panics++; *m.panics > maxPanics {
+				m.t.Fatal("the homeserver ends again and again")
+			}
 			m.serve(strings.TrimPrefix(m.url, "http://"))
 		default:
 		}
@@ -156,14 +196,25 @@ type seenEvent struct {
 		Sender  string          `json:"sender"`
 		Content json.RawMessage `json:"content"`
 	} `json:"event"`
-	Answer *string `json:"answer"`
+	Answer    *string `json:"answer"`
+	Encrypted bool    `json:"encrypted"`
 }
 
+// person starts a client on the library nio.
 func (m *matrix) person(name string) *person {
+	m.t.Helper()
+	return m.client(name, os.Getenv("HUBBUB_PYTHON"), "../scripts/matrix/person.py")
+}
+
+// client starts a client of a person: a program with a script.
+func (m *matrix) client(name, program, script string) *person {
 	m.t.Helper()
 	p := &person{m: m, answers: make(chan string, 1)}
 	proc := &process{t: m.whole, name: name, sign: regexp.MustCompile(`ready`)}
-	proc.cmd = exec.Command(os.Getenv("HUBBUB_PYTHON"), "../scripts/matrix/person.py", m.url, "@"+name+":hs.test", "a long password")
+	proc.cmd = exec.Command(program, script, m.url, "@"+name+":hs.test", "a long password")
+	if m.encrypted {
+		proc.cmd.Args = append(proc.cmd.Args, m.whole.TempDir())
+	}
 	proc.cmd.Stderr = proc
 	in, err := proc.cmd.StdinPipe()
 	if err != nil {
@@ -200,7 +251,10 @@ func (m *matrix) person(name string) *person {
 func (p *person) do(what string, members map[string]any) (answer string) {
 	p.m.t.Helper()
 	members["do"] = what
-	// person starts a client on the library nio.
+	if what == "create" && p.m.encrypted {
+		state, _ := members["state"].([]any)
+		members["state"] = append(state, encryption)
+	}
 	if err := p.ask.Encode(members); err != nil {
 		p.m.t.Fatal(err)
 	}
@@ -246,7 +300,7 @@ func (p *person) fromBot(room, kind string) (list []shown) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.seen {
-		if e.Room == room && e.Event.Type == kind && e.Event.Sender == "@bot:hs.test" {
+		if e.Room == room && e.Event.Type == kind && e.Event.Sender == p.m.bot {
 			s := shown{ID: e.Event.ID}
 			_ = json.Unmarshal(e.Event.Content, &s) // a redacted event has no content
 			list = append(list, s)
@@ -289,12 +343,16 @@ func (p *person) joined(room string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return slices.ContainsFunc(p.seen, func(e seenEvent) bool {
-			return e.Room == room && e.Event.Type == "m.room.member" && e.Event.Sender == "@bot:hs.test"
+			return e.Room == room && e.Event.Type == "m.room.member" && e.Event.Sender == p.m.bot
 		})
 	})
 }
 
-var mentionsBot = map[string]any{"m.mentions": map[string]any{"user_ids": []string{"@bot:hs.test"}}}
+var encryption = map[string]any{"type": "m.room.encryption", "state_key": "", "content": map[string]any{"algorithm": "m.megolm.v1.aes-sha2"}}
+
+func (m *matrix) mentionsBot() map[string]any {
+	return map[string]any{"m.mentions": map[string]any{"user_ids": []string{m.bot}}}
+}
 
 // TestMatrix_WithForeignServerAndPeople runs the bridge with the homeserver Dendrite and with people
 // on the library nio, beside Telegram.
@@ -323,9 +381,7 @@ func TestMatrix_WithForeignServerAndPeople(t *testing.T) {
 	})
 	t.Run("an encrypted room", func(t *testing.T) {
 		will := will.in(t)
-		room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true, "state": []any{
-			map[string]any{"type": "m.room.encryption", "state_key": "", "content": map[string]any{"algorithm": "m.megolm.v1.aes-sha2"}},
-		}})
+		room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true, "state": []any{encryption}})
 		will.hears(room, "This room is encrypted, and I can't read encrypted messages")
 	})
 	var room string
@@ -360,10 +416,10 @@ func groupRoom(m *matrix, will, ann *person, then func()) (room string) {
 		then()
 		return event
 	}
-	room = did(will.do("create", map[string]any{"name": "Ops", "invite": []string{"@bot:hs.test", "@ann:hs.test"}}))
+	room = did(will.do("create", map[string]any{"name": "Ops", "invite": []string{m.bot, "@ann:hs.test"}}))
 	will.joined(room)
 	lunch := did(ann.say(room, "lunch at noon?", nil))
-	question := did(will.say(room, "hubbub, is **this** seen?", mentionsBot))
+	question := did(will.say(room, "hubbub, is **this** seen?", m.mentionsBot()))
 	answer := will.hears(room, "is this seen?")[0]
 	if answer.Relates.Answer.Event != question || !strings.Contains(answer.HTML, "<") {
 		m.t.Errorf("the answer is %+v, to %s", answer, question)
@@ -386,7 +442,7 @@ func groupRoom(m *matrix, will, ann *person, then func()) (room string) {
 		m.t.Errorf("the edit is %+v", c)
 	}
 	inThread := did(will.say(room, "and in a thread?", map[string]any{
-		"m.mentions":   map[string]any{"user_ids": []string{"@bot:hs.test"}},
+		"m.mentions":   m.mentionsBot()["m.mentions"],
 		"m.relates_to": map[string]any{"rel_type": "m.thread", "event_id": question},
 	}))
 	if said := will.hears(room, "and in a thread?")[0]; said.Relates.Type != "m.thread" || said.Relates.Event != question {

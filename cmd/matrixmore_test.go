@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +22,7 @@ import (
 // invited makes a room with the bot in it.
 func (p *person) invited(more map[string]any) string {
 	p.m.t.Helper()
-	ask := map[string]any{"invite": []string{"@bot:hs.test"}}
+	ask := map[string]any{"invite": []string{p.m.bot}}
 	for k, v := range more {
 		ask[k] = v
 	}
@@ -77,9 +80,10 @@ func TestMatrix_WithAccessToken(t *testing.T) {
 		name string
 		run  func(m *matrix, will, ann, mallory *person)
 	}{
-		{"signals", signalsOfMatrix}, {"typing", typingOfMatrix}, {"receipts", receiptsOfMatrix}, {"files", filesOfMatrix},
+		{"signals", signalsOfMatrix}, {"doctor", doctorOfMatrix}, {"typing", typingOfMatrix}, {"receipts", receiptsOfMatrix}, {"files", filesOfMatrix},
 		{"upgrade", upgradeOfMatrix}, {"pairing", pairingOfMatrix}, {"allow-room", allowRoomOfMatrix}, {"gap", gapOfMatrix},
-		{"same names", sameNamesOfMatrix}, {"large room", largeRoomOfMatrix}, {"membership", membershipOfMatrix},
+		{"application service", serviceOfMatrix}, {"same names", sameNamesOfMatrix}, {"large room", largeRoomOfMatrix}, {"membership", membershipOfMatrix},
+		{"the library of Element", elementOfMatrix}, {"notices and commands", wordsOfMatrix}, {"limits", limitsOfMatrix},
 	}
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) { part.run(m.in(t), will.in(t), ann.in(t), mallory.in(t)) })
@@ -144,11 +148,16 @@ func filesOfMatrix(m *matrix, will, _, _ *person) {
 		{"m.file", "application/octet-stream", "große Datei.bin", "document", bytes.Repeat([]byte{7, 1}, 30<<10)},
 		{"m.audio", "audio/ogg", "a.ogg", "audio", []byte("OggS....")}, {"m.video", "video/mp4", "v.mp4", "video", []byte("....ftypmp42")},
 	} {
-		uri := will.do("upload", map[string]any{"data": base64.StdEncoding.EncodeToString(f.data), "type": f.as, "name": f.name})
-		will.do("send", map[string]any{"room": room, "content": map[string]any{
-			"msgtype": f.msgtype, "body": f.name, "url": uri, "info": map[string]any{"mimetype": f.as, "size": len(f.data)},
-		}})
-		got := m.got("the file "+f.name, func(c *protocol.ChatMessage) bool { return len(c.Attachments) == 1 && c.Attachments[0].Name == f.name }).Attachments[0]
+		uri := will.do("upload", map[string]any{"data": base64.StdEncoding.EncodeToString(f.data), "type": f.as, "name": f.name, "encrypt": m.encrypted})
+		content := map[string]any{"msgtype": f.msgtype, "body": f.name, "info": map[string]any{"mimetype": f.as, "size": len(f.data)}}
+		if content["url"] = uri; m.encrypted {
+			delete(content, "url")
+			content["file"] = json.RawMessage(uri)
+		}
+		will.do("send", map[string]any{"room": room, "content": content})
+		got := m.got("the file "+f.name, func(c *protocol.ChatMessage) bool {
+			return c.Chat.ID == room && len(c.Attachments) == 1 && c.Attachments[0].Name == f.name
+		}).Attachments[0]
 		resp, err := http.Get(got.Ref) //nolint:noctx // the server is this test's
 		if err != nil {
 			m.t.Fatal(err)
@@ -162,8 +171,11 @@ func filesOfMatrix(m *matrix, will, _, _ *person) {
 	for name, data := range map[string][]byte{"dot.png": png, "report.csv": []byte("a,b\n1,2\n")} {
 		m.reply(room, map[string]any{"text": "here is " + name, "idempotencyKey": name, "file": protocol.File{Name: name, Data: data}})
 		said := will.hears(room, "here is "+name)[0]
-		uri := will.content(said.ID)["url"]
-		if back := will.do("download", map[string]any{"uri": uri}); back != base64.StdEncoding.EncodeToString(data) {
+		uri, file := will.content(said.ID)["url"], will.content(said.ID)["file"]
+		if m.encrypted {
+			uri = file.(map[string]any)["url"]
+		}
+		if back := will.do("download", map[string]any{"uri": uri, "file": file}); back != base64.StdEncoding.EncodeToString(data) {
 			m.t.Errorf("%s came back as %q", name, back)
 		}
 	}
@@ -193,7 +205,7 @@ func (p *person) content(event string) (c map[string]any) {
 func upgradeOfMatrix(m *matrix, will, ann, _ *person) {
 	for _, preset := range []string{"public_chat", "private_chat"} {
 		room := will.invited(map[string]any{"name": "Old", "state": []any{map[string]any{"type": "m.room.join_rules", "state_key": "", "content": map[string]any{"join_rule": map[string]string{"public_chat": "public", "private_chat": "invite"}[preset]}}}})
-		will.say(room, "is this before "+preset+"?", mentionsBot)
+		will.say(room, "is this before "+preset+"?", m.mentionsBot())
 		will.hears(room, "is this before "+preset)
 		var now struct {
 			Room string `json:"replacement_room"`
@@ -206,7 +218,7 @@ func upgradeOfMatrix(m *matrix, will, ann, _ *person) {
 			will.do("invite", map[string]any{"room": now.Room, "user": "@bot:hs.test"})
 		}
 		will.joined(now.Room)
-		will.say(now.Room, "is this after "+preset+"?", mentionsBot)
+		will.say(now.Room, "is this after "+preset+"?", m.mentionsBot())
 		will.hears(now.Room, "is this after "+preset)
 		m.got("the same chat", func(c *protocol.ChatMessage) bool { return c.Chat.ID == room && c.Text == "is this after "+preset+"?" })
 		m.reply(room, map[string]any{"text": "to the old address " + preset, "idempotencyKey": preset})
@@ -237,13 +249,38 @@ func pairingOfMatrix(m *matrix, _, _, mallory *person) {
 	}
 }
 
+// serviceOfMatrix runs the bridge as an application service, as another bot in a folder of its own, and
+// kills it.
+func serviceOfMatrix(m *matrix, will, ann, mallory *person) {
+	usual, data := *m, m.data
+	defer func() {
+		m.run["matrix"].kill()
+		usual.data = data
+		usual.bridge()
+		for _, p := range []*person{will, ann, mallory} {
+			p.m = &usual
+		}
+	}()
+	m.run["matrix"].kill()
+	m.bot, m.token, m.data, m.args = "@service:hs.test", "token of the service", m.t.TempDir(), []string{"--user", "@service:hs.test"}
+	m.bridge()
+	for _, p := range []*person{will, ann, mallory} {
+		p.m = m
+	}
+	groupRoom(m, will, ann, func() {})
+	groupRoom(m, will, ann, func() { m.kill("matrix") })
+	receiptsOfMatrix(m, will, ann, mallory)
+	typingOfMatrix(m, will, ann, mallory)
+	filesOfMatrix(m, will, ann, mallory)
+}
+
 func allowRoomOfMatrix(m *matrix, will, ann, _ *person) {
 	room := ann.do("create", map[string]any{"name": "Ann's"})
 	m.args = []string{"--allow-room", room}
 	m.kill("matrix")
 	ann.do("invite", map[string]any{"room": room, "user": "@bot:hs.test"})
 	ann.joined(room)
-	ann.say(room, "is this room admitted?", mentionsBot)
+	ann.say(room, "is this room admitted?", m.mentionsBot())
 	ann.hears(room, "is this room admitted?")
 	other := ann.do("create", map[string]any{"invite": []string{"@bot:hs.test"}})
 	ann.joined(other)
@@ -254,7 +291,7 @@ func allowRoomOfMatrix(m *matrix, will, ann, _ *person) {
 
 func gapOfMatrix(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"name": "Gap"})
-	will.say(room, "first?", mentionsBot)
+	will.say(room, "first?", m.mentionsBot())
 	will.hears(room, "first?")
 	m.run["matrix"].kill()
 	for i := range 230 {
@@ -313,7 +350,7 @@ func largeRoomOfMatrix(m *matrix, will, ann, _ *person) {
 		m.post("join/"+room, token, map[string]any{})
 	}
 	ann.do("join", map[string]any{"room": room})
-	ann.say(room, "is it large?", mentionsBot)
+	ann.say(room, "is it large?", m.mentionsBot())
 	answer := ann.hears(room, "is it large?")[0]
 	ann.do("read", map[string]any{"room": room, "event": answer.ID})
 	ann.say(room, "the end", nil)
@@ -337,4 +374,93 @@ func membershipOfMatrix(m *matrix, will, ann, _ *person) {
 	m.got("who joined", func(c *protocol.ChatMessage) bool {
 		return c.Event == "membership" && c.Chat.ID == room && strings.HasSuffix(c.Text, " joined")
 	})
+}
+
+// wordsOfMatrix checks that a notice obliges nobody, that the bot's name addresses it in a client without
+// m.mentions, and what the commands of a room say.
+func wordsOfMatrix(m *matrix, will, ann, _ *person) {
+	room := will.invited(map[string]any{"name": "Words", "invite": []string{m.bot, "@ann:hs.test"}})
+	will.say(room, "bot: is it by name?", nil)
+	will.hears(room, "is it by name?")
+	notice := ann.do("send", map[string]any{"room": room, "content": map[string]any{
+		"msgtype": "m.notice", "body": "bot: is this a notice?", "m.mentions": m.mentionsBot()["m.mentions"],
+	}})
+	if c := m.gotOnce("status", notice); c.Text != "bot: is this a notice?" {
+		m.t.Errorf("the notice is %+v", c)
+	}
+	for _, step := range [][2]string{
+		{"!help", "the agent of this chat answers"}, {"!agents", "Agents of this chat"}, {"!status", "Answers waiting for Matrix"},
+		{"!halt", "to stop working here until !resume"}, {"!resume", "to continue"}, {"!pair", "already has access"},
+		{"!stop", "Stopped."}, {"bot: unheard?", "This chat is stopped"}, {"!start", "running again"}, {"bot: heard?", "heard?"},
+	} {
+		will.say(room, step[0], nil)
+		will.hears(room, step[1])
+	}
+	for _, text := range []string{"is this a notice?", "unheard?"} {
+		if n := will.count(room, text); n > 0 {
+			m.t.Errorf("%q was answered", text)
+		}
+	}
+}
+
+// doctorOfMatrix checks what hubbub doctor finds with tokens and homeservers that are right and wrong.
+func doctorOfMatrix(m *matrix, _, _, _ *person) {
+	for _, c := range []struct{ homeserver, token, config, says string }{
+		{m.url, m.token, "", "@bot:hs.test at " + m.url},
+		{m.url, "", "", m.url + " answers"},
+		{m.url, "of nobody", "", "The homeserver refuses the access token of the bot"},
+		{m.url, "token of the service", "[matrix]\nuser = \"@service:hs.test\"\n", "@service:hs.test is not connected to the bus"},
+		{"http://127.0.0.1:1", m.token, "", "Check [matrix] homeserver and the network"},
+		{"", m.token, "", ""},
+	} {
+		config := filepath.Join(m.t.TempDir(), "hubbub.toml")
+		if err := os.WriteFile(config, []byte(c.config), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+		cmd := exec.CommandContext(m.t.Context(), built(m.t, "hubbub"), "doctor", "--bus=ws://"+m.bus, "--data="+m.data, "--config="+config)
+		cmd.Env = append(os.Environ(), "HUBBUB_HOMESERVER="+c.homeserver, "MATRIX_ACCESS_TOKEN="+c.token)
+		out, _ := cmd.CombinedOutput() // other checks have problems here
+		if said := string(out); !strings.Contains(said, c.says) || c.says == "" && strings.Contains(strings.ToLower(said), "homeserver") {
+			m.t.Errorf("with the token %q at %q, it says %s; want %q", c.token, c.homeserver, said, c.says)
+		}
+	}
+}
+
+// limitsOfMatrix runs the homeserver with limits that the bot exceeds at once.
+func limitsOfMatrix(m *matrix, will, _, _ *person) {
+	config := strings.Replace(dendriteConfig, "rate_limiting: {enabled: false}", "rate_limiting: {enabled: true, threshold: 1, "+
+		`cooloff_ms: 1000, exempt_user_ids: ["@will:hs.test", "@ann:hs.test", "@mallory:hs.test"]}`, 1)
+	if err := os.WriteFile(filepath.Join(m.folder, "dendrite.yaml"), []byte(config), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.kill("homeserver")
+	m.until("the limit", func() bool {
+		r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.url+"/_matrix/client/v3/account/whoami", http.NoBody)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+m.token)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close() //nolint:errcheck // nobody reads it
+		return resp.StatusCode == http.StatusTooManyRequests
+	})
+	var rooms []string
+	for range 4 {
+		rooms = append(rooms, will.do("create", map[string]any{"invite": []string{m.bot}, "direct": true}))
+	}
+	for _, room := range rooms {
+		will.joined(room)
+		said := will.say(room, "is it limited?", nil)
+		will.hears(room, "is it limited?")
+		m.reply(room, map[string]any{"signal": "seen", "inReplyTo": "mx:" + said, "idempotencyKey": "seen"})
+		m.until("the signal", func() bool {
+			return slices.ContainsFunc(will.fromBot(room, "m.reaction"), func(s shown) bool { return s.Relates.Event == said })
+		})
+		if n := will.count(room, "is it limited?"); n != 1 {
+			m.t.Errorf("it was answered %d times", n)
+		}
+	}
 }

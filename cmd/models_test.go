@@ -1,15 +1,21 @@
 package cmd_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A malformedModel is the endpoint of a model that answers as the message asks, in the ways of
@@ -18,6 +24,7 @@ type malformedModel struct {
 	edited  chan struct{} // closed when the message that "wait" holds is edited
 	began   chan struct{} // gets a value when "wait" reaches the model
 	mu      sync.Mutex
+	doubled string // a request whose tools are not the chat's and that of the server, once each
 	hinted  int
 	noTools int // requests without tools
 }
@@ -35,13 +42,53 @@ func piece(delta string) string {
 	return `{"choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}`
 }
 
+// ended returns the last event of a stream.
+func ended(reason string) string {
+	return `{"choices":[{"index":0,"delta":{},"finish_reason":"` + reason + `"}]}`
+}
+
+// looks calls the tool of an MCP server.
+var looks = []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"files__look","arguments":"{}"}}]}`), "[DONE]"}
+
+// A forgetfulServer is an MCP server with one tool, whose pages all name the same next page. It forgets
+// its sessions after the first call.
+type forgetfulServer struct {
+	calls atomic.Int64
+	inner atomic.Pointer[mcp.StreamableHTTPHandler]
+}
+
+func (s *forgetfulServer) begin() {
+	server := mcp.NewServer(&mcp.Implementation{Name: "files", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "look"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		n := s.calls.Add(1)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("looked ", n)}}}, nil, nil
+	})
+	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if list, ok := r.GetParams().(*mcp.ListToolsParams); ok {
+				list.Cursor = ""
+			}
+			result, err := next(ctx, method, r)
+			if list, ok := result.(*mcp.ListToolsResult); ok {
+				list.NextCursor = "more"
+			}
+			return result, err
+		}
+	})
+	s.inner.Store(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+}
+
+func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.inner.Load().ServeHTTP(w, r)
+}
+
 const sendsHello = `"name":"chat_send_message","arguments":`
 
 // answers are the answers to messages by name, and how the chat shows them.
 var answers = []struct {
 	name, shown string
 	events      []string // of a stream
-	body        string   // otherwise a whole answer
+	body        string   // defaults to a whole answer
 }{
 	{"no finish_reason", "It is 1.", []string{piece(`{"content":"It is 1."}`), "[DONE]"}, ""},
 	{"content in parts", "It is 2.", []string{piece(`{"content":[{"type":"text","text":"It is "},{"type":"thinking","thinking":"hm"},{"type":"text","text":"2."}]}`), "[DONE]"}, ""},
@@ -56,6 +103,15 @@ var answers = []struct {
 	{"a call as text", "I was told.", nil, `{"choices":[{"message":{"content":"{\"name\":\"chat_send_message\",\"parameters\":{\"text\":\"INNER\"}}"}}]}`},
 	{"a copy of the prompt", "I was told.", nil, `{"choices":[{"message":{"content":"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n"}}]}`},
 	{"a thought cut", "I was told.", nil, `{"choices":[{"message":{"content":"<think>INNER and"}}]}`},
+	{"cut in the arguments", "It is shorter.", []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{` + sendsHello + `"{\"text\":\"INNER an"}}]}`), ended("length"), "[DONE]"}, ""},
+	{"cut before the text", "It is shorter.", []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{` + sendsHello + `"{\"inReply"}}]}`), ended("MAX_TOKENS"), "[DONE]"}, ""},
+	{"cut in a thought", "It is shorter.", []string{piece(`{"content":"<think>INNER and"}`), ended("length"), "[DONE]"}, ""},
+	{"cut in a fence", "It is shorter.", nil, `{"choices":[{"message":{"content":"` + "```json" + `\n{\"name\":\"chat_send_message\",\"arguments\":{\"text\":\"INNER"},"finish_reason":"length"}]}`},
+	{"cut, said to be called", "It is shorter.", nil, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{` + sendsHello + `"{\"text\":\"INNER an"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":4096}}`},
+	{"cut in the text", "One, two\n\n[The model's answer was cut here: it reached its maximum length.]", nil, `{"choices":[{"message":{"content":"One, two"},"finish_reason":"model_length"}]}`},
+	{"a tool", "looked 1", looks, ""},
+	{"the tool of a server that was started again", "looked 2", looks, ""},
+	{"the tool again", "looked 3", looks, ""},
 	{"nothing but thoughts", "I could not answer this message. Please send it again, or ask somebody else.", nil, `{"choices":[{"message":{"content":"[THINK]INNER[/THINK]"}}]}`},
 	{"a page", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, "<html>Sign in</html>"},
 	{"another API", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, `{"model":"m","message":{"role":"assistant","content":"INNER"},"done":true}`},
@@ -67,7 +123,7 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	var q struct {
 		Messages []struct{ Role, Content string }
-		Tools    []json.RawMessage
+		Tools    []struct{ Function struct{ Name string } }
 	}
 	if err != nil || json.Unmarshal(raw, &q) != nil {
 		http.Error(w, "no request", http.StatusBadRequest)
@@ -87,6 +143,8 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(q.Tools) == 0 {
 		s.noTools++
+	} else if n := strings.Count(string(raw), `"name":"files__look","parameters"`) + strings.Count(string(raw), `"name":"chat_send_message","parameters"`); n != 2 {
+		s.doubled = string(raw)
 	}
 	s.mu.Unlock()
 	whole := func(text string) {
@@ -101,9 +159,15 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		whole("I read the " + strings.Fields(said[strings.Index(said, "wait for the ")+len("wait for the "):])[0] + " words.")
 		return
 	}
+	if strings.Contains(prompt, "Your output reached its limit of ") {
+		whole("It is shorter.")
+		return
+	}
 	for _, a := range answers {
 		switch {
 		case !strings.Contains(said, "answer: "+a.name+"\n"):
+		case !fresh && strings.HasPrefix(q.Messages[len(q.Messages)-1].Content, "looked "):
+			whole(q.Messages[len(q.Messages)-1].Content)
 		case !fresh: // the answer came from a tool
 			whole("")
 		case a.name == "no tools" && len(q.Tools) > 0:
@@ -130,7 +194,15 @@ func TestModels_MalformedAnswers(t *testing.T) {
 	model := &malformedModel{edited: make(chan struct{}), began: make(chan struct{}, 8)}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newFixture(t, "--harness=openai", "--model=sloppy", "--base-url="+web.URL+"/v1")
+	files := new(forgetfulServer)
+	files.begin()
+	server := httptest.NewServer(files)
+	t.Cleanup(server.Close)
+	list := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(list, []byte(`{"name":"files","url":"`+server.URL+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newFixture(t, "--harness=openai", "--model=sloppy", "--base-url="+web.URL+"/v1", "--mcp-file="+list)
 	will := s.api.User("Will")
 	dm := s.api.DM(will)
 
@@ -147,6 +219,9 @@ func TestModels_MalformedAnswers(t *testing.T) {
 		t.Errorf("of a message that was edited it said %q", said)
 	}
 	for i, a := range answers {
+		if files.calls.Load() == 1 {
+			files.begin() // the server was started again
+		}
 		s.ended(s.api.Say(dm, will, "answer: "+a.name))
 		if said := s.awaitTexts(dm, i+2); len(said) != i+2 || said[i+1] != a.shown {
 			t.Errorf("of %q the chat shows %q; want %q", a.name, said[i+1:], a.shown)
@@ -157,6 +232,9 @@ func TestModels_MalformedAnswers(t *testing.T) {
 	}
 	model.mu.Lock()
 	defer model.mu.Unlock()
+	if model.doubled != "" {
+		t.Errorf("the model was given %s", model.doubled)
+	}
 	if model.hinted != 4 || model.noTools != 1 {
 		t.Errorf("%d requests were told what was wrong, and %d came without tools", model.hinted, model.noTools)
 	}

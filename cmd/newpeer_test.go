@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
+
 	"github.com/coder/websocket"
 )
 
@@ -39,7 +41,7 @@ func TestNewPeer_AnswersInOrder(t *testing.T) {
 			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
 				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
 			}
-			addr, data := freeAddress(t), t.TempDir()
+			addr, data := bustest.FreeAddress(t), t.TempDir()
 			file := filepath.Join(t.TempDir(), c.file)
 			if err := os.WriteFile(file, printPeer(t, c.language), 0o600); err != nil {
 				t.Fatal(err)
@@ -161,7 +163,7 @@ func TestNewPeer_Shell(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is missing")
 	}
-	addr, data, dir := freeAddress(t), t.TempDir(), t.TempDir()
+	addr, data, dir := bustest.FreeAddress(t), t.TempDir(), t.TempDir()
 	bus := start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 	file := filepath.Join(dir, "peer.sh")
 	if err := os.WriteFile(file, printPeer(t, "sh"), 0o600); err != nil {

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +23,7 @@ type process struct {
 	ended chan struct{}
 	err   error // of Wait; valid once ended is closed
 
-	sign  *regexp.Regexp // log line that says that it is ready
+	sign  *regexp.Regexp // log line that reports readiness
 	ready chan struct{}  // closed when it is ready
 
 	mu   sync.Mutex
@@ -118,38 +115,15 @@ func (p *process) stop() {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		p.kill()
 	}
-	if took := time.Since(from); took > 10*time.Second || p.err != nil && !errors.Is(p.err, exec.ErrWaitDelay) {
+	if took := time.Since(from); p.err != nil && !errors.Is(p.err, exec.ErrWaitDelay) {
 		p.t.Errorf("%s ended after %s with %v:\n%s", p.name, took, p.err, p.text())
 	}
 	if p.t.Failed() && os.Getenv("HUBBUB_TEST_LOGS") != "" {
 		p.t.Logf("log of %s:\n%s", p.name, p.text())
 	}
-}
-
-// givenOut has the addresses that freeAddress has returned. A program that another test restarts
-// must find its address free.
-var givenOut sync.Map
-
-// freeAddress returns a free loopback address, each once. Its port is below the range that
-// systems assign, so that nobody else gets it before the program listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		l.Close() //nolint:errcheck // nothing was accepted
-		if _, taken := givenOut.LoadOrStore(addr, true); !taken {
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // logsBelow returns every log file below a folder.

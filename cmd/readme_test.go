@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hubbub/bus/bustest"
 )
 
 // documentBlock returns the fenced block of a language in a document.
@@ -47,7 +49,7 @@ func TestDocumentedPeers_Answer(t *testing.T) {
 			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
 				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
 			}
-			addr, data := freeAddress(t), t.TempDir()
+			addr, data := bustest.FreeAddress(t), t.TempDir()
 			hubbub(t, "token", "provision", "--data", data)
 			t.Setenv("HUBBUB_TOKEN", hubbub(t, documentedToken(t, "--data", data)...))
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)

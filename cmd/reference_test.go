@@ -70,7 +70,7 @@ func checkSample(t *testing.T, text string, fixed []string) {
 			continue
 		}
 		// A wrong level is reported after all other errors in settings.
-		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--log-level", "none-such").CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--data", t.TempDir(), "--log-level", "none-such").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "none-such") {
 			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"hubbub/bus/bustest"
 )
 
 // owner is the user who owns the data folder on which root works.
@@ -54,12 +56,17 @@ func foreignFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(around) })
+	for above := filepath.Dir(around); above != "/"; above = filepath.Dir(above) {
+		if info, err := os.Stat(above); err != nil || info.Mode().Perm()&0o001 == 0 {
+			t.Skipf("other users cannot reach %s, %v: set TMPDIR to a folder that they can", above, err)
+		}
+	}
 	data := filepath.Join(around, "data")
 	if err := errors.Join(os.Chmod(around, 0o755), os.Mkdir(data, 0o700), os.Chown(data, owner, owner)); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("programs", func(t *testing.T) { // they are stopped at its end
-		start(t, t, "hubbub-bus", nil, "--data", data, "--listen", freeAddress(t), "--log-format", "json")
+		start(t, t, "hubbub-bus", nil, "--data", data, "--listen", bustest.FreeAddress(t), "--log-format", "json")
 	})
 	for _, args := range [][]string{{"token", "provision"}, {"pair"}, {"chorus", "inbox", "create", "x"}} {
 		if says, err := hubbubOn(t, data, args...); err != nil {
@@ -95,6 +102,7 @@ func ownedBy(t *testing.T, folder string, uid uint32) (files int) {
 // TestRoot_WorksAsOwner checks that root's commands work in another user's folder and leave
 // nothing that the owner cannot use.
 func TestRoot_WorksAsOwner(t *testing.T) {
+	t.Parallel()
 	data := foreignFolder(t)
 	for _, args := range rootsCommands {
 		if says, _ := hubbubOn(t, data, args...); strings.Contains(says, "root") || strings.Contains(says, "permission") {
@@ -127,6 +135,7 @@ func TestRoot_WorksAsOwner(t *testing.T) {
 // TestRoot_ReachesClosedFolders checks a data folder inside a folder of root that is closed to
 // the data's owner, as for a service with a dynamic user.
 func TestRoot_ReachesClosedFolders(t *testing.T) {
+	t.Parallel()
 	data := foreignFolder(t)
 	around := filepath.Dir(data)
 	private, way := filepath.Join(around, "private"), filepath.Join(around, "way")
@@ -141,6 +150,20 @@ func TestRoot_ReachesClosedFolders(t *testing.T) {
 			t.Errorf("%q: %v, %s", args, err, says)
 		}
 	}
+	link := filepath.Join(private, "link")
+	if err := os.Symlink("data", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"/", link}, {private, "data"}, {private, "../way"}, {around, "private/link"}, {link, "."}, {filepath.Join(private, "data"), "../link"}} {
+		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), "token", "list", "--data", c[1])
+		cmd.Dir = c[0]
+		if says, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(says), "new") {
+			t.Errorf("the data folder %s in %s: %v, %s", c[1], c[0], err, says)
+		}
+	}
+	if err := os.Remove(link); err != nil {
+		t.Error(err)
+	}
 	ownedBy(t, filepath.Join(private, "data"), owner)
 	if n := ownedBy(t, filepath.Join(around, "backup"), owner); n < 9 {
 		t.Errorf("there are only %d files in the backup", n)
@@ -154,6 +177,7 @@ func TestRoot_ReachesClosedFolders(t *testing.T) {
 // root's commands open. Each command refuses it and says what to do, and the file does not
 // change. Links deeper in the folder are not followed either.
 func TestRoot_FollowsNoLinks(t *testing.T) {
+	t.Parallel()
 	data := foreignFolder(t)
 	victim := filepath.Join(filepath.Dir(data), "victim")
 	if err := os.WriteFile(victim, nil, 0o600); err != nil {

@@ -9,16 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // TestScripts runs the shell sessions of testdata/script with the programs in PATH. Each has its
 // own address ($LISTEN, HUBBUB_BUS).
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
-			addr := freeAddress(t)
+			addr := bustest.FreeAddress(t)
 			env.Setenv("PATH", binaries+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("LISTEN", addr)
 			env.Setenv("HUBBUB_BUS", "ws://"+addr)

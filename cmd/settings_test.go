@@ -27,6 +27,7 @@ var (
 // TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, also in comments, is
 // a flag of its program.
 func TestSampleSettings_AreCurrent(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
 	if err != nil {
 		t.Fatal(err)

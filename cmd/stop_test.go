@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -55,7 +56,7 @@ func TestBus_StopsInTimeWhenPeersHang(t *testing.T) {
 func startHangingBus(t *testing.T, env ...string) (p *process, data string) {
 	t.Helper()
 	data = t.TempDir()
-	addr := freeAddress(t)
+	addr := bustest.FreeAddress(t)
 	p = start(t, t, "hubbub-bus", env, "--data", data, "--listen", addr, "--log-format", "json")
 	asked := make(chan struct{})
 	mute, err := wire.Dial(t.Context(), "ws://"+addr, nil)

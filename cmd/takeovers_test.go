@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -73,7 +74,7 @@ func TestTakeovers_DuringFaults(t *testing.T) {
 	var programs []*process
 	var begin []func() *process
 	for i := range 3 {
-		address, data := freeAddress(t), t.TempDir()
+		address, data := bustest.FreeAddress(t), t.TempDir()
 		begin = append(begin, func() *process {
 			return start(t, t, "hubbub-bus", nil, "--log-format", "json", "--data", data, "--listen", address,
 				"--name", busName(i), "--cluster", nats.ClientURL())
@@ -327,7 +328,7 @@ func (c *takeoverTest) checkAll() {
 				reached++
 			}
 			if counts[verdict]++; strings.ToUpper(verdict) == verdict {
-				c.t.Errorf("%s: %s to %s by %s, %s to %s: %+v", verdict, peer, s.topic, s.by, s.at.Format(clock), s.told.Format(clock), s.result)
+				c.t.Errorf("%s: %s to %s by %s, %s to %s: %+v; %s", verdict, peer, s.topic, s.by, s.at.Format(clock), s.told.Format(clock), s.result, c.around(s, peer))
 			}
 		}
 		if reached != s.result.DeliveredTo {
@@ -335,6 +336,17 @@ func (c *takeoverTest) checkAll() {
 		}
 	}
 	fmt.Printf("%d takeovers, %d messages: %v\n", c.taken.Load(), len(c.sent), counts)
+}
+
+// around lists the visits of an identity around the time of a message.
+func (c *takeoverTest) around(s sent, id protocol.PeerID) string {
+	var visits []string
+	for _, v := range c.visits[id] {
+		if v.at.After(s.at.Add(-known)) && v.at.Before(s.told.Add(known)) {
+			visits = append(visits, v.at.Format(clock)+" at "+busName(v.bus))
+		}
+	}
+	return strings.Join(visits, ", ")
 }
 
 // check describes the outcome of a message at one identity, in capitals if it is wrong.
@@ -371,12 +383,16 @@ func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 	})
 }
 
+// moved bounds the time from the beginning of a visit until all buses know of it: the visit has a
+// second to be answered, and the other buses know a second later.
+const moved = 2 * time.Second
+
 // missed reports whether a result names the bus of an identity as missing, or says that missing
 // buses are unknown. The bus that the identity left counts until all buses know that it moved.
 func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
 	last := 0
 	for i, v := range c.visits[id] {
-		if v.at.Before(s.at) {
+		if v.at.Before(s.at.Add(-moved)) {
 			last = i
 		}
 	}

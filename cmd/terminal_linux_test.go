@@ -3,6 +3,8 @@ package cmd_test
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -12,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/mx/mxtest"
+	"hubbub/bus/bustest"
 	"hubbub/peers/tg/tgtest"
 
 	"golang.org/x/sys/unix"
@@ -81,14 +83,23 @@ var terminalLosses = map[string]func(t *testing.T, l *terminal){
 	"gone": func(_ *testing.T, l *terminal) { l.test.Close() }, //nolint:errcheck // nothing was written
 }
 
+// acceptLogin is a homeserver that accepts a login and answers no sync.
+func acceptLogin(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/login") {
+		<-r.Context().Done()
+		return
+	}
+	_, _ = io.WriteString(w, `{"user_id":"@bot:hs","device_id":"D","access_token":"t"}`) // the bridge may have ended
+}
+
 // TestTerminal_NeitherEndsNorDelaysAProgram starts every program on a terminal, which then takes no
 // output any more. The program must run on, and end at SIGTERM.
 func TestTerminal_NeitherEndsNorDelaysAProgram(t *testing.T) {
 	t.Parallel()
-	bus := freeAddress(t)
+	bus := bustest.FreeAddress(t)
 	start(t, t, "hubbub-bus", nil, "--data", t.TempDir(), "--listen", bus, "--log-format", "json")
 	api := tgtest.New(nil)
-	telegram, homeserver := httptest.NewServer(api), httptest.NewServer(mxtest.New("@bot:hs"))
+	telegram, homeserver := httptest.NewServer(api), httptest.NewServer(http.HandlerFunc(acceptLogin))
 	t.Cleanup(telegram.Close)
 	t.Cleanup(homeserver.Close)
 	t.Cleanup(homeserver.CloseClientConnections)
@@ -105,7 +116,7 @@ func TestTerminal_NeitherEndsNorDelaysAProgram(t *testing.T) {
 		for loss, lose := range terminalLosses {
 			words := strings.Fields(line)
 			t.Run(words[0]+" "+loss, func(t *testing.T) {
-				data, own := t.TempDir(), freeAddress(t)
+				data, own := t.TempDir(), bustest.FreeAddress(t)
 				switch words[len(words)-1] {
 				case "--listen":
 					words = append(words, own)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 )
@@ -74,7 +75,7 @@ func (m *messageModel) prompts() []string {
 // failedSends counts the reports of undelivered messages to agents.
 func (s *fixture) failedSends() (n int) {
 	s.t.Helper()
-	for _, p := range s.publicationsOf(activitylog.Filter{}) {
+	for _, p := range s.publicationsOf(read.Filter{}) {
 		var status protocol.DeliveryStatus
 		if p.message.Type == protocol.TypeDeliveryStatus && p.status == activitylog.StatusOK && json.Unmarshal(p.message.Content, &status) == nil && status.Status == protocol.StatusFailed {
 			n++

@@ -1,11 +1,15 @@
 package cmd_test
 
 import (
+	"bufio"
 	"cmp"
+	"os"
 	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	spawner "hubbub/peers/system"
 	"hubbub/protocol"
 )
@@ -23,7 +27,7 @@ func TestWake_RestartsAgent(t *testing.T) {
 	const idle = "--idle-stop=4s"
 	s.start("system", idle)
 	events := func(event string) (n int) {
-		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+		for _, p := range s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
 			if e := contentOf[spawner.LifecycleEvent](p); p.message.From == protocol.PeerSystem && e.Event == event {
 				n++
 			}
@@ -63,8 +67,60 @@ func TestWake_RestartsAgent(t *testing.T) {
 		}
 		s.await("the wake", func() bool { return wakes() > round })
 		s.await("the record of the start", func() bool { return events("spawned") > round+1 })
-		if wanted, spawned := events("wanted"), events("spawned"); wanted != round+1 || spawned != round+2 {
-			t.Errorf("wanted %d times, spawned %d times; want %d and %d", wanted, spawned, round+1, round+2)
+		// A spawner that starts tells an agent that is not online yet that it is wanted, too.
+		if wanted, spawned := events("wanted"), events("spawned"); wanted <= round || spawned != round+2 {
+			t.Errorf("wanted %d times, spawned %d times; want at least %d, and %d", wanted, spawned, round+1, round+2)
 		}
 	}
+}
+
+// TestWake_ReachesNextRun kills an agent that has a wake and has not answered it. Its next run gets
+// the wake under the name of its new endpoint, and the sender, a program in Python, is notified of
+// both.
+func TestWake_ReachesNextRun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newBrokerFixture(t, true)
+	data := t.TempDir()
+	run := func() *process {
+		return start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + data, "HUBBUB_BUS=" + s.url}, "--id=lead", "--harness=scripted", "--compose-window=50ms")
+	}
+	lead := run()
+	s.until(`lead +online`, "who")
+	if err := lead.cmd.Process.Signal(syscall.SIGSTOP); err != nil { // it answers nothing from now on
+		t.Fatal(err)
+	}
+	boss := s.python("invoke.py", "lead")
+	out, err := boss.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss.Stderr = os.Stderr
+	if err := boss.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = boss.Process.Kill()
+		_ = boss.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		if !lines.Scan() {
+			t.Fatalf("the program printed nothing more: %v", lines.Err())
+		}
+		return lines.Text()
+	}
+	flight, ok := strings.CutPrefix(next(), "invoked ")
+	if !ok {
+		t.Fatal("the program did not invoke")
+	}
+	s.until(`woke lead`, "why", flight)
+	lead.kill()
+	run()
+	if missed, again := next(), next(); missed != "missed where it was pending" || again != "woken elsewhere pending" {
+		t.Errorf("the sender was told %q and %q", missed, again)
+	}
+	s.until(`flight `+flight+` of lead is completed`, "why", flight)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hubbub/bus/bustest"
 )
 
 // A brokerFixture is a bus with a broker that reminds after a short time.
@@ -21,7 +23,7 @@ type brokerFixture struct {
 func newBrokerFixture(t *testing.T, broker bool) *brokerFixture {
 	t.Helper()
 	s := &brokerFixture{t: t, data: t.TempDir()}
-	address := freeAddress(t)
+	address := bustest.FreeAddress(t)
 	s.url = "ws://" + address
 	start(t, t, "hubbub-bus", nil, "--listen", address, "--data", s.data)
 	if broker {

@@ -134,9 +134,9 @@ type Chat struct {
 	Title    string `json:"title,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
 	StreamID string `json:"streamId,omitempty"`
-	TimeZone string `json:"timeZone,omitempty"` // in which its people live, such as Europe/Berlin, if it is known
+	TimeZone string `json:"timeZone,omitempty"` // time zone of the chat's people, such as Europe/Berlin, if known
 	Service  string `json:"service,omitempty"`  // chorus: name of the service, for people; untrusted
-	Context  string `json:"context,omitempty"`  // chorus: what the channel is for, in the service's words; untrusted
+	Context  string `json:"context,omitempty"`  // chorus: purpose of the channel, in the service's words; untrusted
 }
 
 // An Author says who wrote a chat message.
@@ -193,7 +193,7 @@ type ChatReply struct {
 // A File is a file that an agent sends.
 type File struct {
 	Name string `json:"name"`
-	Data []byte `json:"data"` // base64 in JSON, at most MaxFileData bytes without it
+	Data []byte `json:"data"` // base64 in JSON; at most MaxFileData bytes before encoding
 }
 
 // MaxFileData bounds the data of a file, in bytes, so that it fits into a frame of the default

@@ -6,7 +6,6 @@ import "hubbub/protocol/jsonrpc"
 const (
 	CodeNotInitialized       = -32001
 	CodeSubscriptionNotFound = -32003
-	CodeParse                = jsonrpc.CodeParse
 	CodeInvalidRequest       = jsonrpc.CodeInvalidRequest
 	CodeMethodNotFound       = jsonrpc.CodeMethodNotFound
 	CodeInvalidParams        = jsonrpc.CodeInvalidParams

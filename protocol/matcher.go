@@ -18,7 +18,7 @@ type Matcher struct {
 	// The walk reads the topic between prefix and suffix. Its state is the set of all n such that
 	// the first n symbols of the pattern, without stars, match the text read so far.
 	count     int              // number of symbols
-	literals  map[rune]symbols // the symbols that are this character
+	literals  map[rune]symbols // by character: the symbols that are this character
 	questions symbols          // the symbols that are question marks
 	starAfter symbols          // the symbols that a star follows
 	starFirst uint64           // 1 if a star precedes the first symbol

@@ -76,10 +76,10 @@ type SendResult struct {
 	MessageID   MessageID `json:"messageId"`
 	DeliveredTo int       `json:"deliveredTo"` // peers that processed the message
 	Failures    []Failure `json:"failures,omitempty"`
-	Omitted     int       `json:"omitted,omitempty"` // failures that did not fit into the list
+	Omitted     int       `json:"omitted,omitempty"` // number of failures omitted from the list
 	Addressee   Addressee `json:"addressee,omitempty"`
 	Partial     bool      `json:"partial,omitempty"` // the result covers only a part of the cluster
-	Missing     []string  `json:"missing,omitempty"` // buses that the result does not cover, as far as they are known
+	Missing     []string  `json:"missing,omitempty"` // known buses that the result does not cover
 }
 
 // A Failure is a peer that did not process a message, and the reason. Written means that the

@@ -41,7 +41,7 @@ func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic)
 // not.
 func CheckRequestID(id jsonrpc.ID) error {
 	if jsonrpc.IsString(id) && !text.IsCleanName(jsonrpc.UnquoteBytes(id)) {
-		return errors.New(`"id" must be valid Unicode without control or invisible characters`)
+		return errors.New(`"id" must be ` + text.NameRule)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func checkName[T string | []byte](what string, s T, limit int) error {
 	case len(s) > limit:
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
 	case !text.IsCleanName(s):
-		return fmt.Errorf("%s must be valid Unicode without control or invisible characters", what)
+		return fmt.Errorf("%s must be %s", what, text.NameRule)
 	}
 	return nil
 }
@@ -90,13 +90,13 @@ func (id PeerID) Topic() Topic { return Topic(id) }
 
 // Well-known topics (section 6 and Hubbub's extensions).
 const (
-	TopicSpawn        Topic = "system:spawn"     // spawn requests to the spawner
+	TopicSpawn        Topic = "system:spawn"     // requests for an agent
 	TopicRoute        Topic = "system:route"     // routing control events
 	TopicAgents       Topic = "system:agents"    // announcements of agents that are online
 	TopicAttention    Topic = "system:attention" // attention decisions and dispositions
 	TopicBroker       Topic = "collab:broker"    // requests to the collaboration broker
 	TopicCollabEvents Topic = "collab:events"    // facts published by the broker
-	TopicPresence     Topic = "bus:presence"     // peers that join and leave, reported by the bus; only for observers
+	TopicPresence     Topic = "bus:presence"     // joining and leaving peers, reported by the bus; only for observers
 )
 
 // Well-known identities.

@@ -27,7 +27,7 @@ var (
 	topicGen   = rapid.StringOfN(rapid.RuneFrom([]rune("ab:é")), 1, 12, -1)
 )
 
-func TestPatternsMatchAsThePlainestMatcherDoes(t *testing.T) {
+func TestPattern_AgreesWithPlainMatcher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := patternGen.Draw(t, "pattern")
 		p, err := protocol.ParsePattern(text)
@@ -43,7 +43,7 @@ func TestPatternsMatchAsThePlainestMatcherDoes(t *testing.T) {
 
 // TestCovers_IsSound checks that a pattern which covers another matches
 // everything that the other matches.
-func TestCoversIsSound(t *testing.T) {
+func TestCovers_IsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, q := patternGen.Draw(t, "p"), patternGen.Draw(t, "q")
 		if !protocol.Pattern(p).Covers(protocol.Pattern(q)) {
@@ -175,7 +175,7 @@ func BenchmarkScanSend(b *testing.B) {
 
 // TestPattern_AtLimits matches the longest patterns, wildcards at either
 // end, ends that would overlap, and characters of several bytes.
-func TestPatternsAtTheirLimits(t *testing.T) {
+func TestPattern_AtLimits(t *testing.T) {
 	longest := "*" + strings.Repeat("a", protocol.MaxPattern-2) + "*"
 	for _, c := range []struct {
 		pattern, topic string

@@ -117,7 +117,7 @@ type TurnRecord struct {
 	EventID        string   `json:"eventId"`
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Agent          PeerID   `json:"agent"`
-	Chat           Topic    `json:"chat"` // on whose account it runs; "digest" for digests of all chats
+	Chat           Topic    `json:"chat"` // the chat that is charged; "digest" for digests of all chats
 	TurnID         string   `json:"turnId"`
 	Attempt        int      `json:"attempt"`
 	Mode           string   `json:"mode"` // immediate, buffered, notify or digest
@@ -132,7 +132,7 @@ type TurnRecord struct {
 type TurnCost struct {
 	Model        string  `json:"model,omitempty"`
 	InputTokens  int64   `json:"inputTokens,omitempty"`
-	CachedTokens int64   `json:"cachedTokens,omitempty"` // part of the input that came from the provider's cache
+	CachedTokens int64   `json:"cachedTokens,omitempty"` // part of the input, from the provider's cache
 	OutputTokens int64   `json:"outputTokens,omitempty"`
 	USD          float64 `json:"usd,omitempty"` // as reported by the provider
 	ToolCalls    int     `json:"toolCalls,omitempty"`
@@ -180,7 +180,7 @@ type HaltRecord struct {
 type BudgetRecord struct {
 	Agent   PeerID `json:"agent"`
 	Bound   int64  `json:"bound"`
-	Chat    Topic  `json:"chat"`  // on whose account the turn would have run
+	Chat    Topic  `json:"chat"`  // the chat that would have been charged
 	Event   string `json:"event"` // RecordBudget
 	EventID string `json:"eventId"`
 	Reason  string `json:"reason"`
@@ -232,7 +232,7 @@ type EscalationRecord struct {
 	Event   string `json:"event"`        // RecordEscalation
 	EventID string `json:"eventId"`
 	Reason  string `json:"reason,omitempty"`
-	Rung    string `json:"rung,omitempty"`  // lead, owner, person, or author, who is told that there is no answer
+	Rung    string `json:"rung,omitempty"`  // lead, owner, person, or author, who is notified that there is no answer
 	State   string `json:"state,omitempty"` // "answered"
 	To      string `json:"to,omitempty"`    // who is asked
 	With    string `json:"with,omitempty"`  // the other agent of an exchange that was stopped
@@ -257,7 +257,7 @@ type ObligationRecord struct {
 	Agent        PeerID  `json:"agent"`
 	Author       string  `json:"author"`
 	Blocks       string  `json:"blocks"`
-	By           *string `json:"by,omitempty"` // of an act or the state that it led to; empty if nobody acted
+	By           *string `json:"by,omitempty"` // author of an act, or of the act that led to the state; empty if none
 	Event        string  `json:"event"`        // RecordObligation
 	EventID      string  `json:"eventId"`
 	ObligationID string  `json:"obligationId"`

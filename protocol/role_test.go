@@ -22,7 +22,7 @@ var sends = map[protocol.PeerID]string{
 	"tg:": "", "mx:": "", "mx": "", "MX:!r:hs": "", "agent:": "", "tg": "", "collab:other": "", "bus": "", "web:1": "", "TG:42": "", ":42": "",
 }
 
-func TestMaySendIsTheMatrix(t *testing.T) {
+func TestMaySend_IsTheMatrix(t *testing.T) {
 	for id, list := range sends {
 		allowed := strings.Fields(list)
 		for _, kind := range protocol.AllTypes {
@@ -43,7 +43,7 @@ func TestMaySendIsTheMatrix(t *testing.T) {
 	}
 }
 
-func TestOnlyBridgesSpeakForTheirFamily(t *testing.T) {
+func TestMaySendForFamily_OnlyBridges(t *testing.T) {
 	for id, want := range map[protocol.PeerID]bool{
 		"tg:bot": true, "mx:@bot:hs": true, "mx:": false, "chorus:gateway": true, "agent:lead": false, "agent:system": false, "cli:op": false, "collab:broker": false, "tg:": false,
 	} {
@@ -53,7 +53,7 @@ func TestOnlyBridgesSpeakForTheirFamily(t *testing.T) {
 	}
 }
 
-func TestNamesOfIdentities(t *testing.T) {
+func TestPeerID_Names(t *testing.T) {
 	for _, c := range []struct {
 		id           protocol.PeerID
 		family, name string

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hubbub/protocol/jsonrpc"
-	"hubbub/protocol/text"
 )
 
 // A Send is a checked sendMessage. Payload is a span of the params and reaches the subscribers
@@ -68,16 +67,10 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 	if !jsonrpc.IsObject(f[4]) {
 		return errors.New("payload.content must be an object")
 	}
-	if f[5] != nil && !jsonrpc.IsString(f[5]) {
-		return errors.New("payload.inReplyTo must be a string")
+	if err := optionalName("payload.inReplyTo", f[5], MaxMessageID); err != nil {
+		return err
 	}
-	if !text.IsCleanName(jsonrpc.UnquoteBytes(f[5])) {
-		return errors.New("payload.inReplyTo must be valid Unicode without control or invisible characters")
-	}
-	if f[6] != nil && !jsonrpc.IsString(f[6]) {
-		return errors.New("payload.traceparent must be a string")
-	}
-	return nil
+	return optionalName("payload.traceparent", f[6], MaxMessageID)
 }
 
 // setNames copies the names out of the frame, with one allocation.
@@ -207,8 +200,18 @@ func name(what string, v []byte, limit int) ([]byte, error) {
 	return s, err
 }
 
-// messageType reads a type, without allocating if it is a known one. MaySend refuses
-// all others.
+// optionalName checks a name that may be empty or missing.
+func optionalName(what string, v []byte, limit int) error {
+	if v != nil && !jsonrpc.IsString(v) {
+		return fmt.Errorf("%s must be a string", what)
+	}
+	if s := jsonrpc.UnquoteBytes(v); len(s) > 0 {
+		return checkName(what, s, limit)
+	}
+	return nil
+}
+
+// messageType reads a type, without allocation for known types. MaySend refuses all others.
 func messageType(v []byte) (MessageType, error) {
 	if len(v) > 2 && v[0] == '"' {
 		for _, t := range AllTypes {

@@ -72,6 +72,14 @@ func TestScanSend(t *testing.T) {
 		{"extras", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m0","traceparent":"00-1-2-01","mood":{"x":[]}`), ""},
 		{"inReplyTo number", sendWith(`"content":{}`, `"content":{},"inReplyTo":7`), "payload.inReplyTo must be a string"},
 		{"inReplyTo with a bell", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m\u0007"`), "inReplyTo must be valid Unicode without control"},
+		{"inReplyTo with a wide blank", sendWith(`"content":{}`, `"content":{},"inReplyTo":"m\u2003"`), "payload.inReplyTo must be valid Unicode without control"},
+		{"inReplyTo and traceparent at the limit", sendWith(`"content":{}`, `"content":{},"inReplyTo":"`+x(256)+`","traceparent":"`+x(256)+`"`), ""},
+		{"inReplyTo one past", sendWith(`"content":{}`, `"content":{},"inReplyTo":"`+x(257)+`"`), "payload.inReplyTo is 257 bytes long; at most 256 are allowed"},
+		{"traceparent one past", sendWith(`"content":{}`, `"content":{},"traceparent":"`+x(257)+`"`), "payload.traceparent is 257 bytes long; at most 256 are allowed"},
+		{"traceparent with a line break", sendWith(`"content":{}`, `"content":{},"traceparent":"00\n"`), "payload.traceparent must be valid Unicode without control"},
+		{"inReplyTo and traceparent empty", sendWith(`"content":{}`, `"content":{},"inReplyTo":"","traceparent":""`), ""},
+		{"from with a no-break space", sendWith("tg:1", `tg:\u00a01`), "payload.from must be valid Unicode without control"},
+		{"topic with an empty Braille pattern", sendWith("agent:a", `agent:a\u2800`), "blanks other than the space"},
 		{"topic with a line break", sendWith("agent:a", `agent:a\n`), "params.topic must be valid Unicode without control"},
 		{"messageId with an escape", sendWith("m1", `m1\u001b[2J`), "payload.messageId must be valid Unicode without control"},
 		{"from with a C1 control", sendWith("tg:1", "tg:1\u0085"), "payload.from must be valid Unicode without control"},
@@ -114,7 +122,7 @@ func TestScanInitialize(t *testing.T) {
 	}
 }
 
-func TestScanSubscriptionsOfInitialize(t *testing.T) {
+func TestScanInitialize_Subscriptions(t *testing.T) {
 	for list, want := range map[string]string{
 		``: "map[]", `,"subscriptions":null`: "map[]", `,"subscriptions":[]`: "map[]",
 		`,"subscriptions":[{"topic":"a"},{"topic":"b*","observe":true}]`: "map[a:false b*:true]",

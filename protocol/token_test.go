@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAPassIsForOneAddress(t *testing.T) {
+func TestDerivedToken_IsForOneAddress(t *testing.T) {
 	here, there := protocol.NewDerivedToken("secret", "http://a/x"), protocol.NewDerivedToken("secret", "http://a/y")
 	if here == there || protocol.DerivedTokenName(here) == "" || protocol.DerivedTokenName(here) != protocol.DerivedTokenName(there) {
 		t.Errorf("one token has the passes %s and %s", here, there)

@@ -36,6 +36,6 @@ func DescribeTypeError(what string, err error) string {
 	case reflect.Int, reflect.Int64, reflect.Float64:
 		want = "a number"
 	}
-	given, _, _ := strings.Cut(wrong.Value, " ") // a number comes with its digits
+	given, _, _ := strings.Cut(wrong.Value, " ") // the value of a number includes its digits
 	return fmt.Sprintf("%s must be %s, not %s", name, want, given)
 }

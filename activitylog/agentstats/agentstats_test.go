@@ -1,13 +1,14 @@
 package agentstats
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/internal/logtest"
+	"hubbub/activitylog/internal/writetest"
+	"hubbub/activitylog/read"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -22,58 +23,15 @@ func newRow(n int, agent, content string) activitylog.Row {
 }
 
 // newLog writes rows to a log and opens it.
-func newLog(t *testing.T, rows []activitylog.Row) *activitylog.Reader {
+func newLog(t *testing.T, rows []activitylog.Row) *read.Reader {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "activity.db")
-	w := activitylog.NewWriter(path, nil)
-	w.Append(rows...)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := w.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	r := activitylog.Open(path)
+	r := read.Open(writetest.Log(&logtest.Script{T: t, Rows: rows}, ""))
 	t.Cleanup(r.Close)
 	return r
 }
 
-// attentionLog records what two agents did with five events each.
-func attentionLog(t *testing.T) *activitylog.Reader {
-	var rows []activitylog.Row
-	record := func(agent, content string, args ...any) {
-		rows = append(rows, newRow(len(rows), agent, fmt.Sprintf(content, args...)))
-	}
-	decide := func(agent, event, injection string) {
-		record(agent, `{"event":"attention_decision","eventId":%q,"agent":%q,"directedness":"d","policy":"p","injection":%q,"priority":"normal","reason":"why"}`, event, agent, injection)
-	}
-	decide("agent:a", "e1", "buffered")
-	decide("agent:a", "e2", "buffered")
-	record("agent:a", `{"event":"turn","eventId":"e2","mergedEventIds":["e1","e2"],"agent":"agent:a","turnId":"t1","attempt":1,"state":"started"}`)
-	record("agent:a", `{"event":"turn","eventId":"e2","mergedEventIds":["e1","e2"],"agent":"agent:a","turnId":"t1","attempt":2,"state":"started"}`)
-	record("agent:a", `{"event":"turn","eventId":"e2","agent":"agent:a","turnId":"t1","attempt":2,"state":"finished"}`)
-	record("agent:a", `{"event":"disposition","eventId":"e1","agent":"agent:a","disposition":"superseded"}`)
-	record("agent:a", `{"event":"disposition","eventId":"e2","agent":"agent:a","disposition":"claimed"}`)
-	record("agent:a", `{"event":"disposition","eventId":"e2","agent":"agent:a","disposition":"responded"}`)
-	decide("agent:a", "e3", "notify")
-	decide("agent:a", "e4", "tool_mailbox")
-	record("agent:a", `{"event":"refusal","eventId":"e4","agent":"agent:a","tool":"send_message","reason":"must_not_respond"}`)
-	record("agent:a", `{"event":"disposition","eventId":"e4","agent":"agent:a","disposition":"ignored"}`)
-	decide("agent:a", "e10", "silent")
-	record("agent:a", `{"event":"disposition","eventId":"e10","agent":"agent:a","disposition":"deferred"}`)
-	// One that records no turns, and lies about who it is.
-	decide("agent:b", "e1", "immediate")
-	record("agent:b", `{"event":"attention_decision","eventId":"e2","agent":"agent:a","injection":"silent"}`)
-	record("agent:b", `{"event":"disposition","eventId":"e2","agent":"agent:b","disposition":"ignored"}`)
-	// What is none of it.
-	record("agent:b", `{"event":"mood","eventId":"e1"}`)
-	record("agent:b", `{"event":17}`)
-	record("agent:b", `{"event":"post","eventId":"","messageId":"m-post","target":"tg:1"}`)
-	record("agent:b", `{"event":"delivery","eventId":"","messageId":"m-post","status":"failed"}`)
-	return newLog(t, rows)
-}
-
-func TestStats(t *testing.T) {
-	got, err := Read(t.Context(), attentionLog(t), time.Time{}, time.Time{})
+func TestRead_CountsEventsOfEachAgent(t *testing.T) {
+	got, err := Read(t.Context(), newLog(t, logtest.AttentionScript(t).Rows), time.Time{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +47,9 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestSpending: what turns took for each day, agent and chat; one that runs again is one turn, and its tokens are those of all runs.
-func TestSpending(t *testing.T) {
+// TestReadSpending_SumsByDayAgentAndChat checks that a retried turn counts once, with the tokens of
+// all its attempts.
+func TestReadSpending_SumsByDayAgentAndChat(t *testing.T) {
 	var rows []activitylog.Row
 	record := func(agent, content string) { rows = append(rows, newRow(len(rows), agent, content)) }
 	for _, r := range []string{

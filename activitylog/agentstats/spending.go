@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 )
 
@@ -14,19 +15,19 @@ import (
 type Spending struct {
 	Day    string `json:"day"` // UTC, such as 2026-11-26
 	Agent  string `json:"agent"`
-	Chat   string `json:"chat"`  // topic; "digest" for digests of all chats; empty where an older agent did not tell
-	Turns  int64  `json:"turns"` // that started; a turn that is retried counts once
+	Chat   string `json:"chat"`  // topic; "digest" for digests of all chats; empty if the record has none
+	Turns  int64  `json:"turns"` // turns that started; a retried turn counts once
 	Tokens int64  `json:"tokens"`
-	Held   int64  `json:"held"` // turns that a budget held back
+	Held   int64  `json:"held"` // turns that a budget prevented
 }
 
 // ReadSpending sums the cost of turns by day, agent and chat, in that order, from the attention
 // records between two times.
 func ReadSpending(
-	ctx context.Context, r *activitylog.Reader, since, until time.Time,
+	ctx context.Context, r *read.Reader, since, until time.Time,
 ) (list []Spending, err error) {
 	at, started := map[Spending]int{}, map[string]bool{}
-	f := activitylog.AttentionFilter{Since: since, Until: until}
+	f := read.AttentionFilter{Since: since, Until: until}
 	err = r.Attention(ctx, f, func(a *activitylog.AttentionRecord) error {
 		var chat protocol.Topic
 		turn, isTurn := a.Content.(*protocol.TurnRecord)

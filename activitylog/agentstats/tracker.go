@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 )
 
 // Stats count what one agent did with its events.
 type Stats struct {
 	Agent        string           `json:"agent"`
-	Events       int64            `json:"events"`       // that it decided on
+	Events       int64            `json:"events"`       // events that it decided on
 	Injected     int64            `json:"injected"`     // events whose content went to the model
-	Knocks       int64            `json:"knocks"`       // events that the model was only notified of
+	Knocks       int64            `json:"knocks"`       // events that were announced to the model without their content
 	Withheld     int64            `json:"withheld"`     // events kept in the mailbox or for a digest
-	TurnsRun     int64            `json:"turnsRun"`     // turns of the harness; a turn that is retried counts once
+	TurnsRun     int64            `json:"turnsRun"`     // turns of the harness; a retried turn counts once
 	Attempts     int64            `json:"attempts"`     // runs of the harness
 	TurnsAvoided int64            `json:"turnsAvoided"` // events that ended without a turn
 	Merged       int64            `json:"merged"`       // events that shared the turn of another event
-	Tokens       int64            `json:"tokens"`       // that turns took
-	OverBudget   int64            `json:"overBudget"`   // turns that a budget held back
-	Refusals     int64            `json:"refusals"`     // actions that policy forbade
+	Tokens       int64            `json:"tokens"`       // tokens that turns used
+	OverBudget   int64            `json:"overBudget"`   // turns that a budget prevented
+	Refusals     int64            `json:"refusals"`     // actions that the policy refused
 	Open         int64            `json:"open"`         // events without a final disposition
 	Dispositions map[string]int64 `json:"dispositions"` // number of events by their last disposition
 }
@@ -52,7 +53,7 @@ type EventState struct {
 	DecidedAt time.Time
 	Turn      protocol.TurnRecord
 	End       protocol.Disposition // final or not
-	Refusals  []protocol.Refusal   // the first ones
+	Refusals  []protocol.Refusal   // at most maxRefusals
 
 	turned  bool
 	counted eventCounts
@@ -74,9 +75,9 @@ const (
 	countWithheld
 	countOpen
 	countTurned // it had a turn
-	countSpared // it ended, and no turn is recorded for it
+	countSpared // it ended without a recorded turn
 	countShown  // its content went to the model, and no later event superseded it
-	countBoth   // spared and shown
+	countBoth   // countSpared and countShown
 	countKinds
 )
 
@@ -111,9 +112,9 @@ type Tracker struct {
 	turns    int64
 	refusals int64
 	tokens   int64
-	held     int64 // turns
+	held     int64 // turns that a budget prevented
 	ends     map[string]int64
-	known    map[string]bool // turns
+	known    map[string]bool // ids of turns
 }
 
 // maxRefusals bounds the refusals kept for one event.
@@ -148,8 +149,10 @@ func (t *Tracker) Add(r *activitylog.AttentionRecord, event func(id string) *Eve
 		if started {
 			t.start(cmp.Or(c.TurnID, r.EventID))
 		}
+		turn := *c
+		turn.Reason = r.Reason
 		for _, id := range append([]string{r.EventID}, c.MergedEventIDs...) {
-			t.change(event(id), func(e *EventState) { e.Turn, e.turned = *c, e.turned || started })
+			t.change(event(id), func(e *EventState) { e.Turn, e.turned = turn, e.turned || started })
 		}
 	}
 }
@@ -212,13 +215,13 @@ func (t *Tracker) Stats(agent string) Stats {
 
 // Read returns the statistics of each agent, sorted by name, from the
 // attention records between two times.
-func Read(ctx context.Context, r *activitylog.Reader, since, until time.Time) ([]Stats, error) {
+func Read(ctx context.Context, r *read.Reader, since, until time.Time) ([]Stats, error) {
 	type agent struct {
 		Tracker
 		events map[string]*EventState
 	}
 	agents := map[string]*agent{}
-	f := activitylog.AttentionFilter{Since: since, Until: until}
+	f := read.AttentionFilter{Since: since, Until: until}
 	err := r.Attention(ctx, f, func(a *activitylog.AttentionRecord) error {
 		t := agents[a.Agent]
 		if t == nil {

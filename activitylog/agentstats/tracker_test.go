@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStatsOfAgentsAdd(t *testing.T) {
+func TestStats_OfAgentsAddUp(t *testing.T) {
 	sum := Stats{
 		Agent: "all", Events: 1, Injected: 2, Knocks: 3, Withheld: 4, TurnsRun: 5, Attempts: 6, TurnsAvoided: 7, Merged: 8, Tokens: 9, OverBudget: 10,
 		Refusals: 11, Open: 12, Dispositions: map[string]int64{"responded": 1, "ignored": 2},
@@ -59,7 +59,7 @@ func turned(state, turn, event string, merged ...string) activitylog.AttentionRe
 	return recorded(protocol.RecordTurn, event, &protocol.TurnRecord{State: state, TurnID: turn, MergedEventIDs: merged})
 }
 
-func TestWhatATallyCounts(t *testing.T) {
+func TestTracker_CountsRecords(t *testing.T) {
 	none := map[string]int64{}
 	budget := recorded(protocol.RecordBudget, "e", &protocol.BudgetRecord{})
 	costs := turned("finished", "t", "e")
@@ -113,7 +113,26 @@ func TestWhatATallyCounts(t *testing.T) {
 	}
 }
 
-func TestATallyIsBounded(t *testing.T) {
+// TestTracker_KeepsTheShortReason checks that the tracker keeps a record's reason and not
+// the one in its content.
+func TestTracker_KeepsTheShortReason(t *testing.T) {
+	records := []activitylog.AttentionRecord{
+		recorded(protocol.RecordDecision, "e", &protocol.AttentionDecision{Reason: "a long reason"}),
+		recorded(protocol.RecordTurn, "e", &protocol.TurnRecord{Reason: "a long reason"}),
+		recorded(protocol.RecordRefusal, "e", &protocol.Refusal{Reason: "a long reason"}),
+		recorded(protocol.RecordDisposition, "e", &protocol.Disposition{Reason: "a long reason"}),
+	}
+	for i := range records {
+		records[i].Reason = fmt.Sprint("short ", i)
+	}
+	e := tallied(&Tracker{}, records...)["e"]
+	got := []string{e.Decision.Reason, e.Turn.Reason, e.Refusals[0].Reason, e.End.Reason}
+	if diff := cmp.Diff([]string{"short 0", "short 1", "short 2", "short 3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTracker_IsBounded(t *testing.T) {
 	var records []activitylog.AttentionRecord
 	for range 12 {
 		records = append(records, recorded(protocol.RecordRefusal, "e", &protocol.Refusal{}))

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 )
 
 // A Step is one message of a chain.
 type Step struct {
-	*activitylog.Message
+	*read.Message
 	Depth  int    // number of causes between it and the first step
 	Cause  string // id of the message that caused it; empty for the first
-	Reason string // why that counts as its cause: LinkAnswers and so on
+	Reason string // how the cause was found: LinkAnswers and so on
 }
 
 // A Chain is a message with its causes and effects.
 type Chain struct {
 	Causes []Step // from the first cause to the direct one
-	Steps  []Step // the message itself, then what it caused; each message is followed by what it caused itself
-	Cut    bool   // there was more than is shown
+	Steps  []Step // the message itself, then its effects, each followed by its own effects
+	Cut    bool   // it is not complete
 }
 
 // Options are the optional settings of Find. Nil is valid.
@@ -36,10 +37,9 @@ type Options struct {
 // maxChainMessages bounds the messages that a search reads.
 const maxChainMessages = 200_000
 
-// Find returns a message with its causes and consequences, as far as
-// they can be derived from inReplyTo, traceparent, and the ids in contents. The error wraps
-// [activitylog.ErrUnknownMessage] when no row has its id.
-func Find(ctx context.Context, r *activitylog.Reader, id string, opts *Options) (*Chain, error) {
+// Find returns a message with its causes and effects, derived from inReplyTo, traceparent, and
+// the ids in contents. If no row has the id, the error wraps [activitylog.ErrUnknownMessage].
+func Find(ctx context.Context, r *read.Reader, id string, opts *Options) (*Chain, error) {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.Within, 15*time.Minute)
 	defaults.Positive(&o.Limit, 200)
@@ -58,7 +58,7 @@ func Find(ctx context.Context, r *activitylog.Reader, id string, opts *Options) 
 		for _, s := range *steps {
 			if s.ID == id {
 				s.Message = m
-			} else if s.Message, err = r.Message(ctx, s.ID); errors.Is(err, activitylog.ErrUnknownMessage) {
+			} else if s.Message, err = r.Message(ctx, s.ID); errors.Is(err, read.ErrUnknownMessage) {
 				continue // pruned meanwhile
 			} else if err != nil {
 				return nil, err
@@ -67,7 +67,7 @@ func Find(ctx context.Context, r *activitylog.Reader, id string, opts *Options) 
 		}
 		*steps = kept
 	}
-	if len(c.Steps) == 0 { // only a rejected row
+	if len(c.Steps) == 0 { // the log has only a rejected row
 		c.Steps = []Step{{Message: m}}
 	}
 	return c, nil
@@ -83,18 +83,18 @@ const besideRows = 2000
 // cluesAround reads the messages around m in order, each once for every topic that it was sent
 // to.
 func cluesAround(
-	ctx context.Context, r *activitylog.Reader, m *activitylog.Message, within time.Duration,
+	ctx context.Context, r *read.Reader, m *read.Message, within time.Duration,
 ) (all []clues, cut bool, err error) {
 	type sending struct{ id, topic string }
 	seen, found := map[sending]bool{}, false
-	f := activitylog.Filter{
+	f := read.Filter{
 		Events: []activitylog.Event{activitylog.SendStart},
-		Beside: make([]activitylog.IDRange, len(r.Paths())),
+		Beside: make([]read.IDRange, len(r.Paths())),
 	}
 	for i := range f.Beside {
-		f.Beside[i] = activitylog.IDRange{First: 1}
+		f.Beside[i] = read.IDRange{First: 1}
 	}
-	for i := range m.Rows { // the clock may have jumped before, between or after them
+	for i := range m.Rows { // the clock may have changed before, between or after them
 		e := &m.Rows[i]
 		if since := e.Time().Add(-within); f.Since.IsZero() || since.Before(f.Since) {
 			f.Since = since
@@ -104,7 +104,7 @@ func cluesAround(
 		}
 		near := &f.Beside[e.Log]
 		if near.First > near.Last {
-			*near = activitylog.IDRange{First: e.ID - besideRows, Last: e.ID + besideRows}
+			*near = read.IDRange{First: e.ID - besideRows, Last: e.ID + besideRows}
 		}
 		near.First, near.Last = min(near.First, e.ID-besideRows), max(near.Last, e.ID+besideRows)
 	}
@@ -117,7 +117,7 @@ func cluesAround(
 		case len(all) >= maxChainMessages && found:
 			cut = true
 			return errStop
-		case len(all) >= 2*maxChainMessages: // keep those near the message
+		case len(all) >= 2*maxChainMessages: // keep the ones near the message
 			cut = true
 			all = append([]clues(nil), all[maxChainMessages:]...)
 		}
@@ -145,7 +145,7 @@ func planChain(all []clues, id string, limit int) *Chain {
 	causes, caused := causesOf(all)
 	step := func(id string, depth int) Step {
 		why := causes[id]
-		return Step{Message: &activitylog.Message{ID: id}, Depth: depth, Cause: why.id, Reason: why.reason}
+		return Step{Message: &read.Message{ID: id}, Depth: depth, Cause: why.id, Reason: why.reason}
 	}
 	visited := map[string]bool{id: true}
 	for at := causes[id].id; at != "" && !visited[at]; at = causes[at].id {
@@ -193,7 +193,7 @@ func causesOf(all []clues) (causes map[string]cause, caused map[string][]string)
 
 // The kinds of a Span.
 const (
-	SpanWait = "wait" // an event waits for its turn, from the decision on
+	SpanWait = "wait" // an event waits for its turn, from the decision
 	SpanTurn = "turn" // a turn runs
 )
 
@@ -211,7 +211,7 @@ type Turns[T any] map[string]T
 func (t Turns[T]) Follow(agent string, r *protocol.TurnRecord, start T) (begun T, ended bool) {
 	key := agent + " " + r.TurnID
 	switch r.State {
-	case "accepted", "waiting": // it goes on
+	case "accepted", "waiting": // the turn goes on
 		return begun, false
 	case "started":
 	default:

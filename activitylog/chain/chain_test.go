@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,89 +11,29 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/internal/logtest"
+	"hubbub/activitylog/internal/writetest"
+	"hubbub/activitylog/read"
+	"hubbub/activitylog/write"
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// epoch is the time of the first row of the logs that the tests write.
-var epoch = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
-
-// A script writes a log as a bus would, a message a millisecond.
-type script struct {
-	t   testing.TB
-	now time.Time
-	n   int
-	w   []activitylog.Row
-}
-
-func newScript(t testing.TB) *script { return &script{t: t, now: epoch} }
-
-func (s *script) add(r activitylog.Row) {
-	r.At = s.now.UnixMicro()
-	s.w = append(s.w, r)
-}
-
-// message adds the rows of one message that each target processed, and returns
-// its id.
-func (s *script) message(t protocol.MessageType, from, topic, content string, targets ...string) string {
-	s.t.Helper()
-	s.n++
-	id := fmt.Sprintf("msg_%04d", s.n)
-	s.send(id, fmt.Sprintf(`{"messageId":%q,"type":%q,"from":%q,"timestamp":"2026-02-17T12:00:00Z","content":%s}`, id, t, from, content), from, topic, targets...)
-	return id
-}
-
-func (s *script) send(id, payload, from, topic string, targets ...string) {
-	s.t.Helper()
-	if !json.Valid([]byte(payload)) {
-		s.t.Fatalf("not JSON: %s", payload)
-	}
-	s.now = s.now.Add(time.Millisecond)
-	s.add(activitylog.Row{Event: activitylog.SendStart, MessageID: id, RPCID: "1", Actor: from, Topic: topic, Status: activitylog.StatusStart, Payload: []byte(payload)})
-	for i, target := range targets {
-		s.add(activitylog.Row{Event: activitylog.ProcessStart, MessageID: id, RPCID: fmt.Sprint(10 + i), Actor: target, Topic: topic, Status: activitylog.StatusStart})
-	}
-	s.now = s.now.Add(100 * time.Microsecond)
-	for i, target := range targets {
-		s.add(activitylog.Row{Event: activitylog.ProcessFinish, MessageID: id, RPCID: fmt.Sprint(10 + i), Actor: target, Topic: topic, Status: activitylog.StatusOK, Payload: []byte(`{"processed":true}`)})
-	}
-	status := activitylog.StatusOK
-	if len(targets) == 0 {
-		status = activitylog.StatusNoSubscriber
-	}
-	s.add(activitylog.Row{Event: activitylog.SendFinish, MessageID: id, RPCID: "1", Actor: from, Topic: topic, Status: status,
-		Payload: fmt.Appendf(nil, `{"accepted":true,"messageId":%q,"deliveredTo":%d}`, id, len(targets))})
-}
-
-// written stores the rows in a log of their own.
-func (s *script) written(string) (path string) {
-	s.t.Helper()
-	path = filepath.Join(s.t.TempDir(), "activity.db")
-	w := activitylog.NewWriter(path, nil)
-	w.Append(s.w...)
-	ctx, cancel := context.WithCancel(s.t.Context())
-	cancel()
-	if err := w.Run(ctx); err != nil {
-		s.t.Fatal(err)
-	}
-	return path
-}
-
-func opened(t testing.TB, path string) *activitylog.Reader {
+func opened(t testing.TB, path string) *read.Reader {
 	t.Helper()
-	r := activitylog.Open(path)
+	r := read.Open(path)
 	t.Cleanup(r.Close)
 	return r
 }
 
-// bootstrap is a chat that gets its agent, is answered, and what the agent
-// records, among other traffic. It returns the ids by name.
-func bootstrap(t *testing.T) (*activitylog.Reader, map[string]string) {
-	s, ids := newScript(t), map[string]string{}
+// bootstrap returns the rows of a chat that gets an agent and an answer, with
+// the agent's records, among other traffic. It returns the ids by name.
+func bootstrap(t *testing.T) (*read.Reader, map[string]string) {
+	s, ids := logtest.NewScript(t), map[string]string{}
 	add := func(name string, typ protocol.MessageType, from, topic, content string, targets ...string) {
-		ids[name] = s.message(typ, from, topic, content, targets...)
-		s.message(protocol.TypeTGMessage, "tg:99", "agent:other", `{"text":"noise","sourceId":"n"}`, "agent:other")
+		ids[name] = s.Message(typ, from, topic, content, targets...)
+		s.Message(protocol.TypeTGMessage, "tg:99", "agent:other", `{"text":"noise","sourceId":"n"}`, "agent:other")
 	}
 	add("spawn", protocol.TypeSpawnRequest, "tg:1", "system:spawn", `{"topic":"tg:1","requestId":"r1"}`, "agent:system")
 	add("foreign", protocol.TypeSpawnRequest, "tg:2", "system:spawn", `{"topic":"tg:2","requestId":"r2"}`, "agent:system")
@@ -103,17 +42,17 @@ func bootstrap(t *testing.T) (*activitylog.Reader, map[string]string) {
 	add("configure", protocol.TypeConfigure, "tg:1", "agent:a", `{"talkto":"tg:1"}`, "agent:a")
 	add("hello", protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"hello","sourceId":"tg:b:1:1","createdAt":"2026-02-17T11:59:58Z"}`, "agent:a")
 	add("waited", protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"are you there?","sourceId":"tg:b:1:2","createdAt":"2026-02-17T11:59:59Z"}`, "agent:a")
-	ids["decision"] = s.message(protocol.TypeAgentEvent, "agent:a", "system:attention",
+	ids["decision"] = s.Message(protocol.TypeAgentEvent, "agent:a", "system:attention",
 		`{"event":"attention_decision","eventId":"tg:b:1:1","agent":"agent:a","directedness":"to_me","policy":"must_respond","injection":"buffered","priority":"normal","reason":"direct_message"}`)
 	add("turn", protocol.TypeAgentEvent, "agent:a", "system:attention", `{"event":"turn","eventId":"tg:b:1:1","agent":"agent:a","turnId":"t1","attempt":1,"mode":"buffered","state":"started"}`)
 	add("reply", protocol.TypeTGReply, "agent:a", "tg:1", `{"text":"hi","inReplyTo":"tg:b:1:1"}`, "tg:bot")
 	add("status", protocol.TypeDeliveryStatus, "tg:1", "agent:a", fmt.Sprintf(`{"messageId":%q,"status":"delivered"}`, ids["reply"]), "agent:a")
-	ids["disposition"] = s.message(protocol.TypeAgentEvent, "agent:a", "system:attention", `{"event":"disposition","eventId":"tg:b:1:1","agent":"agent:a","disposition":"responded"}`)
+	ids["disposition"] = s.Message(protocol.TypeAgentEvent, "agent:a", "system:attention", `{"event":"disposition","eventId":"tg:b:1:1","agent":"agent:a","disposition":"responded"}`)
 	add("later", protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"bye","sourceId":"tg:b:1:3","createdAt":"2026-02-17T12:30:00Z"}`, "agent:a")
-	return opened(t, s.written("")), ids
+	return opened(t, writetest.Log(s, "")), ids
 }
 
-func TestChainFollowsABootstrapFromItsSpawnToItsDelivery(t *testing.T) {
+func TestFind_FollowsBootstrap(t *testing.T) {
 	r, ids := bootstrap(t)
 	names := map[string]string{}
 	for name, id := range ids {
@@ -157,16 +96,16 @@ reply answers
 	if diff := cmp.Diff("\nlater ", chain("later")); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Find(t.Context(), r, "nobody", nil); !errors.Is(err, activitylog.ErrUnknownMessage) {
+	if _, err := Find(t.Context(), r, "nobody", nil); !errors.Is(err, read.ErrUnknownMessage) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
-	s := newScript(t)
+func TestFind_FollowsTraceparentOfAddressee(t *testing.T) {
+	s := logtest.NewScript(t)
 	const trace = `"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
 	send := func(id, from, topic, more string) {
-		s.send(id, fmt.Sprintf(`{"messageId":%q,"type":"tg_message","from":%q,%s}`, id, from, more), from, topic, topic)
+		s.Send(id, fmt.Sprintf(`{"messageId":%q,"type":"tg_message","from":%q,%s}`, id, from, more), from, topic, topic)
 	}
 	send("a", "tg:1", "agent:a", trace+`,"content":{"sourceId":"e"}`)
 	send("b", "tg:1", "agent:b", `"content":{"sourceId":"e"}`)
@@ -175,7 +114,7 @@ func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
 	send("traced", "agent:c", "tg:1", trace+`,"content":{}`)
 	send("loop-1", "agent:c", "tg:1", `"inReplyTo":"loop-2","content":{}`)
 	send("loop-2", "agent:c", "tg:1", `"inReplyTo":"loop-1","content":{}`)
-	r := opened(t, s.written(""))
+	r := opened(t, writetest.Log(s, ""))
 	for id, want := range map[string]string{"a": "a from-a traced", "b": "b from-b", "loop-1": "loop-1"} {
 		c, err := Find(t.Context(), r, id, nil)
 		if err != nil {
@@ -190,14 +129,14 @@ func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
 		}
 	}
 	// One message to two agents is one step, with the replies of both.
-	both := newScript(t)
+	both := logtest.NewScript(t)
 	for _, topic := range []string{"agent:a", "agent:b"} {
-		both.send("m", `{"messageId":"m","type":"tg_message","from":"tg:1","content":{"sourceId":"e"}}`, "tg:1", topic, topic)
+		both.Send("m", `{"messageId":"m","type":"tg_message","from":"tg:1","content":{"sourceId":"e"}}`, "tg:1", topic, topic)
 	}
 	for _, agent := range []string{"agent:b", "agent:a"} {
-		both.message(protocol.TypeTGReply, agent, "tg:1", `{"inReplyTo":"e"}`)
+		both.Message(protocol.TypeTGReply, agent, "tg:1", `{"inReplyTo":"e"}`)
 	}
-	two, err := Find(t.Context(), opened(t, both.written("")), "m", nil)
+	two, err := Find(t.Context(), opened(t, writetest.Log(both, "")), "m", nil)
 	if err != nil || len(two.Steps) != 3 || len(two.Steps[0].Publications) != 2 || two.Steps[0].Publications[1].Topic != "agent:b" {
 		t.Errorf("%+v, %v", two, err)
 	}
@@ -207,10 +146,10 @@ func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
 	}
 }
 
-func TestARefusedMessageHasAChainOfItself(t *testing.T) {
-	s := newScript(t)
-	s.add(activitylog.Row{Event: activitylog.Rejected, MessageID: "evil", Actor: "tg:9", Topic: "agent:a", Error: "may not send tg_reply"})
-	r := opened(t, s.written(""))
+func TestFind_RefusedMessageIsItsOwnChain(t *testing.T) {
+	s := logtest.NewScript(t)
+	s.Add(activitylog.Row{Event: activitylog.Rejected, MessageID: "evil", Actor: "tg:9", Topic: "agent:a", Error: "may not send tg_reply"})
+	r := opened(t, writetest.Log(s, ""))
 	c, err := Find(t.Context(), r, "evil", nil)
 	if err != nil || len(c.Steps) != 1 || len(c.Steps[0].Refusals) != 1 || c.Steps[0].From != "tg:9" {
 		t.Errorf("%+v, %v", c, err)
@@ -227,12 +166,12 @@ func TestTrace_CrossesAJumpOfTheClock(t *testing.T) {
 			of := &activitylog.Sending{}
 			payload := fmt.Sprintf(`{"messageId":%q,"type":"agent_event","from":"agent:a","inReplyTo":%q}`, id, answers)
 			for i, event := range []activitylog.Event{activitylog.SendStart, activitylog.ProcessStart, activitylog.ProcessFinish, activitylog.SendFinish} {
-				row := activitylog.Row{At: epoch.Add(after).UnixMicro() + int64(i), Event: event, MessageID: id, Topic: "agent:b", Of: of}
+				row := activitylog.Row{At: logtest.Epoch.Add(after).UnixMicro() + int64(i), Event: event, MessageID: id, Topic: "agent:b", Of: of}
 				if event == activitylog.SendStart {
 					row.Payload = []byte(payload)
 				}
 				if event == activitylog.ProcessFinish && id == "middle" { // it jumps while the peer works
-					row.At = epoch.Add(jump).UnixMicro()
+					row.At = logtest.Epoch.Add(jump).UnixMicro()
 				}
 				rows = append(rows, row)
 			}
@@ -241,9 +180,9 @@ func TestTrace_CrossesAJumpOfTheClock(t *testing.T) {
 		add("middle", "first", time.Second)
 		add("last", "middle", jump+2*time.Second)
 		path := filepath.Join(t.TempDir(), "activity.db")
-		opts := &activitylog.Options{SegmentRows: 5, SegmentAge: 100 * 365 * 24 * time.Hour}
+		opts := &write.Options{SegmentRows: 5, SegmentAge: 100 * 365 * 24 * time.Hour}
 		for _, part := range [][]activitylog.Row{rows[:5], rows[5:10], rows[10:]} {
-			w := activitylog.NewWriter(path, opts)
+			w := write.NewWriter(path, opts)
 			w.Append(part...)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -277,16 +216,17 @@ func TestTrace_CrossesAJumpOfTheClock(t *testing.T) {
 	}
 }
 
-// TestHowFarAChainReaches: fifteen minutes from the message, unless it is told otherwise.
-func TestHowFarAChainReaches(t *testing.T) {
-	s := newScript(t)
-	s.now = epoch.Add(-time.Millisecond)
-	s.send("cause", `{"type":"tg_message","from":"tg:1"}`, "tg:1", "agent:a")
-	s.now = epoch.Add(15*time.Minute - 2*time.Millisecond)
-	s.send("near", `{"type":"tg_reply","from":"agent:a","inReplyTo":"cause"}`, "agent:a", "tg:1")
-	s.now = epoch.Add(30*time.Minute - time.Millisecond)
-	s.send("far", `{"type":"tg_reply","from":"agent:a","inReplyTo":"cause"}`, "agent:a", "tg:1")
-	r := opened(t, s.written(""))
+// TestFind_SearchesRange checks that the search covers fifteen minutes around the message
+// by default.
+func TestFind_SearchesRange(t *testing.T) {
+	s := logtest.NewScript(t)
+	s.Now = logtest.Epoch.Add(-time.Millisecond)
+	s.Send("cause", `{"type":"tg_message","from":"tg:1"}`, "tg:1", "agent:a")
+	s.Now = logtest.Epoch.Add(15*time.Minute - 2*time.Millisecond)
+	s.Send("near", `{"type":"tg_reply","from":"agent:a","inReplyTo":"cause"}`, "agent:a", "tg:1")
+	s.Now = logtest.Epoch.Add(30*time.Minute - time.Millisecond)
+	s.Send("far", `{"type":"tg_reply","from":"agent:a","inReplyTo":"cause"}`, "agent:a", "tg:1")
+	r := opened(t, writetest.Log(s, ""))
 	for id, want := range map[string]string{"cause": "cause near", "near": "cause near", "far": "far"} {
 		c, err := Find(t.Context(), r, id, nil)
 		if err != nil {

@@ -17,12 +17,12 @@ type clues struct {
 	topic   string
 	at      time.Time
 	trace   string   // trace id of its traceparent
-	answers []string // ids or sourceIds of the messages that it answers or reports on, the surest first
+	answers []string // ids or sourceIds of the messages that it answers or reports on, the most reliable first
 
-	sourceID  string    // of the chat event that it brings
+	sourceID  string    // of its chat event
 	createdAt time.Time // of that event
-	requestID string    // of a request, or of the answer to one
-	route     string    // route_assigned, configure, tg_message: which chat talks to which agent
+	requestID string    // of a request, or of the request that it answers
+	route     string    // route_assigned, configure, tg_message: the chat and its agent
 }
 
 // cluesOf returns the clues in a send_start row.
@@ -31,7 +31,7 @@ func cluesOf(e *activitylog.Entry) clues {
 		InReplyTo, SourceID, EventID, RequestID, CreatedAt, MessageID string
 		Topic, Agent, TalkTo                                          string
 	}
-	p, _ := e.Decode(&content) // what cannot be read gives no clues
+	p, _ := e.Decode(&content) // content that cannot be decoded has no clues
 	from := string(p.From)
 	c := clues{id: e.MessageID, typ: p.Type, from: from, topic: e.Topic, at: e.Time(), trace: traceID(p.TraceParent)}
 	c.answer(string(p.InReplyTo))
@@ -39,7 +39,7 @@ func cluesOf(e *activitylog.Entry) clues {
 	switch p.Type {
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
 		c.sourceID, c.route = cmp.Or(content.SourceID, e.MessageID), route(from, e.Topic)
-		c.createdAt, _ = activitylog.ParseTime(content.CreatedAt) // zero when it is not told
+		c.createdAt, _ = activitylog.ParseTime(content.CreatedAt) // zero if missing
 	case protocol.TypeConfigure:
 		c.route = route(content.TalkTo, e.Topic)
 	case protocol.TypeRouteAssigned:
@@ -113,7 +113,7 @@ const (
 	LinkAnswers = "answers"   // inReplyTo, eventId, or the messageId of a delivery_status
 	LinkRequest = "requestId" // the answer to a request
 	LinkRoute   = "route"     // the chat learned its agent, and configures it
-	LinkFirst   = "bootstrap" // the messages that waited for the agent
+	LinkFirst   = "bootstrap" // the first messages to a new agent
 	LinkTrace   = "trace"     // the same traceparent
 )
 

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/internal/logtest"
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCluesOfAMessage(t *testing.T) {
+func TestCluesOf(t *testing.T) {
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for payload, want := range map[string]clues{
 		`{"type":"tg_reply","from":"agent:a","inReplyTo":"x","content":{"inReplyTo":"y","eventId":"z"}}`: {typ: "tg_reply", from: "agent:a", answers: []string{"x", "y", "z"}},
 		`{"type":"tg_reply","from":"agent:a","inReplyTo":"m"}`:                                           {typ: "tg_reply", from: "agent:a"}, // itself
 		`{"type":"tg_message","from":"tg:1","content":{"sourceId":"s","createdAt":"2026-02-17T12:00:00Z","requestId":"r"}}`: {
-			typ: "tg_message", from: "tg:1", sourceID: "s", createdAt: epoch, requestID: "r", route: "tg:1\x00agent:t"},
+			typ: "tg_message", from: "tg:1", sourceID: "s", createdAt: logtest.Epoch, requestID: "r", route: "tg:1\x00agent:t"},
 		`{"type":"chat_message","from":"tg:1","content":{"createdAt":"noon"}}`:                                {typ: "chat_message", from: "tg:1", sourceID: "m", route: "tg:1\x00agent:t"},
 		`{"type":"chat_message","content":{}}`:                                                                {typ: "chat_message", sourceID: "m"},
 		`{"type":"configure","from":"tg:1","content":{"talkTo":"tg:2"}}`:                                      {typ: "configure", from: "tg:1", route: "tg:2\x00agent:t"},
@@ -33,18 +34,18 @@ func TestCluesOfAMessage(t *testing.T) {
 		`{"type":"tg_reply","traceparent":"00-` + trace + `-b7ad6b7169203331-01-more"}`:                       {typ: "tg_reply", trace: trace},
 		`?`: {},
 	} {
-		want.id, want.topic, want.at = "m", "agent:t", epoch
-		got := cluesOf(&activitylog.Entry{MessageID: "m", Topic: "agent:t", TS: protocol.FormatTime(epoch), Payload: []byte(payload)})
+		want.id, want.topic, want.at = "m", "agent:t", logtest.Epoch
+		got := cluesOf(&activitylog.Entry{MessageID: "m", Topic: "agent:t", TS: protocol.FormatTime(logtest.Epoch), Payload: []byte(payload)})
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(clues{})); diff != "" {
 			t.Errorf("%s:\n%s", payload, diff)
 		}
 	}
 }
 
-// TestWhatCausedAMessage: the surest reason that there is, by the last message before it that
-// fits, or else the first behind it.
-func TestWhatCausedAMessage(t *testing.T) {
-	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+// TestParent_FindsMostReliableCause checks that the most reliable relation decides: with the
+// last message before that fits, or else with the first one after.
+func TestParent_FindsMostReliableCause(t *testing.T) {
+	at := func(minutes int) time.Time { return logtest.Epoch.Add(time.Duration(minutes) * time.Minute) }
 	answer := func(id string, answers ...string) clues { return clues{id: id, from: "agent:a", answers: answers} }
 	chat := func(id, topic, source string) clues {
 		return clues{id: id, typ: protocol.TypeTGMessage, from: "tg:1", topic: topic, sourceID: source, route: "tg:1\x00" + topic}
@@ -108,8 +109,9 @@ func TestWhatCausedAMessage(t *testing.T) {
 	}
 }
 
-// TestTheStepsOfAChain: causes and consequences, each once, as many as are asked for.
-func TestTheStepsOfAChain(t *testing.T) {
+// TestPlanChain_ListsEachStepOnce checks causes and effects, each once, up to the
+// requested number.
+func TestPlanChain_ListsEachStepOnce(t *testing.T) {
 	answer := func(id string, answers ...string) clues { return clues{id: id, answers: answers} }
 	all := []clues{answer("root"), answer("a", "root"), answer("b", "a"), answer("c", "b"), answer("d", "b"), answer("e", "c"), answer("f"), answer("a", "root")}
 	loop := []clues{answer("x", "y"), answer("y", "x"), answer("z", "y")}

@@ -7,17 +7,19 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSpansJoinDecisionTurnAndEnd: an event waits from its decision to its turn,
-// and a turn lasts until it ended, be it accepted by a program on the way.
-func TestSpansJoinDecisionTurnAndEnd(t *testing.T) {
+// TestSpans_JoinDecisionTurnAndEnd checks that an event waits from its decision
+// to its turn, and that a turn lasts until its end, even if a program accepts it
+// in between.
+func TestSpans_JoinDecisionTurnAndEnd(t *testing.T) {
 	at := time.Unix(0, 0).UTC()
 	c := &chain.Chain{}
 	record := func(id string, after time.Duration, content string) {
-		m := &activitylog.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: json.RawMessage(`{"content":` + content + `}`)}
+		m := &read.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: json.RawMessage(`{"content":` + content + `}`)}
 		m.Rows = []activitylog.Entry{{TS: at.Add(after).Format(time.RFC3339Nano)}}
 		c.Steps = append(c.Steps, chain.Step{Message: m})
 	}

@@ -11,7 +11,7 @@ import (
 	"hubbub/activitylog"
 )
 
-func TestSettingsOfTheEnvironment(t *testing.T) {
+func TestSettings_FromEnvironment(t *testing.T) {
 	const at = "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318/"
 	for name, c := range map[string]struct {
 		env      string
@@ -25,9 +25,9 @@ func TestSettingsOfTheEnvironment(t *testing.T) {
 		"an endpoint":            {at, "http://c:4318/v1/traces", 10 * time.Second, "map[service.name:hubbub-bus]", "map[]", ""},
 		"by https":               {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c", "https://c/v1/traces", 10 * time.Second, "map[service.name:hubbub-bus]", "map[]", ""},
 		"that of traces":         {at + " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://t/x", "http://t/x", 10 * time.Second, "map[service.name:hubbub-bus]", "map[]", ""},
-		"no host":                {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http:///x", "", 0, "", "", "ENDPOINT is no http"},
-		"another scheme":         {"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://c", "", 0, "", "", "ENDPOINT is no http"},
-		"no URL":                 {"OTEL_EXPORTER_OTLP_ENDPOINT=http://%zz", "", 0, "", "", "ENDPOINT is no http"},
+		"no host":                {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http:///x", "", 0, "", "", "ENDPOINT is not an http"},
+		"another scheme":         {"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://c", "", 0, "", "", "ENDPOINT is not an http"},
+		"no URL":                 {"OTEL_EXPORTER_OTLP_ENDPOINT=http://%zz", "", 0, "", "", "ENDPOINT is not an http"},
 		"by gRPC":                {at + " OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "", 0, "", "", "PROTOCOL is grpc"},
 		"by JSON":                {at + " OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "http://c:4318/v1/traces", 10 * time.Second, "map[service.name:hubbub-bus]", "map[]", ""},
 		"a timeout":              {at + " OTEL_EXPORTER_OTLP_TIMEOUT=1", "http://c:4318/v1/traces", time.Millisecond, "map[service.name:hubbub-bus]", "map[]", ""},
@@ -63,7 +63,7 @@ func TestSettingsOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestParentsOfATrace(t *testing.T) {
+func TestTraceParent_IsParsed(t *testing.T) {
 	trace, span := strings.Repeat("a", 32), strings.Repeat("b", 16)
 	known, none := parent{trace, span}, parent{}
 	for text, c := range map[string]struct {
@@ -86,8 +86,9 @@ func started(id string) *activitylog.Row {
 	return &activitylog.Row{At: 5, Event: activitylog.SendStart, MessageID: id, RPCID: "1", Actor: "agent:a", Topic: "t", Payload: []byte(`{"type":"agent_event","content":{"event":"turn","state":"started","turnId":"` + id + `"}}`)}
 }
 
-// TestWhatIsFollowedIsBounded: messages under way, traces that answers may ask for, and turns.
-func TestWhatIsFollowedIsBounded(t *testing.T) {
+// TestSpans_MemoryIsBounded checks the bounds of the messages under way, of the traces kept
+// for answers, and of the turns.
+func TestSpans_MemoryIsBounded(t *testing.T) {
 	m := newSpanMaker()
 	for i := range 20_001 {
 		if spans := m.add(started(fmt.Sprint(i))); spans != nil {
@@ -99,8 +100,9 @@ func TestWhatIsFollowedIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheSpansOfAMessage: of a delivery, of the whole, and of the turn that a message ends.
-func TestTheSpansOfAMessage(t *testing.T) {
+// TestSpans_OfMessage checks the spans of a delivery, of the message, and of the turn that
+// a message ends.
+func TestSpans_OfMessage(t *testing.T) {
 	m := newSpanMaker()
 	m.add(started("m"))
 	row := func(event activitylog.Event, at int64, id, status, fault string) []span {
@@ -131,7 +133,7 @@ func TestTheSpansOfAMessage(t *testing.T) {
 	}
 }
 
-func TestWhatAnAnswerAsksFor(t *testing.T) {
+func TestStatusOfAnswer(t *testing.T) {
 	now := time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 	for after, want := range map[string]time.Duration{
 		"": 0, "0": 0, "-5": 0, "1": time.Second, "600": 10 * time.Minute, "601": 10 * time.Minute, "99999999999": 10 * time.Minute, "soon": 0,
@@ -162,9 +164,9 @@ func TestWhatAnAnswerAsksFor(t *testing.T) {
 	}
 }
 
-// TestTheBytesThatWait: what is offered waits, payloads of a message's own alone; what is
-// taken does not any more, nor what found no room.
-func TestTheBytesThatWait(t *testing.T) {
+// TestOffer_CountsQueuedBytes checks that the payloads of messages count while they wait,
+// and that taken rows and rows without room do not count.
+func TestOffer_CountsQueuedBytes(t *testing.T) {
 	e := New(Settings{}, nil)
 	rows := []activitylog.Row{{Event: activitylog.SendStart, MessageID: "m", Payload: make([]byte, 1000)}, {Event: activitylog.SendFinish, MessageID: "m", Payload: make([]byte, 99)}}
 	e.Offer(0, rows)
@@ -193,8 +195,9 @@ func TestTheBytesThatWait(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesOfARequest: when it is tried again, given up, and told of.
-func TestWhatBecomesOfARequest(t *testing.T) {
+// TestSettle_RetriesDropsAndLogs checks when a request is retried, when it is
+// given up, and what is logged.
+func TestSettle_RetriesDropsAndLogs(t *testing.T) {
 	e := New(Settings{}, nil)
 	busy := &statusError{code: 503, after: time.Hour}
 	counts := func() string {
@@ -204,11 +207,11 @@ func TestWhatBecomesOfARequest(t *testing.T) {
 	for i, c := range []struct {
 		n    int
 		err  error
-		want string // spans, tries, sent, dropped, a fault to tell
+		want string // spans, attempts, sent, dropped, an error to log
 	}{
 		{3, nil, "7 0 3 0 false"}, {3, busy, "7 1 3 0 true"}, {3, nil, "4 0 6 0 false"},
 		{1, busy, "4 1 6 0 true"}, {1, busy, "4 2 6 0 true"}, {1, busy, "4 3 6 0 true"}, {1, busy, "4 4 6 0 true"}, {1, busy, "3 0 6 1 true"},
-		{1, nil, "2 0 7 1 true"}, // what was dropped is still to be told
+		{1, nil, "2 0 7 1 true"}, // the drop is not logged yet
 		{1, errors.New("no"), "1 0 7 2 true"},
 	} {
 		if e.settle(c.n, c.err); counts() != c.want {

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	queuedCommits = 256             // that wait
-	queuedBytes   = 64 << 20        // of payloads in those
-	batchSpans    = 512             // of one request
-	batchWait     = 2 * time.Second // until a request goes with fewer
+	queuedCommits = 256             // commits in the queue
+	queuedBytes   = 64 << 20        // bytes of payloads in the queue
+	batchSpans    = 512             // spans in one request
+	batchWait     = 2 * time.Second // until a smaller request is sent
 	lastWait      = 2 * time.Second // for the last requests, at the end
 	complainEvery = time.Minute
 )
@@ -45,11 +45,11 @@ type Exporter struct {
 
 	// The fields below belong to the goroutine in Run.
 	spans      []span
-	tries      int       // of the request that comes next
-	resume     time.Time // nothing is sent before
-	failure    error     // of the last request that failed, until it is told
-	told       int64     // of dropped, what the log knows
-	complained time.Time // when it was told
+	tries      int       // attempts of the current request
+	resume     time.Time // nothing is sent before this time
+	failure    error     // of the last failed request, until it is logged
+	told       int64     // the value of dropped that was logged last
+	complained time.Time // when it was logged
 }
 
 // New returns an Exporter. It does no I/O. The log may be nil.
@@ -64,7 +64,7 @@ func (e *Exporter) Offer(_ int64, rows []activitylog.Row) {
 	kept, size := slices.Clone(rows), int64(0)
 	for i := range kept {
 		if kept[i].Event != activitylog.SendStart {
-			kept[i].Payload = nil // only a message's own says what its trace is
+			kept[i].Payload = nil // only the payload of a message has a trace
 		}
 		size += int64(len(kept[i].Payload))
 	}
@@ -80,13 +80,9 @@ func (e *Exporter) Offer(_ int64, rows []activitylog.Row) {
 	e.dropped.Add(int64(len(rows)))
 }
 
-// Stats returns how many spans were taken by the collector, and how many rows
-// and spans were dropped.
-func (e *Exporter) Stats() (sent, dropped int64) { return e.sent.Load(), e.dropped.Load() }
-
-// Run exports until ctx ends, and then what is queued, as far as that goes within
-// two seconds and without another try. A collector that does not take them ends
-// nothing: its spans are dropped, and the log says so at most once a minute.
+// Run exports rows until ctx ends, and then sends queued rows for at most two seconds, without
+// retries. If the collector does not accept spans, they are dropped, and a warning is logged at
+// most once a minute.
 func (e *Exporter) Run(ctx context.Context) error {
 	m := newSpanMaker()
 	ticker := time.NewTicker(batchWait)
@@ -94,7 +90,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	defer e.client.CloseIdleConnections()
 	for {
 		queue := e.queue
-		if len(e.spans) >= batchSpans { // they wait for another try; what comes waits in the queue
+		if len(e.spans) >= batchSpans { // they wait for a retry; rows wait in the queue
 			queue = nil
 		}
 		select {
@@ -132,13 +128,13 @@ func (e *Exporter) take(m *spanMaker, rows []activitylog.Row) {
 	}
 }
 
-// flush sends what is gathered, while that is at least so many spans. It never
-// waits for the time of another try.
-func (e *Exporter) flush(ctx context.Context, least int) {
-	for len(e.spans) >= least && ctx.Err() == nil && !time.Now().Before(e.resume) {
+// flush sends spans in batches while at least atLeast of them are left. It never waits for the
+// time of a retry.
+func (e *Exporter) flush(ctx context.Context, atLeast int) {
+	for len(e.spans) >= atLeast && ctx.Err() == nil && !time.Now().Before(e.resume) {
 		n := min(len(e.spans), batchSpans)
 		err := e.post(ctx, e.spans[:n])
-		if err != nil && ctx.Err() != nil { // finish comes next, or drops them
+		if err != nil && ctx.Err() != nil { // finish comes next, or drops the spans
 			e.failure = err
 			return
 		}
@@ -153,7 +149,7 @@ func (e *Exporter) settle(n int, err error) {
 		e.sent.Add(int64(n))
 		e.spans = slices.Delete(e.spans, 0, n)
 		if e.dropped.Load() == e.told {
-			e.failure = nil // another try mended it
+			e.failure = nil // the retry succeeded
 		}
 		return
 	}
@@ -208,20 +204,20 @@ func (e *Exporter) post(ctx context.Context, spans []span) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // for reuse of the connection
 	return statusOfAnswer(resp.StatusCode, resp.Header, time.Now())
 }
 
 const (
-	maxTries = 5                // of one request
-	minPause = 2 * time.Second  // after its first failure; each next one is twice as long
-	maxPause = 10 * time.Minute // that a collector may ask for
+	maxTries = 5                // attempts of one request
+	minPause = 2 * time.Second  // after the first failure; each next one is twice as long
+	maxPause = 10 * time.Minute // bound of Retry-After
 )
 
 // A statusError is an HTTP answer other than success.
 type statusError struct {
 	code  int
-	after time.Duration // that the collector asks to wait; zero: it does not say
+	after time.Duration // from Retry-After; zero if the collector sent none
 }
 
 func (e *statusError) Error() string { return fmt.Sprintf("the collector answered HTTP %d", e.code) }

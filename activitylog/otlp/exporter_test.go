@@ -17,6 +17,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/otlp"
+	"hubbub/activitylog/write"
 
 	"github.com/rs/zerolog"
 )
@@ -86,7 +87,7 @@ func message(at int64, id, from, to, payload, outcome string) []activitylog.Row 
 	}
 }
 
-func TestSpansOfALog(t *testing.T) {
+func TestExporter_ExportsSpans(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
 	defer server.Close()
@@ -95,7 +96,7 @@ func TestSpansOfALog(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := otlp.New(s, nil)
-	w := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &activitylog.Options{OnCommit: e.Offer})
+	w := write.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &write.Options{OnCommit: e.Offer})
 	ctx, cancel := context.WithCancel(t.Context())
 	logCtx, endLog := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -158,9 +159,9 @@ func TestSpansOfALog(t *testing.T) {
 	}
 }
 
-// TestTurns: the span of a turn lasts from the message that tells of its start to
-// the one that tells of its end.
-func TestTurns(t *testing.T) {
+// TestSpans_OfTurn checks that the span of a turn lasts from the message that
+// reports its start to the one that reports its end.
+func TestSpans_OfTurn(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
 	defer server.Close()
@@ -174,7 +175,7 @@ func TestTurns(t *testing.T) {
 	tell(3_000_000, "r3", "t2", "started")
 	tell(5_000_000, "r4", "t1", "finished")
 	tell(6_000_000, "r5", "t2", "failed")
-	tell(7_000_000, "r6", "t3", "finished") // whose start nobody saw
+	tell(7_000_000, "r6", "t3", "finished") // whose start was not recorded
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.Run(ctx); err != nil {
@@ -199,9 +200,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTheQueueIsBoundedInBytes: large payloads that wait for a collector take no
-// more memory than a part of what the log itself may take.
-func TestTheQueueIsBoundedInBytes(t *testing.T) {
+// TestQueue_IsBoundedInBytes checks that payloads that wait for a collector take
+// at most a part of the memory that the log itself may use.
+func TestQueue_IsBoundedInBytes(t *testing.T) {
 	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, nil)
 	large := message(1, "m", "a", "b", `{"content":"`+strings.Repeat("x", 1<<20)+`"}`, "ok")
 	for range 100 { // of which 63 fit
@@ -212,7 +213,7 @@ func TestTheQueueIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-func TestOfferNeverBlocks(t *testing.T) {
+func TestOffer_NeverBlocks(t *testing.T) {
 	var said bytes.Buffer
 	log := zerolog.New(&said)
 	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, &log)
@@ -225,7 +226,7 @@ func TestOfferNeverBlocks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.Run(ctx); err != nil { // the collector is not there
+	if err := e.Run(ctx); err != nil { // no collector listens
 		t.Error(err)
 	}
 	sent, dropped := e.Stats()
@@ -237,9 +238,9 @@ func TestOfferNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestWhatASlowCollectorMissesIsTold: drops of the queue are told, though every
-// request succeeds.
-func TestWhatASlowCollectorMissesIsTold(t *testing.T) {
+// TestExporter_LogsDropsForSlowCollector checks that drops of the queue are
+// logged although every request succeeds.
+func TestExporter_LogsDropsForSlowCollector(t *testing.T) {
 	server := httptest.NewServer(&collector{})
 	defer server.Close()
 	var said bytes.Buffer

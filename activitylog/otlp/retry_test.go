@@ -18,15 +18,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A moody collector answers as it is told, and then as it should.
-type moody struct {
+// A scriptedCollector gives the scripted responses first, and then correct ones.
+type scriptedCollector struct {
 	collector
 	answers []func(w http.ResponseWriter)
 	asked   []time.Duration // when, from the start
 	begun   time.Time
 }
 
-func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *scriptedCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	m.asked = append(m.asked, time.Since(m.begun))
 	var answer func(w http.ResponseWriter)
@@ -77,15 +77,15 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// A told is what an exporter has said and done.
-type told struct {
+// An exportOutcome is what an exporter has logged and sent.
+type exportOutcome struct {
 	sent, dropped int64
 	log           string
-	stopped       time.Duration // what the stop took
+	stopped       time.Duration // how long the stop took
 }
 
-// exports runs an exporter towards a collector in memory until stop is due.
-func exports(t *testing.T, m *moody, offered int, stop time.Duration) (r told) {
+// exports runs an exporter with a collector in memory until it must stop.
+func exports(t *testing.T, m *scriptedCollector, offered int, stop time.Duration) (r exportOutcome) {
 	t.Helper()
 	listener := make(pipes)
 	server := &http.Server{Handler: m}
@@ -121,9 +121,9 @@ func exports(t *testing.T, m *moody, offered int, stop time.Duration) (r told) {
 	return r
 }
 
-// TestRequestsThatMaySucceedAreTriedAgain: the four answers that OTLP names, and
-// connections that end, and no others.
-func TestRequestsThatMaySucceedAreTriedAgain(t *testing.T) {
+// TestExporter_RetriesTemporaryFailures covers the four statuses that OTLP names
+// and broken connections, and no others.
+func TestExporter_RetriesTemporaryFailures(t *testing.T) {
 	date := func(w http.ResponseWriter) {
 		status(503, "Retry-After", time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat))(w)
 	}
@@ -147,7 +147,7 @@ func TestRequestsThatMaySucceedAreTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &moody{answers: c.answers}
+				m := &scriptedCollector{answers: c.answers}
 				r := exports(t, m, 1, time.Hour)
 				if r.sent != c.sent || r.dropped != 2-c.sent || len(m.asked) != c.asked || int64(len(m.spans)) != c.sent {
 					t.Errorf("sent %d, dropped %d, asked at %v, the collector has %d", r.sent, r.dropped, m.asked, len(m.spans))
@@ -165,12 +165,13 @@ func TestRequestsThatMaySucceedAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatComesDuringAPauseWaits: nothing is asked of a collector that wants rest;
-// the queue keeps what it holds, drops the rest, and that is told meanwhile.
-func TestWhatComesDuringAPauseWaits(t *testing.T) {
+// TestExporter_QueuesDuringPause checks that a collector that asks for a pause
+// gets no requests. Meanwhile the queue keeps what fits, and drops and logs the
+// rest.
+func TestExporter_QueuesDuringPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &moody{answers: []func(w http.ResponseWriter){status(429, "Retry-After", "300")}}
-		// 256 messages are the request that is refused, 256 wait, 88 are too many.
+		m := &scriptedCollector{answers: []func(w http.ResponseWriter){status(429, "Retry-After", "300")}}
+		// 256 messages are in the refused request, 256 wait, and 88 do not fit.
 		r := exports(t, m, 600, time.Hour)
 		if r.sent != 2*512 || r.dropped != 4*88 || len(m.spans) != 2*512 {
 			t.Errorf("sent %d, dropped %d, the collector has %d", r.sent, r.dropped, len(m.spans))
@@ -184,9 +185,9 @@ func TestWhatComesDuringAPauseWaits(t *testing.T) {
 	})
 }
 
-// TestAStopTriesOnceMoreAndNoLonger: whatever the collector does, the stop takes at
-// most two seconds, and nothing is lost in silence.
-func TestAStopTriesOnceMoreAndNoLonger(t *testing.T) {
+// TestExporter_StopTriesOnce checks that a stop takes at most two seconds, whatever
+// the collector does, and that every loss is logged.
+func TestExporter_StopTriesOnce(t *testing.T) {
 	hang := func(http.ResponseWriter) { time.Sleep(time.Minute) }
 	for name, c := range map[string]struct {
 		answers []func(w http.ResponseWriter)
@@ -204,7 +205,7 @@ func TestAStopTriesOnceMoreAndNoLonger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &moody{answers: c.answers}
+				m := &scriptedCollector{answers: c.answers}
 				r := exports(t, m, 1, c.stop)
 				if r.sent != c.sent || r.dropped != 2-c.sent || len(m.asked) != c.asked || r.stopped > c.most {
 					t.Errorf("sent %d, dropped %d, asked at %v, the stop took %s", r.sent, r.dropped, m.asked, r.stopped)

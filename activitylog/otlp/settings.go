@@ -10,10 +10,10 @@ import (
 
 // Settings are the destination and the attributes of spans.
 type Settings struct {
-	Endpoint string            // full URL of the traces; empty: nothing is exported
-	Headers  map[string]string // of each request; may hold secrets
+	Endpoint string            // full URL for traces; if empty, nothing is exported
+	Headers  map[string]string // of each request; may contain secrets
 	Timeout  time.Duration     // of one request
-	Resource map[string]string // attributes of this program, service.name among them
+	Resource map[string]string // attributes of this program, including service.name
 }
 
 const defaultTimeout = 10 * time.Second
@@ -42,12 +42,12 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces"
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return Settings{}, fmt.Errorf("%s is no http or https URL", name)
+		return Settings{}, fmt.Errorf("%s is not an http or https URL", name)
 	}
 	s.Endpoint = endpoint
 	if name, protocol := either("PROTOCOL"); protocol == "grpc" {
 		return Settings{}, fmt.Errorf("%s is grpc: spans are sent over HTTP only (http/json); name the collector's "+
-			"HTTP endpoint, as a rule port 4318", name)
+			"HTTP endpoint, usually port 4318", name)
 	}
 	name, headers := either("HEADERS")
 	if err := pairs(headers, s.Headers); err != nil {
@@ -78,7 +78,7 @@ func pairs(text string, into map[string]string) error {
 		name, value, ok := strings.Cut(part, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if name = strings.TrimSpace(name); !ok || name == "" || err != nil {
-			return fmt.Errorf("no pair")
+			return fmt.Errorf("not a pair")
 		}
 		into[name] = value
 	}

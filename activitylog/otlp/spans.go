@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxOpen     = 20_000 // messages under way that are followed
-	maxFinished = 20_000 // messages whose trace is remembered for those that answer them
-	maxTurns    = 10_000 // turns under way that are followed
+	maxOpen     = 20_000 // messages under way with spans
+	maxFinished = 20_000 // messages whose trace is remembered for their answers
+	maxTurns    = 10_000 // turns under way
 )
 
 // A spanMaker makes spans from rows. It is not safe for concurrent use.
@@ -28,13 +28,13 @@ type spanMaker struct {
 
 // traced is what the answers to a message inherit.
 type traced struct {
-	own    parent // its trace, and its span in it; empty if it was not sampled
-	stated parent // what its traceparent said
+	own    parent // its trace and span; empty if it was not sampled
+	stated parent // its traceparent
 }
 
 // A sending is a sampled message on its way through the bus.
 type sending struct {
-	trace      parent // trace, and the span above
+	trace      parent // the trace, and the span above
 	id         string
 	typ, actor string
 	start      int64
@@ -111,7 +111,7 @@ func (m *spanMaker) begin(p *activitylog.Publication, r *activitylog.Row) []span
 		Type, InReplyTo, TraceParent string
 		Content                      json.RawMessage
 	}
-	_ = json.Unmarshal(r.Payload, &message) // what is no message has no trace of its own
+	_ = json.Unmarshal(r.Payload, &message) // other payloads have no trace
 	stated, sampled := parseParent(message.TraceParent)
 	answered, known := m.traces[message.InReplyTo]
 	above := chooseParent(stated, answered)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol"
 )
 
@@ -17,7 +18,7 @@ const Not = "!"
 type Query struct {
 	Topic, Peer, Status, Text, Since, Until string
 	Types, Events                           []string
-	Brief                                   bool // one row a message, unless rows of an event or a status are asked for
+	Brief                                   bool // one row a message, unless events or a status are selected
 }
 
 // Statuses are the statuses of rows.
@@ -45,13 +46,12 @@ func TypeNames() []string {
 	return names
 }
 
-// Filter makes the filter. Its error begins with the name of the member that is
-// wrong.
-func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
+// Filter parses the query. Its error begins with the name of the wrong field.
+func (q *Query) Filter(now time.Time) (f read.Filter, err error) {
 	f.Status, f.Text = q.Status, q.Text
 	f.Brief = q.Brief && q.Status == "" && len(q.Events) == 0
 	if q.Status != "" && !slices.Contains(Statuses, q.Status) {
-		return f, fmt.Errorf("status %q is no status of a row: %s", q.Status, strings.Join(Statuses, ", "))
+		return f, fmt.Errorf("status %q is not a status of a row: %s", q.Status, strings.Join(Statuses, ", "))
 	}
 	if f.Since, err = Moment("since", q.Since, now); err != nil {
 		return f, err
@@ -68,7 +68,7 @@ func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	for _, name := range q.Types {
 		name, not := strings.CutPrefix(name, Not)
 		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
-			return f, fmt.Errorf("type %q is no message type: %s", name, strings.Join(TypeNames(), ", "))
+			return f, fmt.Errorf("type %q is not a message type: %s", name, strings.Join(TypeNames(), ", "))
 		}
 		if typ := protocol.MessageType(name); not {
 			f.NotTypes = append(f.NotTypes, typ)
@@ -79,7 +79,7 @@ func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	for _, name := range q.Events {
 		e, ok := activitylog.ParseEvent(name)
 		if !ok {
-			return f, fmt.Errorf("event %q is no event of the log: %s", name, strings.Join(EventNames(), ", "))
+			return f, fmt.Errorf("event %q is not an event of the log: %s", name, strings.Join(EventNames(), ", "))
 		}
 		f.Events = append(f.Events, e)
 	}

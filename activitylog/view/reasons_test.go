@@ -20,7 +20,7 @@ import (
 // and the first column of its tables of refusals.
 type reasonFinder struct {
 	consts map[string]string // of the package, by name
-	found  map[string]string // where each reason stands
+	found  map[string]string // where each reason occurs
 	where  string
 }
 
@@ -136,9 +136,9 @@ func collectConsts(g *ast.GenDecl, consts map[string]string) {
 	}
 }
 
-// TestEveryReasonIsSaidInWords: whoever asks why at night does not know the names
-// of the rules.
-func TestEveryReasonIsSaidInWords(t *testing.T) {
+// TestReasons_AllHaveTexts checks that every reason has a text, because operators
+// do not know the names of the rules.
+func TestReasons_AllHaveTexts(t *testing.T) {
 	found := findReasons(t)
 	for _, known := range []string{"mention", "must_not_respond", "claim_granted", "exchange_held", "+stale"} {
 		if found[known] == "" {

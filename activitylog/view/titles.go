@@ -20,7 +20,7 @@ type Titles struct {
 }
 
 const (
-	maxTitles = 10_000 // beyond, all are forgotten, and learned again
+	maxTitles = 10_000 // one more forgets all of them
 	maxTitle  = 40     // characters
 )
 
@@ -57,7 +57,7 @@ func (t *Titles) Note(chat protocol.PeerID, title string) {
 func (t *Titles) Title(id string) string {
 	chat := id
 	if name, ok := strings.CutPrefix(id, "agent:"); ok {
-		chat = strings.Replace(name, "-", ":", 1) // as the spawner names the agent of a plain topic
+		chat = strings.Replace(name, "-", ":", 1) // the spawner names the agent of a plain topic like this
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()

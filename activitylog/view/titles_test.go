@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestChatsAndTheirAgentsAreCalledByTitle checks what a person reads for identities, and
-// that a title cannot pass for another identity.
-func TestChatsAndTheirAgentsAreCalledByTitle(t *testing.T) {
+// TestTitles_NameChatsAndAgents checks how identities are shown to people, and that a
+// title cannot imitate another identity.
+func TestTitles_NameChatsAndAgents(t *testing.T) {
 	var titles view.Titles
 	said := func(chat, title string) {
 		titles.Learn(&activitylog.Entry{

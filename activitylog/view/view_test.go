@@ -8,7 +8,7 @@ import (
 	"hubbub/activitylog/view"
 )
 
-func TestARowInBrief(t *testing.T) {
+func TestRow_AsPhrase(t *testing.T) {
 	for _, test := range []struct {
 		event                activitylog.Event
 		payload, fault, want string

@@ -15,7 +15,7 @@ import (
 const (
 	BarMessage  = "message"
 	BarDelivery = "delivery"
-	BarNote     = "note" // words alone
+	BarNote     = "note" // words only
 )
 
 // A Bar is one line of a waterfall: a message, one of its deliveries, or a note.
@@ -25,16 +25,16 @@ type Bar struct {
 	Depth       int
 	Topic       string
 	Peer        string // of a delivery
-	Note        string // of a note
+	Note        string // of a delivery or a refused message
 	Error       string
-	Status      string // empty while under way
-	Reason      string // why it belongs to the chain
-	Self        bool   // of the message that is traced
-	Cause       bool   // of what led to it
+	Status      string // empty while it is under way
+	Reason      string // its relation to its cause in the chain
+	Self        bool   // it belongs to the traced message
+	Cause       bool   // it belongs to a cause of the traced message
 	Answer      json.RawMessage
 	Start       time.Time
-	Finish      time.Time  // zero while under way
-	Span        chain.Span // what goes on afterwards at an agent
+	Finish      time.Time  // zero while it is under way
+	Span        chain.Span // what the agent does afterwards
 }
 
 // Open reports whether the message or delivery has not ended.
@@ -125,7 +125,7 @@ func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
 	}
 	if rest := len(list) - shown; rest > 0 && of.Self {
 		w.Bars = append(w.Bars, Bar{Step: of.Step, Kind: BarNote, Depth: of.Depth + 1, Self: true,
-			Note: fmt.Sprintf("and %d peers more", rest)})
+			Note: fmt.Sprintf("and %d more peers", rest)})
 	}
 }
 

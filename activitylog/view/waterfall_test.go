@@ -8,6 +8,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 )
 
@@ -28,7 +29,7 @@ func leg(from, until float64, status string) activitylog.Leg {
 // step is a message that is first seen at from; its last row is at until.
 func step(id string, depth int, from, until float64, passes ...*activitylog.Publication) chain.Step {
 	row := func(n float64) activitylog.Entry { return activitylog.Entry{TS: second(n).Format(time.RFC3339Nano)} }
-	return chain.Step{Depth: depth, Reason: "answers", Message: &activitylog.Message{
+	return chain.Step{Depth: depth, Reason: "answers", Message: &read.Message{
 		ID: id, Type: "tg_message", Topic: "agent:lead", Publications: passes, Rows: []activitylog.Entry{row(from), row(until)},
 	}}
 }
@@ -64,9 +65,9 @@ func bars(w *view.Waterfall) string {
 	return b.String()
 }
 
-// TestAChainAsAWaterfall: what led to the message, each time that it was sent with its
-// deliveries, and what followed; of what followed only the deliveries that failed.
-func TestAChainAsAWaterfall(t *testing.T) {
+// TestWaterfall_OfChain checks the bars: the causes, the message each time that it was
+// sent, with its deliveries, and the effects with only their failed deliveries.
+func TestWaterfall_OfChain(t *testing.T) {
 	refused := step("m4", 1, 6, 6.5)
 	refused.Refusals = []activitylog.Entry{{Error: "first"}, {Error: "may not"}}
 	c := &chain.Chain{
@@ -84,7 +85,7 @@ func TestAChainAsAWaterfall(t *testing.T) {
 0 message tg:42 partial 2-3 self answers
 1 delivery tg:bot ok 2.1-2.9 self
 1 delivery agent:c offline 2.1-2.2 self
-1 note and 1 peers more self=true
+1 note and 1 more peers self=true
 0 message tg:42 ok 4-5 self sent again
 1 delivery tg:bot ok 4.1-4.9 self
 0 message system:log  4.5-open self also sent
@@ -99,7 +100,7 @@ func TestAChainAsAWaterfall(t *testing.T) {
 	if !w.Begin.Equal(noon) || w.Whole != 6500*time.Millisecond || w.Place(second(3.25)) != 0.5 {
 		t.Errorf("it begins at %v and lasts %v; the middle is at %v", w.Begin, w.Whole, w.Place(second(3.25)))
 	}
-	if got := bars(view.NewWaterfall(c, 9, 2)); strings.Count(got, " delivery ") != 4 || !strings.Contains(got, "and 1 peers more") {
+	if got := bars(view.NewWaterfall(c, 9, 2)); strings.Count(got, " delivery ") != 4 || !strings.Contains(got, "and 1 more peers") {
 		t.Errorf("with at most two deliveries a pass it is\n%s", got)
 	}
 	if w := view.NewWaterfall(&chain.Chain{Steps: []chain.Step{step("m", 0, 1, 1)}}, 1, 0); w.Whole != time.Microsecond || len(w.Bars) != 1 {
@@ -107,9 +108,9 @@ func TestAChainAsAWaterfall(t *testing.T) {
 	}
 }
 
-// TestWhatGoesOnAfterwards: a decision waits for its turn, and a turn lasts until its end;
-// each is told once, at the message with which it begins.
-func TestWhatGoesOnAfterwards(t *testing.T) {
+// TestWaterfall_ShowsWaitsAndTurns checks that a decision waits for its turn and that a
+// turn lasts until its end. Each appears once, at the message that begins it.
+func TestWaterfall_ShowsWaitsAndTurns(t *testing.T) {
 	record := func(id string, from float64, content string) chain.Step {
 		s := step(id, 1, from, from+0.1, pass("system:attention", leg(from, from+0.1, "ok")), pass("system:attention", leg(from+0.01, from+0.1, "ok")))
 		s.Type, s.From, s.Payload = "agent_event", "agent:lead", []byte(`{"content":`+content+`}`)
@@ -132,7 +133,7 @@ func TestWhatGoesOnAfterwards(t *testing.T) {
 	}
 }
 
-func TestNamesOfMessages(t *testing.T) {
+func TestNameOf(t *testing.T) {
 	for _, c := range []struct {
 		typ, payload, want string
 		told               bool

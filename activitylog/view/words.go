@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
@@ -55,7 +56,7 @@ func (v Style) Row(e *activitylog.Entry) string {
 
 func pruned(payload []byte) string {
 	var r struct {
-		activitylog.Removal
+		write.Removal
 		Reason string `json:"reason"`
 	}
 	if json.Unmarshal(payload, &r) != nil {
@@ -118,7 +119,7 @@ func (v Style) result(result []byte) string {
 	if v == Full {
 		between = " "
 		if r.DeliveredTo == 0 && len(r.Failures) == 0 {
-			return "nobody listens"
+			return "nobody is subscribed"
 		}
 	}
 	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
@@ -203,7 +204,7 @@ func (v Style) Record(r *protocol.Record) string {
 func escalation(c *protocol.EscalationRecord, because string) string {
 	switch {
 	case c.Rung == "author":
-		return "escalated no further: the author, " + c.To + ", is told that there is no answer" + because
+		return "escalated no further: the author, " + c.To + ", is notified that there is no answer" + because
 	case c.State == "answered":
 		return "answered in its place by " + c.By + " (" + c.Rung + ")"
 	case c.Rung != "":
@@ -289,7 +290,7 @@ func toolCall(a *protocol.ToolCall) string {
 	}
 	switch {
 	case a.ResultSHA256 == "":
-		return line + ": no result was told"
+		return line + ": no result was recorded"
 	case a.Failed:
 		line += ": failed"
 	}

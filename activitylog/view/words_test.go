@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// TestDurationsInWords: at both sides of every change of unit.
-func TestDurationsInWords(t *testing.T) {
+// TestDurations_InWords covers both sides of every change of unit.
+func TestDurations_InWords(t *testing.T) {
 	const ms, s, day = time.Millisecond, time.Second, 24 * time.Hour
 	for _, c := range []struct {
 		d                time.Duration
@@ -48,7 +48,7 @@ func TestDurationsInWords(t *testing.T) {
 	}
 }
 
-func TestNumbersInWords(t *testing.T) {
+func TestNumbers_InWords(t *testing.T) {
 	for v, want := range map[any]string{
 		0: "0 rows", 1: "1 row", int64(-1): "-1 rows", 999: "999 rows", 1000: "1,000 rows", -1234567: "-1,234,567 rows",
 		12345.6: "12,346 rows", 1.0: "1 row",
@@ -62,8 +62,9 @@ func TestNumbersInWords(t *testing.T) {
 	}
 }
 
-// TestAQueryIsReadAsAFilter: every part, and what is wrong with one by its name.
-func TestAQueryIsReadAsAFilter(t *testing.T) {
+// TestQuery_BecomesFilter covers every field, and checks that an error names the
+// wrong one.
+func TestQuery_BecomesFilter(t *testing.T) {
 	now := time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 	q := view.Query{
 		Topic: "tg:*", Peer: "agent:lead", Status: "timeout", Text: "deploy", Since: "15m", Until: "2026-02-17T11:59:00Z",
@@ -91,13 +92,13 @@ func TestAQueryIsReadAsAFilter(t *testing.T) {
 	}
 	for says, q := range map[string]view.Query{
 		`peer "!": `: {Peer: "!"},
-		`topic "` + strings.Repeat("*", 300) + `"`:           {Topic: strings.Repeat("*", 300)},
-		`peer "` + strings.Repeat("*", 300) + `"`:            {Peer: strings.Repeat("*", 300)},
-		`status "fine" is no status of a row: start`:         {Status: "fine"},
-		`since "then" is neither`:                            {Since: "then"},
-		`until "then" is neither`:                            {Until: "then"},
-		`type "letter" is no message type: `:                 {Types: []string{"tg_message", "letter"}},
-		`event "party" is no event of the log: send_start, `: {Events: []string{"party"}},
+		`topic "` + strings.Repeat("*", 300) + `"`:               {Topic: strings.Repeat("*", 300)},
+		`peer "` + strings.Repeat("*", 300) + `"`:                {Peer: strings.Repeat("*", 300)},
+		`status "fine" is not a status of a row: start`:          {Status: "fine"},
+		`since "then" is neither`:                                {Since: "then"},
+		`until "then" is neither`:                                {Until: "then"},
+		`type "letter" is not a message type: `:                  {Types: []string{"tg_message", "letter"}},
+		`event "party" is not an event of the log: send_start, `: {Events: []string{"party"}},
 	} {
 		if _, err := q.Filter(now); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v is refused with %v; want %s", q, err, says)
@@ -111,7 +112,7 @@ func TestAQueryIsReadAsAFilter(t *testing.T) {
 	}
 }
 
-func TestARowInFull(t *testing.T) {
+func TestRow_AsSentence(t *testing.T) {
 	for _, test := range []struct {
 		event                activitylog.Event
 		payload, fault, want string
@@ -122,7 +123,7 @@ func TestARowInFull(t *testing.T) {
 		{activitylog.ProcessStart, `{}`, "", ""},
 		{activitylog.ProcessFinish, `{"processed":true,"message":"done"}`, "", "done"},
 		{activitylog.ProcessFinish, `{"processed":false,"message":"no"}`, "it hung up", "it hung up"},
-		{activitylog.SendFinish, `{"deliveredTo":0}`, "", "nobody listens"},
+		{activitylog.SendFinish, `{"deliveredTo":0}`, "", "nobody is subscribed"},
 		{activitylog.SendFinish, `{"deliveredTo":2,"failures":[{"peer":"agent:a","status":"timeout"}]}`, "", "delivered to 2, agent:a timeout"},
 		{activitylog.SendFinish, `?`, "", ""},
 		{activitylog.SendStart, `{"content":{"text":"say \"hello\""}}`, "", `"say \"hello\""`},
@@ -148,7 +149,7 @@ func TestARowInFull(t *testing.T) {
 	}
 }
 
-func TestARecordInWords(t *testing.T) {
+func TestRecord_InWords(t *testing.T) {
 	type record map[string]any
 	for _, c := range []struct {
 		record      record
@@ -203,9 +204,9 @@ func TestARecordInWords(t *testing.T) {
 			record{"event": "tool", "tool": "search", "arguments": json.RawMessage(strings.Repeat("1", 201)), "resultSha256": "01"},
 			"called search " + text.Clip(strings.Repeat("1", 201), 200) + ", result of 0 bytes, sha256 01", "tool",
 		},
-		{record{"event": "tool", "tool": "search", "arguments": json.RawMessage("1")}, "called search 1: no result was told", "tool"},
+		{record{"event": "tool", "tool": "search", "arguments": json.RawMessage("1")}, "called search 1: no result was recorded", "tool"},
 		{record{"event": "tool", "tool": "search", "failed": true, "resultBytes": 6, "resultSha256": "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
-		{record{"event": "tool", "tool": "search"}, "called search: no result was told", "tool"},
+		{record{"event": "tool", "tool": "search"}, "called search: no result was recorded", "tool"},
 		{record{"event": "decision", "tool": "shell", "state": "allowed", "by": "tg:77", "scope": "once", "decisionId": "dec_1", "digest": "0123456789abcdef"},
 			"decision dec_1 about shell: allowed by tg:77, scope once, arguments sha256 0123456789ab", "shell: allowed by tg:77"},
 		{record{"event": "decision", "tool": "shell", "state": "cancelled", "decisionId": "dec_2", "digest": "01", "reason": "its turn ended"},

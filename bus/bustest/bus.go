@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/jsonrpc"
@@ -28,7 +28,7 @@ type Bus struct {
 
 	mu      sync.Mutex // guards the fields below
 	server  *bus.Server
-	log     *activitylog.Writer
+	log     *write.Writer
 	cancel  context.CancelFunc
 	done    chan struct{}
 	stopped bool
@@ -100,7 +100,7 @@ func (b *Bus) start(t testReporter, addr string) {
 	logDone := make(chan struct{})
 	logCtx, endLog := context.WithCancel(context.Background())
 	if b.Log != "" {
-		w := activitylog.NewWriter(b.Log, nil)
+		w := write.NewWriter(b.Log, nil)
 		b.log, log = w, w
 		go func() {
 			defer close(logDone)

@@ -62,7 +62,7 @@ func (l *Listener) HoldBody(method, path string) error {
 	buf := make([]byte, 4096)
 	for {
 		if _, err := conn.Read(buf); err != nil {
-			return nil //nolint:nilerr // the end that is waited for
+			return nil //nolint:nilerr // the server has closed the connection
 		}
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/protocol/text"
 )
 
 const (
 	pageRows      = 100             // rows of a page
-	liveRows      = 200             // new rows that one poll shows at most
+	liveRows      = 200             // new rows in one answer
 	searchTimeout = 3 * time.Second // of a search in the log
 )
 
@@ -29,7 +30,7 @@ type activityView struct {
 	Rows    []activitylog.Entry
 	Live    string // link to newer rows; empty if the page is not live
 	Older   string // link to older rows; empty if there are none
-	Missed  string // what the live rows omit
+	Missed  string // describes rows that were skipped
 	Problem string
 	New     bool // rows that arrived while the page was open
 	Paged   bool // rows before those of an earlier page
@@ -48,8 +49,8 @@ func (v *activityView) Empty() string {
 	return "Nothing is recorded yet. Rows appear here as soon as something happens."
 }
 
-// readQuery reads the form. The values do not contain empty fields.
-func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
+// readQuery parses the form. The values do not contain empty fields.
+func readQuery(r *http.Request) (url.Values, read.Filter, error) {
 	form := url.Values{}
 	for _, name := range []string{"topic", "peer", "type", "event", "status", "text", "since", "rows"} {
 		if value := text.Clip(strings.TrimSpace(r.FormValue(name)), 512); value != "" {
@@ -86,19 +87,19 @@ func (r *request) activity() error {
 }
 
 // newestRows fills the page with the newest rows.
-func (r *request) newestRows(page *activityView, f activitylog.Filter) {
+func (r *request) newestRows(page *activityView, f read.Filter) {
 	ctx, cancel := context.WithTimeout(r.Context(), searchTimeout)
 	defer cancel()
 	end, err := r.log.End(ctx)
 	if err == nil {
 		page.Live = rowsLink(page.Query, "after", end)
-		err = r.olderRows(ctx, page, f, activitylog.Beyond(end))
+		err = r.olderRows(ctx, page, f, read.Beyond(end))
 	}
 	page.Problem = describe(err)
 }
 
 func (r *request) olderRows(
-	ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor,
+	ctx context.Context, page *activityView, f read.Filter, at read.Cursor,
 ) error {
 	rows, next, err := r.log.Before(ctx, f, at, pageRows)
 	page.show(rows)
@@ -151,8 +152,9 @@ func (r *request) activityRows() error {
 	return nil
 }
 
-// newRows fills the page with the rows after a cursor. If there are many, it takes the last ones.
-func (r *request) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
+// newRows fills the page with the rows after a cursor, or with the last of them if there are
+// many.
+func (r *request) newRows(ctx context.Context, page *activityView, f read.Filter, at read.Cursor) {
 	end, err := r.log.End(ctx)
 	if err != nil {
 		page.Live, page.Problem = rowsLink(page.Query, "after", at), describe(err)
@@ -171,7 +173,7 @@ func (r *request) newRows(ctx context.Context, page *activityView, f activitylog
 	page.Live, page.Problem = rowsLink(page.Query, "after", next), describe(err)
 }
 
-func rowsLink(q url.Values, name string, at activitylog.Cursor) string {
+func rowsLink(q url.Values, name string, at read.Cursor) string {
 	v := maps.Clone(q)
 	parts := make([]string, len(at))
 	for i, id := range at {
@@ -181,7 +183,7 @@ func rowsLink(q url.Values, name string, at activitylog.Cursor) string {
 	return "./activity/rows?" + v.Encode()
 }
 
-func readCursor(place string) (at activitylog.Cursor, ok bool) {
+func readCursor(place string) (at read.Cursor, ok bool) {
 	if place == "" || len(place) > 1000 {
 		return nil, false
 	}

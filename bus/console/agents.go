@@ -37,7 +37,7 @@ type agentLine struct {
 	Connected   bool
 	Endpoint    *endpoint
 	OpenCount   int      // of the remembered events
-	ListedChats []string // its chats, except those of gone clients
+	ListedChats []string // its chats, except those of disconnected clients
 }
 
 // isGoneClient reports whether a chat belongs to a disconnected client that never got a reply.
@@ -170,7 +170,7 @@ func (r *request) directChat() error {
 	answer, err := actor.DirectChat(ctx, id, said)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("message to an agent")
 	if r.Context().Err() != nil {
-		return r.Context().Err() // the browser has gone
+		return r.Context().Err() // the browser has disconnected
 	}
 	if err := r.agent(); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (r *request) resetBudget() error {
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
-	done := "The budget is reset and the agent goes on; ask again what it left unanswered"
+	done := "The budget was reset and the agent continues; ask again for anything that it left unanswered"
 	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", done)}
 }
 

@@ -38,7 +38,7 @@ type alertFinder struct {
 	Status      *busStatus
 	Peers       []peerLine
 	Limited     float64 // how often limits were reached within failureMaxAge
-	DeadLetters int     // letters
+	DeadLetters int     // number of dead letters
 	alerts      []alert
 }
 
@@ -54,7 +54,7 @@ func (o *alertFinder) find(f *readModel) []alert {
 	for _, l := range o.Peers {
 		if l.WindowPct >= fillWarning || l.QueuePct >= fillWarning || l.Queued > 0 {
 			more := fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax)
-			o.add("warn", text.Clip(f.titles.Called(l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID),
+			o.add("warn", text.Clip(nameOf(&f.titles, l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID),
 				l.Last)
 		}
 	}
@@ -122,7 +122,8 @@ func (o *alertFinder) checkFailures(f *readModel) {
 		if x.Peer == "" {
 			what = view.Plural(n, "message", "messages") + " refused from "
 		}
-		o.add("bad", x.Status+": "+what+text.Clip(f.titles.Called(who), 60), x.Error, link("peer", "id", who), x.At)
+		title := wordsFor(x.Status) + ": " + what + text.Clip(nameOf(&f.titles, who), 60)
+		o.add("bad", title, x.Error, link("peer", "id", who), x.At)
 	}
 }
 
@@ -134,7 +135,7 @@ func (o *alertFinder) checkAgents(f *readModel) {
 		connected[l.ID] = l.Connected
 	}
 	for id, a := range f.agents.all() {
-		name := text.Clip(f.titles.Called(id), 60)
+		name := text.Clip(nameOf(&f.titles, id), 60)
 		if until := a.BudgetUntil(o.Now); !until.IsZero() {
 			budget := &a.BudgetRecord
 			detail := fmt.Sprintf("%s (%d); it resumes %s, or after a reset",
@@ -183,7 +184,7 @@ type deadLetterCount struct {
 	mu sync.Mutex // guards the fields below
 	at time.Time
 	n  int
-	ok bool // they could be counted
+	ok bool // counting succeeded
 }
 
 // deadLetters returns the number of dead letters, at most a few seconds old. It returns false if

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -33,7 +33,7 @@ func TestAlertFinder_FindsAndSorts(t *testing.T) {
 	f.agent("agent:again").BudgetRecord = protocol.BudgetRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
 	f.broker.decisions.touch("d1").State, f.broker.decisions.touch("d1").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now.Add(time.Minute))
 	f.broker.decisions.touch("d2").State, f.broker.decisions.touch("d2").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now)
-	p := &busStatus{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
+	p := &busStatus{Counters: report.Counters{Log: &write.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
 	list := (&alertFinder{Now: now, Status: p, DeadLetters: 1, Limited: 2, Peers: []peerLine{
 		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
 	}}).find(f)
@@ -42,10 +42,10 @@ func TestAlertFinder_FindsAndSorts(t *testing.T) {
 		got = append(got, o.Tone+" "+o.Title)
 	}
 	want := []string{
-		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
-		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad agent:gone is not connected",
-		"warn <script> waits for an agent", "warn Limits were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck is stuck",
-		"warn agent:spent has used up a budget", "warn 1 decision waits for a person",
+		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at a", "bad 12 rows of the activity log were lost since the start",
+		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad gone is not connected",
+		"warn <script> waits for an agent", "warn Limits were reached 2 times", "warn stuck does not keep up", "warn stuck is stuck",
+		"warn spent has used up a budget", "warn 1 decision waits for a person",
 	}
 	slices.Sort(want)
 	sorted := slices.Sorted(slices.Values(got))

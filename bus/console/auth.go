@@ -18,7 +18,7 @@ const (
 	linkTTL   = 2 * time.Minute
 	visitTTL  = 12 * time.Hour   // after the last request
 	actTTL    = 30 * time.Minute // of acting, after entering
-	maxVisits = 1000             // and links
+	maxVisits = 1000             // also of links
 )
 
 // An auth decides which visitors may read the console, and which may act.
@@ -36,11 +36,11 @@ type auth struct {
 // expires.
 type visitor struct {
 	Access
-	Token    string    // in the forms of this visitor's pages
-	Cookie   bool      // came by a link, and can leave
-	ActUntil time.Time // when a visitor who came by a link may no longer act
+	Token    string    // for the forms on this visitor's pages
+	Cookie   bool      // entered by a link, and can leave
+	ActUntil time.Time // until when a visitor who entered by a link may act
 	address  *url.URL  // of a link: the address of the bus for the browser
-	bearer   bool      // sent a bearer token, which no page can make a browser do
+	bearer   bool      // sent a bearer token, so no other page caused the request
 	expires  time.Time
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
+	"hubbub/activitylog/write"
 	"hubbub/bus/console"
 	"hubbub/bus/report"
 	"hubbub/protocol"
@@ -36,7 +38,7 @@ const (
 // decisions of agents and replies, four rows each. It returns a message's id.
 func fill(b *testing.B, path string) (message string) {
 	b.Helper()
-	w := activitylog.NewWriter(path, nil)
+	w := write.NewWriter(path, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -96,7 +98,7 @@ func BenchmarkPages(b *testing.B) {
 	}
 	path := filepath.Join(b.TempDir(), "activity.db")
 	message := fill(b, path)
-	reader := activitylog.Open(path)
+	reader := read.Open(path)
 	defer reader.Close()
 	c := console.New(bus, reader, nil)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -18,7 +18,7 @@ type chat struct {
 	Topic   string
 	Title   string
 	Kind    string
-	State   string // of its bootstrap
+	State   string // step of its bootstrap
 	Problem string // why it has no agent
 	Agents  []string
 	In, Out int64
@@ -51,7 +51,7 @@ type chatEvent struct {
 	Reply     bool // by an agent of this bus
 	InReplyTo string
 	Text      string
-	Agents    []string // that received it
+	Agents    []string // agents that received it
 	RelayedID string   // eventId with which a reply was relayed to the other agents of the chat
 	Status    string   // of a reply: accepted, delivered, ...
 	Reason    string
@@ -285,7 +285,7 @@ type agent struct {
 	Last         time.Time // when it last recorded anything
 	Chats        []string
 	Replies      int64
-	BudgetRecord protocol.BudgetRecord // of the last turn that a budget held back; zero since the last reset
+	BudgetRecord protocol.BudgetRecord // of the last turn that a budget prevented; zero after a reset
 	BudgetAt     time.Time             // of BudgetRecord
 
 	Events []*agentEvent // newest last
@@ -297,7 +297,7 @@ type agentEvent struct {
 	agentstats.EventState
 	ID        string
 	At        time.Time
-	MessageID string // of the chat message that brought it
+	MessageID string // of the event's chat message
 	Chat      string
 	Author    string
 	Text      string

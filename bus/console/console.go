@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -36,7 +36,7 @@ type Options struct {
 // running.
 type Console struct {
 	bus       Bus
-	log       *activitylog.Reader
+	log       *read.Reader
 	auth      *auth
 	dead      DeadLetters
 	openActor ActingAs
@@ -46,7 +46,7 @@ type Console struct {
 	model       *readModel
 	series      *series
 	deadCount   deadLetterCount
-	lastRequest atomic.Int64  // in unix nanoseconds
+	lastRequest atomic.Int64  // unix nanoseconds
 	wake        notify.Signal // wakes the follower
 	current     atomic.Bool   // the model is up to date with the log
 	mux         *http.ServeMux
@@ -55,7 +55,7 @@ type Console struct {
 
 // New returns the console of a bus. log reads the activity log of the bus and may be nil. New
 // does no I/O.
-func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
+func New(bus Bus, log *read.Reader, opts *Options) *Console {
 	o := defaults.Of(opts)
 	defaults.Set(&o.Now, time.Now)
 	defaults.Log(&o.Log)
@@ -63,7 +63,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 		bus: bus, log: log, dead: o.DeadLetters, openActor: o.ActingAs, logger: *o.Log, now: o.Now,
 		model: newReadModel(), series: newSeries(), wake: notify.New(),
 	}
-	c.pages = parsePages(&c.model.titles)
+	c.pages = parsePages(&c.model.titles, c.now)
 	c.auth = newAuth(o.Credentials, o.Now)
 	c.mux = c.routes()
 	return c
@@ -173,7 +173,7 @@ type Access struct {
 	Name     string      // of the credential
 	MayRead  bool        // may read everything
 	MayAct   bool        // as an operator
-	Valid    func() bool // reports whether the credential is in force, unchanged
+	Valid    func() bool // reports whether the credential is still valid and unchanged
 	ActingAs ActingAs    // acts as the holder; nil: the holder may not act
 }
 

@@ -40,8 +40,8 @@ type decisionsView struct {
 	Reusable    []*decision
 	Decided     []*decision
 	MayAct      bool
-	FromBroker  bool   // the open ones are the broker's own list
-	BrokerError string // why they are not
+	FromBroker  bool   // the open decisions come from the broker's list
+	BrokerError string // why they do not
 	Done        string
 }
 
@@ -164,7 +164,7 @@ func (r *request) decide() error {
 		known = false
 	}
 	if !known || actor == nil || p.ID == "" || len(p.ID) > protocol.MaxTopic {
-		return &refusal{http.StatusBadRequest, "no such decision"}
+		return &refusal{http.StatusBadRequest, "the decision does not exist"}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()

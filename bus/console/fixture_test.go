@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/console"
@@ -22,7 +22,7 @@ import (
 // A fixture is a real bus with its real log, and a console beside it.
 type fixture struct {
 	*bustest.Bus
-	reader      *activitylog.Reader
+	reader      *read.Reader
 	console     *console.Console
 	http        *httptest.Server
 	credentials *fakeCredentials
@@ -33,7 +33,7 @@ type fixture struct {
 func newFixture(t testing.TB, credentials *fakeCredentials) *fixture {
 	t.Helper()
 	s := &fixture{Bus: bustest.Start(t, &bus.Options{Name: "bus-test"}), dead: &fakeDeadLetters{}, credentials: credentials}
-	s.reader = activitylog.Open(s.Log)
+	s.reader = read.Open(s.Log)
 	o := &console.Options{DeadLetters: s.dead, Now: func() time.Time { return time.Now().Add(time.Duration(s.now.Load())) }}
 	if credentials != nil {
 		o.Credentials = credentials

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/protocol/retry"
 )
 
@@ -25,7 +26,7 @@ const (
 )
 
 // followed selects the rows of the model.
-var followed = activitylog.Filter{Events: []activitylog.Event{
+var followed = read.Filter{Events: []activitylog.Event{
 	activitylog.SendStart, activitylog.ProcessFinish, activitylog.Rejected, activitylog.LogGap,
 }}
 
@@ -45,7 +46,7 @@ func (c *Console) waitForRows(ctx context.Context) {
 
 // follow keeps the model current while pages are open.
 func (c *Console) follow(ctx context.Context) {
-	var at activitylog.Cursor
+	var at read.Cursor
 	for {
 		select {
 		case <-c.wake.C():
@@ -58,7 +59,7 @@ func (c *Console) follow(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				c.current.Store(true) // no rows will come
+				c.current.Store(true) // there are no rows to wait for
 				if !errors.Is(err, activitylog.ErrNoLog) {
 					c.model.setReadError(err)
 				}
@@ -72,8 +73,8 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// catchUp reads the rows after a cursor: all of the history at first, later a bounded number.
-func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activitylog.Cursor, error) {
+// catchUp reads the rows after a cursor: the whole history at first, and later a bounded number.
+func (c *Console) catchUp(ctx context.Context, at read.Cursor) (read.Cursor, error) {
 	end, err := c.log.End(ctx)
 	if err != nil {
 		return at, err
@@ -100,7 +101,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		if len(rows) < page || !first && reached(at, end) {
 			break
 		}
-		if !retry.Sleep(ctx, time.Since(began)) { // leaves the processor to others for as long as it used it
+		if !retry.Sleep(ctx, time.Since(began)) { // leave the processor to others for as long as reading took
 			return at, ctx.Err()
 		}
 	}
@@ -109,11 +110,11 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 }
 
 // clampStart returns the cursor with at most room rows of each log before end, and the number of
-// rows that this skips after at.
-func clampStart(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, skipped int64) {
-	begin = make(activitylog.Cursor, len(end))
+// rows skipped after at.
+func clampStart(room int64, at, end read.Cursor) (begin read.Cursor, skipped int64) {
+	begin = make(read.Cursor, len(end))
 	for i := range end {
-		if i < len(at) && at[i] <= end[i] { // otherwise another file has taken its place
+		if i < len(at) && at[i] <= end[i] { // otherwise another file has replaced it
 			begin[i] = at[i]
 		}
 		if behind := end[i] - begin[i]; behind > room {
@@ -124,7 +125,7 @@ func clampStart(room int64, at, end activitylog.Cursor) (begin activitylog.Curso
 	return begin, skipped
 }
 
-func reached(at, end activitylog.Cursor) bool {
+func reached(at, end read.Cursor) bool {
 	for i := range end {
 		if i < len(at) && at[i] < end[i] {
 			return false

@@ -15,7 +15,9 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
+	"hubbub/activitylog/write"
 	"hubbub/bus/report"
 	"hubbub/protocol"
 )
@@ -30,7 +32,7 @@ func (noBus) Counters() report.Counters { return report.Counters{} }
 // rows, and counts the rows that it skips.
 func TestFollow_SkipsRowsOfBusyBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
-	w := activitylog.NewWriter(path, nil)
+	w := write.NewWriter(path, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -49,7 +51,7 @@ func TestFollow_SkipsRowsOfBusyBus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reader := activitylog.Open(path)
+	reader := read.Open(path)
 	defer reader.Close()
 	c := New(noBus{}, reader, nil)
 	write(3000)
@@ -179,7 +181,7 @@ func TestWaterfall_DrawsSpansBehindMessage(t *testing.T) {
 	at := time.Unix(0, 0)
 	c := &chain.Chain{}
 	record := func(id string, after time.Duration, content string) {
-		m := &activitylog.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: []byte(`{"content":` + content + `}`)}
+		m := &read.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: []byte(`{"content":` + content + `}`)}
 		for _, end := range []time.Duration{0, time.Millisecond} {
 			m.Rows = append(m.Rows, activitylog.Entry{TS: protocol.FormatTime(at.Add(after + end))})
 		}

@@ -14,6 +14,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/protocol/text"
 )
@@ -34,15 +35,15 @@ const (
 
 // A messageView is the page of one message.
 type messageView struct {
-	Self   *activitylog.Message
+	Self   *read.Message
 	Bars   []barLine
 	Ticks  []tick
 	Whole  time.Duration
 	Cut    bool
-	Within time.Duration // how far around the message the search went
+	Within time.Duration // how much time around the message was searched
 	Wider  string        // link to a longer search; empty if there is none
 	Rows   []activitylog.Entry
-	Agents []eventAt // that decided on it
+	Agents []eventAt // agents that decided on it, with their decisions
 }
 
 // A barLine is one line of the waterfall. Positions and widths are percentages of the axis.
@@ -75,7 +76,7 @@ func (r *request) message() error {
 	found, err := chain.Find(ctx, r.log, id, &chain.Options{Within: within, Limit: chainSteps})
 	f := r.lockModel()
 	switch {
-	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
+	case errors.Is(err, read.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
 		for _, e := range f.decisionsOn(id) { // id may be a sourceId
 			if e.MessageID != id {
 				return &refusal{http.StatusSeeOther, link("message", "id", e.MessageID)}
@@ -84,7 +85,7 @@ func (r *request) message() error {
 		if searched != "" {
 			return &refusal{http.StatusSeeOther, f.searchPage(searched)}
 		}
-		return notFound("the log holds no message %q", text.Clip(id, 200))
+		return notFound("the log has no message %q", text.Clip(id, 200))
 	case err != nil:
 		return fmt.Errorf("the activity log cannot be read now: %w", err)
 	}
@@ -122,8 +123,8 @@ func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 		return maxChainRange
 	}
 	first := &m.Rows[0]
-	sends := activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}
-	rows, _, err := c.log.After(ctx, sends, activitylog.Cursor{first.ID}, some)
+	sends := read.Filter{Events: []activitylog.Event{activitylog.SendStart}}
+	rows, _, err := c.log.After(ctx, sends, read.Cursor{first.ID}, some)
 	if err != nil || len(rows) < some {
 		return maxChainRange
 	}
@@ -138,8 +139,8 @@ func newMessageView(c *chain.Chain) *messageView {
 	return v
 }
 
-// eventIDOf returns the id that agents use for the event of a message.
-func eventIDOf(m *activitylog.Message) string {
+// eventIDOf returns the id that agents use for a message's event.
+func eventIDOf(m *read.Message) string {
 	var p struct {
 		Content struct{ SourceID, EventID, InReplyTo string }
 	}

@@ -19,7 +19,7 @@ const listedObligations = 500
 type obligationLine struct {
 	collab.Obligation
 	Closer protocol.PeerID // the person of the command line who may close it; empty if none may
-	Page   string          // that shows more; empty if there is none
+	Page   string          // of the page with details; empty if there is none
 }
 
 // detailPage returns the page with the subject of an obligation. The caller must hold mu.
@@ -31,7 +31,7 @@ func (f *readModel) detailPage(o *collab.Obligation) string {
 	case o.Kind != collab.KindObligation, f.broker.questions.get(o.ID) != nil:
 		return "item"
 	case o.OwedByIdentity.Family() != "agent", fromAgent && collab.IsEscalationQuestion(o.ID):
-		return "" // the title says it all
+		return "" // the title is complete
 	}
 	return "message"
 }
@@ -49,8 +49,8 @@ func closingPerson(o *collab.Obligation) protocol.PeerID {
 type obligationsView struct {
 	List        []obligationLine
 	MayAct      bool
-	FromBroker  bool   // the list is the broker's own
-	BrokerError string // why it is not
+	FromBroker  bool   // the list comes from the broker
+	BrokerError string // why it does not
 	Done        string
 }
 
@@ -120,7 +120,7 @@ func (r *request) actOnObligation() error {
 	actor, act := r.actor(), obligationActions[do]
 	if act == nil || actor == nil || id == "" || len(id) > protocol.MaxTopic ||
 		len(input) > maxChatText || do == "answer" && input == "" {
-		return &refusal{http.StatusBadRequest, "there is no such question or item, or the answer is empty or too long"}
+		return &refusal{http.StatusBadRequest, "the question or item does not exist, or the answer is empty or too long"}
 	}
 	as := protocol.PeerID(r.PostFormValue("as"))
 	if protocol.RoleOf(as) == protocol.RoleCLI && protocol.CheckTopic(string(as)) == nil {

@@ -26,13 +26,14 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// parsePages returns the templates by name, each with the layout around it. titles gives them the
-// names of chats.
-func parsePages(titles *view.Titles) map[string]*template.Template {
+// parsePages returns the templates by name, each with the layout. titles has the titles of chats
+// for them, and now returns the time.
+func parsePages(titles *view.Titles, now func() time.Time) map[string]*template.Template {
 	list := map[string]*template.Template{}
 	names := template.FuncMap{
+		"clock":    func(t time.Time) string { return clock(now(), t) },
 		"called":   plain(func(id string) string { return nameOf(titles, id) }),
-		"labelled": plain(titles.Called), // as filters take it
+		"labelled": plain(titles.Called), // the form that filters accept
 		"named":    plain(func(name string) string { return personOrAgent(titles, name) }),
 	}
 	shared := template.Must(template.New("layout").Funcs(functions).Funcs(names).
@@ -55,7 +56,7 @@ type request struct {
 
 	Title    string
 	Section  string
-	Root     string   // relative path of the console: a proxy may serve it below a prefix
+	Root     string   // relative path of the console, which a proxy may serve below a prefix
 	Home     string   // relative path of the visitor's pages
 	Visitor  *visitor // nil if the request is refused
 	Counters report.Counters
@@ -150,8 +151,8 @@ func (c *Console) answer(w http.ResponseWriter, status int, name string, l *requ
 	err := c.pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
 	l.releaseModel()
 	if err != nil {
-		c.logger.Error().Err(err).Str("page", name).Msg("console page not drawn")
-		http.Error(w, "this page cannot be drawn; see the log of the bus", http.StatusInternalServerError)
+		c.logger.Error().Err(err).Str("page", name).Msg("console page not rendered")
+		http.Error(w, "this page cannot be rendered; see the log of the bus", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -213,7 +214,7 @@ func (r *request) notFound() error {
 
 var functions = template.FuncMap{
 	"minute":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"clock":      func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
+	"day":        func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"ago":        ago,
 	"span":       view.Long,
@@ -323,6 +324,14 @@ func tone(status string) string {
 		return "live"
 	}
 	return "calm"
+}
+
+// clock formats the time of a row, and its date if that is not today's.
+func clock(now, t time.Time) string {
+	if t = t.UTC(); t.Format(time.DateOnly) != now.UTC().Format(time.DateOnly) {
+		return t.Format(time.DateTime)
+	}
+	return t.Format("15:04:05.000")
 }
 
 func ago(now, t time.Time) string {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/activitylog"
 	"hubbub/activitylog/agentstats"
+	"hubbub/activitylog/read"
 	"hubbub/bus/bustest"
 	"hubbub/bus/console"
 	"hubbub/protocol"
@@ -147,7 +147,7 @@ func TestPages_ShowScenario(t *testing.T) {
 		"/console/chat?id=tg:42":        {"claimed by", "no turn", "turn <span", "failed", "blocked"},
 		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
 		"/console/item?id=w1":           {"collab.work_item.created", "of lead is failed"},
-		"/console/health":               {"error", "rows written", "peer window"},
+		"/console/health":               {"error", "rows written", "Unanswered deliveries of a peer"},
 		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message", "<dt>Failures</dt><dd>1, the last "},
 		"/console/message?id=" + string(message): {
 			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Decisions of agents",
@@ -369,7 +369,7 @@ func TestConsole_WorksWithoutLog(t *testing.T) {
 	for _, path := range []string{"/console/", "/console/activity", "/console/agents", "/console/work", "/console/health", "/console/state.json"} {
 		bare.page(t, path)
 	}
-	empty := activitylog.Open(t.TempDir() + "/none.db")
+	empty := read.Open(t.TempDir() + "/none.db")
 	t.Cleanup(empty.Close)
 	later := &fixture{Bus: s.Bus, console: console.New(s, empty, nil)}
 	later.http = newServer(t, later.console)
@@ -464,6 +464,9 @@ func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
 		bridge.Send(t, "agent:lead", protocol.TypeTGMessage, protocol.ChatMessage{Text: fmt.Sprintf("line %d", i), SourceID: fmt.Sprintf("s%d", i)})
 	}
 	body := s.shows(t, "/console/chat?id=tg:room", "line 4")
+	if day := `<li class="day">` + time.Now().UTC().Format("2006-01"); strings.Count(body, day) == 0 {
+		t.Errorf("the chat does not say on which day it was: lacks %s", day)
+	}
 	at := -1
 	for i := range 5 {
 		next := strings.Index(body, fmt.Sprintf("line %d<", i))
@@ -477,7 +480,34 @@ func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestChat_CountsAFailureOnce although the bridge repeats its report until somebody receives it.
+// TestAgent_ShowsWhatTheBrokerWokeItFor looks for the title of the work, not only its id.
+func TestAgent_ShowsWhatTheBrokerWokeItFor(t *testing.T) {
+	s := newFixture(t, nil)
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	broker := s.Join(t, "collab:broker", "collab:*")
+	sent := func(topic protocol.Topic, id, typ, payload string) {
+		broker.Send(t, topic, protocol.TypeCollabEvent, protocol.CollabEvent{
+			ID: id, Type: typ, Source: "cli:ops", Target: "agent:lead", Payload: json.RawMessage(payload),
+		})
+	}
+	sent(protocol.TopicCollabEvents, "evt_1", "collab.work_item.created", `{"id":"wi_7","title":"Paint the shed","state":"open","ownerId":"lead"}`)
+	sent(protocol.TopicCollabEvents, "evt_2", "collab.question.created", `{"id":"q_1","title":"Which colour?","state":"open"}`)
+	sent("agent:lead", "evt_7", "collab.wake.decided", `{"recordId":"wi_7","recordKind":"work_item"}`)
+	sent("agent:lead", "evt_8", "collab.wake.decided", `{"recordId":"q_1","recordKind":"question"}`)
+	sent("agent:lead", "evt_9", "collab.question.answered", `{"id":"q_2","title":"How many?","state":"answered"}`)
+	lead.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]any{
+		"event": "attention_decision", "eventId": "evt_7", "directedness": "to_me", "policy": "must_respond", "injection": "immediate", "reason": "mentioned",
+	})
+	body := s.shows(t, "/console/agent?id=agent:lead", "must answer")
+	for _, want := range []string{"Paint the shed", "Which colour?", "How many?"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not say what woke the agent; it lacks %s:\n%s", want, body)
+		}
+	}
+}
+
+// TestChat_CountsAFailureOnce repeats the report of a failure, as the bridge does until
+// somebody receives it.
 func TestChat_CountsAFailureOnce(t *testing.T) {
 	s := newFixture(t, nil)
 	bridge := s.Join(t, "tg:room", "tg:room")

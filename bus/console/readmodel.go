@@ -33,14 +33,14 @@ const (
 // A readModel is the state that pages show, derived from the rows of the log. Only the follower
 // changes it.
 type readModel struct {
-	readError atomic.Pointer[string] // why the log cannot be read; nil while it can
+	readError atomic.Pointer[string] // why the log cannot be read, or nil
 	titles    view.Titles
 
 	mu       sync.RWMutex // guards the fields below
 	broker   brokerProjection
 	Since    time.Time // of the first row
 	rows     int64
-	Skipped  int64 // rows that were not read, because the bus writes faster
+	Skipped  int64 // number of rows that were skipped, because the bus writes faster
 	edges    lruMap[pairKey, edge]
 	peers    lruMap[string, peerStats]
 	chats    lruMap[string, chat]

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ type State struct {
 	Peers    []StatePeer     `json:"peers"` // the busiest first
 	Edges    []StateEdge     `json:"talk"`  // the busiest first
 	Failures []StateFailure  `json:"failures"`
-	Agents   int             `json:"agents"` // known ones
+	Agents   int             `json:"agents"` // number of known agents
 	Skipped  int64           `json:"skippedRows"`
 }
 
@@ -106,9 +107,43 @@ func (r *request) health() error {
 	return nil
 }
 
-// boundName returns the name of a limit in words, and boundValue its value with a unit.
+// boundNames are descriptions of the limits, by the names of their metrics.
+var boundNames = map[string]string{
+	// Limits with a value.
+	"delivery_timeout_seconds":   "Time to answer a delivery",
+	"initialize_timeout_seconds": "Time to initialize a session",
+	"write_timeout_seconds":      "Time in which a peer must read something",
+	"ping_interval_seconds":      "Time between pings of a silent connection",
+	"peer_window":                "Unanswered deliveries of a peer",
+	"peer_queue":                 "Waiting deliveries of a peer",
+	"peer_queue_bytes":           "Bytes of a peer's waiting deliveries",
+	"peer_buffer_bytes":          "Unread bytes to a slow peer",
+	"slow_bytes":                 "Unread bytes to all slow peers",
+	"max_frame_bytes":            "Size of a frame",
+	"max_subscriptions":          "Subscriptions of a peer",
+	"max_sessions":               "Sessions",
+	"credential_sessions":        "Sessions of a credential",
+	"credential_subscriptions":   "Subscriptions of a credential",
+	"credential_messages":        "Messages of a credential each second",
+	"credential_bytes":           "Bytes of a credential each second",
+	"credential_log_bytes":       "Bytes of a credential in the log each day",
+	"topic_bytes":                "Length of a topic",
+	"pattern_bytes":              "Length of a pattern",
+	"pattern_stars":              "Stars in a pattern",
+	"client_id_bytes":            "Length of an identity",
+	"message_id_bytes":           "Length of a message id",
+	"json_depth":                 "Depth of JSON",
+	// Limits that can be reached.
+	"observer_buffer":    "Presence messages that wait for an observer",
+	"write_timeout":      "A peer read nothing in time",
+	"max_frame":          "Size of a frame",
+	"initialize_timeout": "A session was not initialized in time",
+	"ping":               "A ping had no answer",
+}
+
+// boundName returns a description of a limit, and boundValue its value with a unit.
 func boundName(name string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(name, "_seconds"), "_", " ")
+	return cmp.Or(boundNames[name], strings.ReplaceAll(name, "_", " "))
 }
 
 func boundValue(name string, value float64) string {
@@ -262,7 +297,7 @@ func (r *request) seriesJSON() error {
 	list := r.series.last(keptSamples + 1)
 	for i := 1; i < len(list); i++ {
 		for name, v := range between(list[i-1], list[i]) {
-			var value any // null if it is unknown
+			var value any // null if unknown
 			if v >= 0 {
 				value = v
 			}

@@ -20,7 +20,7 @@ const (
 	mapEdges  = 120 // on the map
 	pagePeers = 100 // in the list
 	pageEdges = 40
-	mapMaxAge = 30 * time.Minute // silence after which an identity is not on the map
+	mapMaxAge = 30 * time.Minute // silence after which an identity leaves the map
 )
 
 // A peerLine is one identity, connected or represented by a bridge.
@@ -82,7 +82,7 @@ type node struct {
 type chart struct {
 	Nodes         []node
 	Edges         []edgeLine
-	Hidden        int // identities that do not fit
+	Hidden        int // number of identities that do not fit
 	Width, Height int
 }
 
@@ -92,7 +92,7 @@ type topology struct {
 	Pairs            []edgeLine
 	Alerts           []alert
 	DeadLettersKnown bool // dead letters could be counted
-	MoreAlerts       int  // alerts that do not fit
+	MoreAlerts       int  // number of alerts that do not fit
 	Peers            []peerLine
 	GoneClients      int // disconnected clients, which are not listed
 	Pages            paging
@@ -196,7 +196,7 @@ func latest(a, b time.Time) time.Time {
 
 func (f *readModel) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{StatePeer: StatePeer{Peer: p, Connected: connected}, Role: roleClass(p.ID)}
-	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
+	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if missing
 	if t := f.peers.get(p.ID); t != nil {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
 		l.StateFailureStats = t.StateFailureStats
@@ -277,7 +277,7 @@ func (r *request) peer() error {
 		}
 	}
 	f := r.lockModel()
-	its := func(other string) bool { // the chats of a bridge belong to it
+	its := func(other string) bool { // a bridge includes its chats
 		this := protocol.PeerID(id)
 		return other == id || protocol.MaySendForFamily(this) && protocol.PeerID(other).Family() == this.Family()
 	}

@@ -20,7 +20,7 @@ const (
 // right, and all others between them.
 func column(id string) int {
 	switch roleClass(id) {
-	case "role-tg", "role-chorus":
+	case "role-tg", "role-mx", "role-chorus":
 		return 0
 	case "role-agent":
 		return 2

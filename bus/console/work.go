@@ -61,15 +61,21 @@ func (f *readModel) applyBrokerEvent(e *activitylog.Entry, m *protocol.Message, 
 	if m.From != protocol.PeerBroker || json.Unmarshal(m.Content, &ev) != nil {
 		return
 	}
-	if protocol.Topic(e.Topic) != protocol.TopicCollabEvents {
-		return // the same event, sent to the agent that it wakes
+	words := text.Clip(collab.DescribeEvent(&ev, collab.NameOf), maxText)
+	if protocol.Topic(e.Topic) != protocol.TopicCollabEvents { // the same event, sent to the agent that it wakes
+		if agentName(e.Topic) != "" {
+			about := payload[struct{ Title, Text, RecordID string }](&ev)
+			words = text.Clip(cmp.Or(about.Title, about.Text, f.broker.title(about.RecordID), words), maxText)
+			f.agent(e.Topic).event(ev.ID).fill(&chatEvent{At: at, MessageID: e.MessageID, Text: words}, "")
+		}
+		return
 	}
 	f.broker.apply(&ev, step{
 		At:        at,
 		MessageID: e.MessageID,
 		Type:      ev.Type,
 		Source:    ev.Source,
-		Text:      text.Clip(collab.DescribeEvent(&ev, collab.NameOf), maxText),
+		Text:      words,
 	})
 }
 
@@ -103,6 +109,17 @@ func (b *brokerProjection) apply(ev *protocol.CollabEvent, s step) {
 	case ev.Type == collab.EventWakeDecided.Name:
 		b.applyWakeDecision(ev, s)
 	}
+}
+
+// title returns the title of a work item or a question, or "".
+func (b *brokerProjection) title(id string) string {
+	if w := b.work.get(id); w != nil {
+		return w.Title
+	}
+	if q := b.questions.get(id); q != nil {
+		return q.Title
+	}
+	return ""
 }
 
 // payload returns the record of an event; it is zero if it cannot be read.
@@ -263,11 +280,11 @@ func (r *request) changeDeadLetter() error {
 	}
 	id, do := r.PostFormValue("id"), r.PostFormValue("do")
 	if id == "" || len(id) > maxLetterID || r.dead == nil || do != "retry" && do != "drop" {
-		return &refusal{http.StatusBadRequest, "no such dead letter"}
+		return &refusal{http.StatusBadRequest, "the dead letter does not exist"}
 	}
 	change, done := r.dead.Retry, "will be sent again"
 	if do == "drop" {
-		change, done = r.dead.Drop, "is given up"
+		change, done = r.dead.Drop, "was dropped"
 	}
 	err := change(r.Context(), id)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")

@@ -9,7 +9,7 @@ package report
 import (
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 )
 
 // A Peer is one connected peer.
@@ -19,7 +19,7 @@ type Peer struct {
 	Remote        string         `json:"remote"`
 	ConnectedAt   string         `json:"connectedAt"` // RFC 3339
 	Subscriptions []Subscription `json:"subscriptions"`
-	Unanswered    int            `json:"unanswered"` // deliveries written and not answered
+	Unanswered    int            `json:"unanswered"` // deliveries that were written but not answered
 	Queued        int            `json:"queued"`     // deliveries that wait for room
 	Buffered      int            `json:"buffered"`   // bytes that the network has not taken
 }
@@ -38,8 +38,8 @@ type Counters struct {
 	Finished   uint64            `json:"finished"`   // messages whose every delivery has an outcome
 	Refused    uint64            `json:"refused"`    // requests answered with an error
 	Deliveries map[string]uint64 `json:"deliveries"` // by outcome
-	Limits     map[string]uint64 `json:"limits"`     // how often each bound was reached
-	Redacted   map[string]uint64 `json:"redacted"`   // secrets that rows of the log hold no more, by rule
+	Limits     map[string]uint64 `json:"limits"`     // how often each limit was reached
+	Redacted   map[string]uint64 `json:"redacted"`   // secrets removed from rows of the log, by rule
 	Latency    []Bucket          `json:"-"`          // from acceptance to the last outcome
 	LatencySum time.Duration     `json:"-"`
 
@@ -53,13 +53,13 @@ type Counters struct {
 	// peer that uses most
 	Used map[string]float64 `json:"-"`
 
-	Log     *activitylog.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
-	Cluster any                `json:"cluster,omitempty"`     // nil if the bus stands alone
-	Partial bool               `json:"partial,omitempty"`     // buses of the cluster are out of reach
-	Missing []string           `json:"missing,omitempty"`     // those that are known
-	Name    string             `json:"bus"`
-	Version string             `json:"version"`
-	Started time.Time          `json:"started"` // zero before Run
+	Log     *write.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
+	Cluster any          `json:"cluster,omitempty"`     // nil if the bus stands alone
+	Partial bool         `json:"partial,omitempty"`     // buses of the cluster are out of reach
+	Missing []string     `json:"missing,omitempty"`     // those that are known
+	Name    string       `json:"bus"`
+	Version string       `json:"version"`
+	Started time.Time    `json:"started"` // zero before Run
 }
 
 // A Bucket counts the messages that took at most Upper and longer than the bucket

@@ -40,7 +40,7 @@ func (s *settings) check() (err error) {
 		return err
 	}
 	if s.TLSCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
-		return program.Usage("--listen %s without TLS: tokens would travel in the clear; give --tls-cert and "+
+		return program.Usage("--listen %s without TLS: tokens would be sent in plaintext; give --tls-cert and "+
 			"--tls-key, or --plaintext behind a proxy that adds TLS", s.bus.Listen)
 	}
 	if err := checkOrigins(s.bus.AllowOrigins); err != nil {

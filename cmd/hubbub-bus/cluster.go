@@ -8,6 +8,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/otlp"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/bus/cluster"
 	"hubbub/cmd/internal/program"
@@ -21,7 +22,7 @@ type clusterSettings struct {
 	URLs   []string `flag:"cluster,split" usage:"NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)"`
 	Prefix string   `flag:"cluster-name" default:"hubbub" usage:"name of the cluster: the prefix of its subjects"`
 	Creds  string   `flag:"cluster-creds" usage:"NATS credentials file"`
-	CA     string   `flag:"cluster-ca" usage:"file of the authorities (PEM) that may vouch for the NATS server"`
+	CA     string   `flag:"cluster-ca" usage:"file of the certificate authorities (PEM) trusted to sign the NATS server's certificate"`
 	Cert   string   `flag:"cluster-cert" usage:"certificate file (PEM) to show to the NATS server"`
 	Key    string   `flag:"cluster-key" usage:"key file (PEM) of --cluster-cert"`
 	Stream string   `flag:"activity-stream" usage:"JetStream stream that keeps a copy of the activity rows"`
@@ -40,7 +41,7 @@ type joined struct {
 
 // join adds the cluster to the options of the bus and of its log. Without --cluster it adds
 // nothing.
-func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
+func (c *clusterSettings) join(o *bus.Options, log *write.Options, logger *zerolog.Logger) (*joined, error) {
 	j := &joined{}
 	j.ctx, j.stop = context.WithCancel(context.Background())
 	if len(c.URLs) == 0 {
@@ -97,7 +98,7 @@ func (j *joined) wait() error {
 }
 
 // exportSpans adds the export of traces if the standard OTEL_ variables ask for it.
-func (j *joined) exportSpans(log *activitylog.Options, logger *zerolog.Logger) error {
+func (j *joined) exportSpans(log *write.Options, logger *zerolog.Logger) error {
 	s, err := otlp.FromEnv(os.Getenv)
 	switch {
 	case err != nil:

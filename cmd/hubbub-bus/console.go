@@ -12,7 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/bus"
 	"hubbub/bus/console"
 	"hubbub/bus/grant"
@@ -33,7 +33,7 @@ import (
 type view struct {
 	console *console.Console
 	server  atomic.Pointer[bus.Server] // nil until the bus exists
-	log     *activitylog.Reader        // nil without an activity log
+	log     *read.Reader               // nil without an activity log
 	streams sync.WaitGroup             // of visitors that ask the broker
 }
 
@@ -45,7 +45,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	}
 	v := &view{}
 	if !s.NoLog {
-		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
+		v.log = read.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
 		Credentials: gate{s.bus.Credentials, v},
@@ -250,7 +250,7 @@ func (v *brokerClient) peer(suffix string) (p *peer.Peer, person string, err err
 	if holder != nil {
 		now, ok := v.file.Current(holder)
 		if !ok {
-			return nil, "", errors.New("the credential does not stand any more")
+			return nil, "", errors.New("the credential is no longer valid")
 		}
 		holder = now
 	}
@@ -295,7 +295,7 @@ var _ console.DeadLetters = deadLetters{}
 func (d deadLetters) List(ctx context.Context, limit int) ([]console.DeadLetter, error) {
 	items, err := d.Folder.List(ctx, outbox.StateDead, outbox.StateUnknown)
 	if errors.Is(err, deadletter.ErrNoProgram) {
-		err = nil // ErrUnreachable says that
+		err = nil // reported by ErrUnreachable
 	}
 	if !d.HasBridge() {
 		err = errors.Join(console.ErrUnreachable, err)

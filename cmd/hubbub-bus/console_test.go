@@ -153,7 +153,7 @@ func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	if err := file.RevokeKeepIssued("will"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := last.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "does not stand") {
+	if _, err := last.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "no longer valid") {
 		t.Errorf("asked with a revoked credential: %v", err)
 	}
 }

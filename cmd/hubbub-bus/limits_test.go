@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/cmd/internal/program"
 
@@ -23,7 +23,7 @@ type limit struct {
 	flag    string   // empty where the bound is fixed
 	text    string   // the words of docs/limits.md, for a bound without a flag
 	metric  string   // its label of hubbub_limit
-	used    bool     // hubbub_limit_used says how near it is
+	used    bool     // hubbub_limit_used shows its use
 	reached string   // the series that counts, or shows, that it was reached; empty for a fixed one
 	tests   []string // at the limit, and one past it
 }
@@ -33,14 +33,14 @@ const reachedTotal = `hubbub_limit_reached_total{limit="`
 // limits are all of them. See the tests for what happens at each.
 var limits = []limit{
 	{"max-frame", "", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
-		[]string{"TestFrame_AtLimitAndPast", "TestAMessageAtTheBusesLimitAndOnePast", "TestACallAtTheOtherSidesLimitAndOnePast"}},
+		[]string{"TestFrame_AtLimitAndPast", "TestSend_AtTheSizeLimitAndOnePast", "TestCall_AtLimitOfOtherSideAndPast"}},
 	{"peer-window", "", "peer_window", true, "hubbub_deliveries_queued", []string{"TestWindowAndQueue_AtLimitAndPast"}},
 	{"peer-queue", "", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueue_AtLimitAndPast"}},
 	{"peer-queue-bytes", "", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytes_AtLimitAndPast"}},
 	{"peer-buffer", "", "peer_buffer_bytes", true, "hubbub_deliveries_queued", []string{"TestPeerBuffer_AtLimitAndPast"}},
 	{"slow-bytes", "", "slow_bytes", true, reachedTotal + `slow_bytes"}`, []string{"TestSlowBytes_AtLimitAndPast"}},
 	{"write-timeout", "", "write_timeout_seconds", false, reachedTotal + `write_timeout"}`,
-		[]string{"TestASideThatReadsSlowlyIsNotASlowConsumer", "TestSlowConsumer", "TestPeer_ThatNeverReadsIsClosed"}},
+		[]string{"TestSlowConsumer_IsNotOneThatReadsSlowly", "TestSlowConsumer", "TestPeer_ThatNeverReadsIsClosed"}},
 	{"delivery-timeout", "", "delivery_timeout_seconds", false, `hubbub_deliveries_total{outcome="timeout"}`,
 		[]string{"TestCluster_CountsAnswersInTime", "TestDelivery_TimeoutIncludesQueueTime"}},
 	{"initialize-timeout", "", "initialize_timeout_seconds", false, reachedTotal + `initialize_timeout"}`,
@@ -62,22 +62,22 @@ var limits = []limit{
 	{"credential-log-bytes", "", "credential_log_bytes", true, reachedTotal + `credential_log_bytes"}`,
 		[]string{"TestQuota_LogBytesAtLimitAndPast"}},
 	{"activity-queue", "", "activity_queue_rows", true, "hubbub_activity_rows_lost_total",
-		[]string{"TestNobodyWaitsForAStalledWriter", "TestPublishersAreHeldToTheSpeedOfTheWriter"}},
+		[]string{"TestWriter_StalledOneHoldsNobody", "TestWriter_HoldsPublishersToItsSpeed"}},
 	{"activity-queue-bytes", "", "activity_queue_bytes", true, "hubbub_activity_rows_lost_total",
-		[]string{"TestTheQueueIsBoundedInBytes"}},
+		[]string{"TestQueue_IsBoundedInBytes"}},
 	{"activity-hold", "", "activity_hold_seconds", false, "hubbub_activity_rows_lost_total",
-		[]string{"TestASlowCommitLosesNothing", "TestNobodyWaitsForAStalledWriter"}},
+		[]string{"TestWriter_SlowCommitLosesNothing", "TestWriter_StalledOneHoldsNobody"}},
 	{"activity-wal", "", "activity_wal_bytes", true, "hubbub_activity_stalled",
-		[]string{"TestAReaderThatStaysCannotGrowTheWALWithoutBound"}},
-	{"activity-segment-rows", "", "activity_segment_rows", false, "hubbub_activity_rows_written_total", []string{"TestSegmentsMeet"}},
-	{"activity-segment-bytes", "", "activity_segment_bytes", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
-	{"activity-segment-age", "", "activity_segment_age_seconds", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
-	{"", "topics, identities and message ids have at most 256 bytes", "topic_bytes", false, "", []string{"TestScanSend"}},
-	{"", "topics, identities and message ids have at most 256 bytes", "client_id_bytes", false, "", []string{"TestScanInitialize", "TestScanSend"}},
-	{"", "topics, identities and message ids have at most 256 bytes", "message_id_bytes", false, "", []string{"TestScanSend"}},
-	{"", "patterns 128 bytes", "pattern_bytes", false, "", []string{"TestScanSubscribe"}},
+		[]string{"TestWriter_BoundsWALDespiteReader"}},
+	{"activity-segment-rows", "", "activity_segment_rows", false, "hubbub_activity_rows_written_total", []string{"TestSegments_ReadAsOneLog"}},
+	{"activity-segment-bytes", "", "activity_segment_bytes", false, "hubbub_activity_rows_written_total", []string{"TestSegment_EndsByBytesAndAge"}},
+	{"activity-segment-age", "", "activity_segment_age_seconds", false, "hubbub_activity_rows_written_total", []string{"TestSegment_EndsByBytesAndAge"}},
+	{"", "topics, identities, message ids, `inReplyTo` and `traceparent` have at most 256 bytes", "topic_bytes", false, "", []string{"TestScanSend"}},
+	{"", "topics, identities, message ids, `inReplyTo` and `traceparent` have at most 256 bytes", "client_id_bytes", false, "", []string{"TestScanInitialize", "TestScanSend"}},
+	{"", "topics, identities, message ids, `inReplyTo` and `traceparent` have at most 256 bytes", "message_id_bytes", false, "", []string{"TestScanSend"}},
+	{"", "Patterns have at most 128 bytes", "pattern_bytes", false, "", []string{"TestScanSubscribe"}},
 	{"", "8 stars", "pattern_stars", false, "", []string{"TestScanSubscribe"}},
-	{"", "JSON 64 levels of nesting", "json_depth", false, "", []string{"TestDepthAtTheLimitAndOnePast"}},
+	{"", "JSON has at most 64 levels of nesting", "json_depth", false, "", []string{"TestDepth_AtLimitAndPast"}},
 }
 
 // TestEveryLimit_IsDocumentedMeasuredAndTested fails when a bound of the bus has no line
@@ -87,7 +87,7 @@ func TestEveryLimit_IsDocumentedMeasuredAndTested(t *testing.T) {
 	var s settings
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	program.AddFlags(flags, s.all()...)
-	metrics, page, tests := scrape(t, &s), squeeze(read(t, "../../docs/limits.md")), testNames(t)
+	metrics, page, tests := scrape(t, &s), squeeze(readFile(t, "../../docs/limits.md")), testNames(t)
 	told := map[string]bool{}
 	for _, l := range limits {
 		name := l.metric
@@ -154,7 +154,7 @@ func number(t *testing.T, text string) float64 {
 // scrape reads the metrics of a bus with its default settings.
 func scrape(t *testing.T, s *settings) map[string]float64 {
 	t.Helper()
-	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &s.log)
+	log := write.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &s.log)
 	w := httptest.NewRecorder()
 	bus.New(log, &s.bus).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
 	series := map[string]float64{}
@@ -170,7 +170,7 @@ func scrape(t *testing.T, s *settings) map[string]float64 {
 // squeeze makes a text one line.
 func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -183,13 +183,13 @@ func read(t *testing.T, path string) string {
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names, declared := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
-	for _, pkg := range []string{"bus", "activitylog", "protocol", "protocol/jsonrpc", "protocol/wire", "peers/peer"} {
+	for _, pkg := range []string{"bus", "activitylog/write", "protocol", "protocol/jsonrpc", "protocol/wire", "peers/peer"} {
 		files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			for _, m := range declared.FindAllStringSubmatch(read(t, file), -1) {
+			for _, m := range declared.FindAllStringSubmatch(readFile(t, file), -1) {
 				names[m[1]] = true
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
@@ -32,7 +33,7 @@ const (
 // settings are the values of the flags.
 type settings struct {
 	bus     bus.Options
-	log     activitylog.Options
+	log     write.Options
 	NoLog   bool   `flag:"no-activity-log" usage:"write no activity log (for measuring what it costs)"`
 	Keep    string `flag:"activity-keep" default:"90d" usage:"how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever"`
 	TLSCert string `flag:"tls-cert" usage:"certificate file (PEM), to serve wss; it is read again when it changes"`
@@ -40,7 +41,7 @@ type settings struct {
 	cluster clusterSettings
 
 	NoConsole bool `flag:"no-console" usage:"serve no web console at /console/"`
-	NoRedact  bool `flag:"no-redact" usage:"write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name"`
+	NoRedact  bool `flag:"no-redact" usage:"write secrets to the activity log unchanged; otherwise each text that looks like a secret is replaced by the name of its kind"`
 }
 
 func busProgram() program.Program {
@@ -99,7 +100,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 
 func (s *settings) serve(ctx context.Context, env *program.Env, data string, joined *joined) error {
 	if ctx.Err() != nil {
-		return nil // a log is not opened for a stop: that takes seven syncs
+		return nil // do not open a log only to close it: that takes seven syncs
 	}
 	o := &s.bus
 	view := s.newView(data, &env.Log)
@@ -108,18 +109,21 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 	if !s.NoLog {
 		s.log.Bus, s.log.Log = o.Name, &env.Log
 		path := filepath.Join(data, "activity.db")
-		if err := activitylog.CheckVersion(path); err != nil {
+		if err := write.CheckVersion(path); err != nil {
 			return err
 		}
-		size, _ := activitylog.DiskUsageOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
-		log := activitylog.NewWriter(path, &s.log)
+		size, _ := read.DiskUsageOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
+		log := write.NewWriter(path, &s.log)
 		env.Log.Info().Str("path", path).Stringer("keep", s.log.Retention).Str("disk",
 			s.log.Retention.Describe(size, time.Now())).
-			Msg("activity log: what is older leaves with its segment (--activity-keep)")
+			Msg("activity log: older rows are removed with their segment (--activity-keep)")
 		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)
 		go func() { done <- log.Run(logCtx) }()
+		served := make(chan struct{})
+		context.AfterFunc(ctx, func() { log.ExtendStop(served) })
 		rows, endLog = log, func() error {
+			close(served)
 			cancel()
 			return <-done
 		}

@@ -83,7 +83,7 @@ func browserHost(host string) (string, error) {
 		return addr.String(), nil
 	}
 	name, err := idna.Lookup.ToASCII(host)
-	if err != nil { // browsers take names that DNS would not, such as those with an underscore
+	if err != nil { // browsers accept names that DNS does not, such as those with an underscore
 		name = strings.ToLower(host)
 	}
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")

@@ -28,13 +28,13 @@ import (
 // once the edit is in the mailbox.
 type gate struct {
 	moment string
-	unseen bool   // the turn goes on before the agent looks at the edit; else once it has
+	unseen bool   // the turn continues before the agent handles the edit, instead of afterwards
 	edit   func() // returns when the agent has the edit
 
 	once     sync.Once
-	stored   chan struct{} // closed when the edit is in the mailbox, and nobody was told
-	acted    chan struct{} // closed when whoever had the old words has done what it does
-	anew     chan struct{} // closed when the turn begins anew
+	stored   chan struct{} // closed when the edit is in the mailbox, before anyone is notified
+	acted    chan struct{} // closed when the holder of the old text has acted
+	anew     chan struct{} // closed when the turn restarts
 	messages int
 	starts   int
 }
@@ -149,9 +149,9 @@ func gatedModel(t *testing.T, g *gate, withTool bool) string {
 	return server.URL
 }
 
-// TestAnEditAtTheMomentOfAcceptance: whatever a harness is at when a message is edited before
-// its answer, the edited words are answered, once, and the old ones never.
-func TestAnEditAtTheMomentOfAcceptance(t *testing.T) {
+// TestEdit_DuringAcceptanceIsAnsweredOnce edits a message before its answer, at each step of each
+// harness. The new text is answered once, and the old text never.
+func TestEdit_DuringAcceptanceIsAnsweredOnce(t *testing.T) {
 	quiet := map[string]string{"GORACE": "atexit_sleep_ms=0"}
 	key := func() (string, error) { return "", nil }
 	for name, h := range map[string]struct {
@@ -232,9 +232,10 @@ func editedMeanwhile(t *testing.T, g *gate, h harness.Harness, kind, hold string
 	}
 }
 
-// TestACallThatComesLateAnswersItsOwnWords: one that a program made before an edit, and that is run
-// only after it has taken the new words, is refused; one without the knowledge of words is not.
-func TestACallThatComesLateAnswersItsOwnWords(t *testing.T) {
+// TestCall_MadeBeforeAnEditIsRefused checks a call that a program made before an edit and that
+// runs after the program accepted the new text. A call that does not depend on the text is not
+// refused.
+func TestCall_MadeBeforeAnEditIsRefused(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "is it safe?"))
 		w.sleep(5 * time.Second)

@@ -7,9 +7,9 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// TestAChannelIsToldOfToolsInItsOwnWords: the name as its service knows it, and of a result
-// the text alone.
-func TestAChannelIsToldOfToolsInItsOwnWords(t *testing.T) {
+// TestActivity_UsesTheToolNamesOfTheChannel checks that activity names a tool as its service
+// does, and shows only the text of a result.
+func TestActivity_UsesTheToolNamesOfTheChannel(t *testing.T) {
 	for tool, want := range map[string]string{
 		"channel__get_roster": "get_roster", "mcp__channel__get_roster": "get_roster", "channel__one__get_roster": "one__get_roster",
 		"docs__search": "docs__search", "chat.send_message": "chat.send_message",

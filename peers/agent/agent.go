@@ -51,19 +51,6 @@ type Agent struct {
 // Open opens the agent's database, creating it if it is missing.
 func Open(path string) (*store.DB, error) { return mailbox.Open(path) }
 
-// Undecided reads from the database of an agent, which may be running, how many events wait for a
-// decision, and since when.
-func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
-	return mailbox.Undecided(ctx, path)
-}
-
-// Failing reads from the database of an agent how many turns have failed since the last success,
-// the reason of the last failure, and when the first of them failed. count is 0 if the last turn
-// succeeded. Failing does not change the database.
-func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
-	return mailbox.Failing(ctx, path)
-}
-
 // New returns the agent of an identity such as "agent:lead" on a database from Open. h runs its
 // turns. New does no I/O and starts nothing. A program may run several agents.
 func New(id protocol.PeerID, db *store.DB, h harness.Harness, opts *Options) *Agent {
@@ -100,7 +87,7 @@ func New(id protocol.PeerID, db *store.DB, h harness.Harness, opts *Options) *Ag
 		Parallel: o.Parallel, MaxAttempts: o.MaxAttempts,
 		FirstRetry:   o.FirstRetry,
 		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers,
-		Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, Approver: a.approvals.forTurn, Files: kept,
+		Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, OnIdle: o.OnIdle, Approver: a.approvals.forTurn, Files: kept,
 	})
 	a.registerHandlers()
 	return a

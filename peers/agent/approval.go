@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -18,6 +17,7 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 )
@@ -32,29 +32,13 @@ type approvals struct {
 	agent   *Agent
 	secret  *redact.Redactor
 	reading decisions.Reading
-
-	mu      sync.Mutex // guards changed
-	changed chan struct{}
+	changed notify.Broadcast // makes all waiting turns check their decisions
 }
 
 func newApprovals(a *Agent) *approvals {
-	return &approvals{agent: a, secret: redact.New(), changed: make(chan struct{}), reading: decisions.Reading{
+	return &approvals{agent: a, secret: redact.New(), reading: decisions.Reading{
 		Answers: attention.NewAnswerReader(a.opts.Words), Pause: a.opts.ComposeWindow,
 	}}
-}
-
-// notifyAll makes all waiting turns check their decisions.
-func (p *approvals) notifyAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-func (p *approvals) next() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.changed
 }
 
 // An approver lets people decide for one turn.
@@ -124,7 +108,7 @@ func (p *approver) decision(ctx context.Context, tool string, arguments json.Raw
 	}
 	p.agent.opts.failpoint("decision asked")
 	for {
-		again := p.next()
+		again := p.changed.C()
 		decided, recheck, err := p.current(stored, id)
 		if err != nil {
 			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not read; trying again")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func (w *fixture) asked() (r protocol.ChatReply) {
 	return r
 }
 
-func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
+func TestDecision_PrecedesASensitiveTool(t *testing.T) {
 	ran := 0
 	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
@@ -95,9 +96,9 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 	})
 }
 
-// TestWhatNoPersonAskedForThePersonOfTheSettingsDecides: what a hook or an agent brought. Without one
-// nobody in the chat does.
-func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
+// TestDecision_WithoutARequesterIsTheConfiguredPersons covers calls in turns that a hook or an
+// agent began. Without such a person, nobody in the chat may decide.
+func TestDecision_WithoutARequesterIsTheConfiguredPersons(t *testing.T) {
 	ran := 0
 	opts := *approving
 	opts.Escalation.Person = "tg:88"
@@ -130,9 +131,9 @@ func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
 	})
 }
 
-// TestWhatAPersonDecidesHidesNothing: what a call does may stand behind much else, behind
-// blanks, or in characters that turn the text round or take no room.
-func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
+// TestDecision_ShowsTheWholeCall checks that a person sees what a call does even if the call is
+// long, begins with blanks, or contains invisible characters or characters that reverse the text.
+func TestDecision_ShowsTheWholeCall(t *testing.T) {
 	for name, c := range map[string]struct{ tool, arguments, see, not string }{
 		"the whole":      {"shell", `{"command":"make"}`, "shell:\n```\n{\"command\":\"make\"}\n```", "do not see"},
 		"all there is":   {"shell", `{"command":"` + strings.Repeat("x", 1986) + `"}`, `x"}`, "do not see"},
@@ -162,9 +163,9 @@ func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
 	}
 }
 
-// TestAButtonDecidesOnlyUnderItsOwnQuestion: another agent cannot put somebody else's decision
-// under words of its own.
-func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
+// TestDecision_ButtonCountsUnderItsOwnQuestion checks that an agent cannot show another agent's
+// decision under its own text.
+func TestDecision_ButtonCountsUnderItsOwnQuestion(t *testing.T) {
 	for name, c := range map[string]struct {
 		under *protocol.ReplyTo
 		want  []string
@@ -210,7 +211,7 @@ func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
 	}
 }
 
-func TestAWordOrAReactionDecides(t *testing.T) {
+func TestDecision_IsMadeByWordOrReaction(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  func(w *fixture, shown string)
 		want string
@@ -256,10 +257,10 @@ func TestAWordOrAReactionDecides(t *testing.T) {
 	}
 }
 
-// TestAWordDecidesOnlyWhatWasSaidLast: the program that waits for a verdict, or another agent
-// of the chat, asks for something harmless meanwhile, and its yes is no verdict. A reaction is
-// nothing that one says yes to.
-func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
+// TestDecision_WordCountsForTheLatestQuestion lets the waiting program, or another agent of the
+// chat, ask something harmless in between. The yes to that is not a verdict. A reaction in
+// between changes nothing.
+func TestDecision_WordCountsForTheLatestQuestion(t *testing.T) {
 	coffee := map[string]any{"text": "Would you like a coffee?", "directedness": "ambient"}
 	for name, c := range map[string]struct {
 		meanwhile func(w *fixture, tools harness.Tools)
@@ -310,7 +311,7 @@ func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
 	}
 }
 
-func TestWhatIsAllowedForTheSessionEndsWithIt(t *testing.T) {
+func TestDecision_ForTheSessionEndsWithIt(t *testing.T) {
 	ran := 0
 	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))
@@ -327,10 +328,16 @@ func TestWhatIsAllowedForTheSessionEndsWithIt(t *testing.T) {
 		if got := w.verdicts(); ran != 2 || len(got) != 3 || got[2] != "revoked agent:lead session" {
 			t.Errorf("ran %d times, %q", ran, got)
 		}
+		told := func(r protocol.ChatReply) bool {
+			return strings.Contains(r.Text, "Decision: revoked by agent:lead for this session (it was allowed by `Will`; the agent was restarted)")
+		}
+		if !slices.ContainsFunc(w.replies, told) {
+			t.Errorf("the chat was told %+v", w.replies)
+		}
 	})
 }
 
-func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
+func TestDecision_OutlivesARestartAndEndsWithItsTurn(t *testing.T) {
 	ran, fail := 0, false
 	s := newStub(nil)
 	s.turn = func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -363,8 +370,7 @@ func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
 	})
 }
 
-// TestWhatAServerAsksIsAQuestionOfItsTool.
-func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
+func TestDecision_CoversQuestionsOfMCPServers(t *testing.T) {
 	s := newStub(func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		if err := t.Approver.Approve(ctx, harness.ElicitPrefix+"deploy.run", json.RawMessage(`{"asks":"Sure?","answer":{}}`)); err != nil {
 			return harness.Outcome{State: harness.Finished, FinalText: err.Error()}, context.Cause(ctx)
@@ -384,9 +390,9 @@ func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
 	})
 }
 
-// TestAWordDecidesInAChannelOfChorus: where no message says which other it answers, the word of who
-// asked decides, and nobody else's; where messages do, it is a word like any other.
-func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
+// TestDecision_WordCountsInAChorusChannel checks that, where messages do not name the message they
+// answer, only the requester's word decides. Where they do, it is a word like any other.
+func TestDecision_WordCountsInAChorusChannel(t *testing.T) {
 	for name, c := range map[string]struct {
 		gateway protocol.PeerID
 		kind    protocol.MessageType
@@ -427,8 +433,9 @@ func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
 	}
 }
 
-// TestABrokerThatComesBackHearsOfTheVerdict: one that was given while it was away is its, too.
-func TestABrokerThatComesBackHearsOfTheVerdict(t *testing.T) {
+// TestDecision_ReachesABrokerThatReturns covers a verdict that was given while the broker was
+// away.
+func TestDecision_ReachesABrokerThatReturns(t *testing.T) {
 	ran := 0
 	withFixture(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *fixture) {
 		path := filepath.Join(t.TempDir(), "broker.db")

@@ -20,10 +20,10 @@ func inBroker(id, state, behind string, more map[string]any) map[string]any {
 	return map[string]any{"deliveryId": "dlv-" + id, "rule": "next_move_owner", "senderId": "w3", "senderIdentity": "agent:w3", "senderKind": "agent", "question": q}
 }
 
-// TestQuestionsThatServeAPersonAreNoExchangeOfAgents: an agent answers as many questions of another
-// as people have; for nobody's it calls a person in, where the one who asks reads it, and declines
-// the rest, until a person stands behind one.
-func TestQuestionsThatServeAPersonAreNoExchangeOfAgents(t *testing.T) {
+// TestExchange_IgnoresQuestionsForAPerson checks that an agent answers questions of another agent
+// if a person caused them. Otherwise it calls a person in where the asking agent reads it, and
+// declines the rest until a person causes one.
+func TestExchange_IgnoresQuestionsForAPerson(t *testing.T) {
 	n := 0
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		n++
@@ -58,10 +58,10 @@ func TestQuestionsThatServeAPersonAreNoExchangeOfAgents(t *testing.T) {
 	})
 }
 
-// TestWhoAsksForAPersonHearsTheAnswer: the person is named to the broker; however often they have the
-// agent ask another, it hears each answer. What the two then say for nobody ends with a call in the
-// chat where the person reads.
-func TestWhoAsksForAPersonHearsTheAnswer(t *testing.T) {
+// TestExchange_AnswersRequestsForAPerson checks that requests to the broker name the person. However
+// often they make the agent ask another, it gets each answer. If the two then go on without a
+// person, they end with a call in the chat where the person reads.
+func TestExchange_AnswersRequestsForAPerson(t *testing.T) {
 	n := 0
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if n++; strings.HasPrefix(tn.Event.EventID, "e") && !strings.HasPrefix(tn.Event.EventID, "evt") {

@@ -39,7 +39,7 @@ func (w *fixture) ask(ids ...string) {
 	}
 }
 
-func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
+func TestBudget_LimitsOneAuthor(t *testing.T) {
 	var lines strings.Builder
 	log := zerolog.New(&lines)
 	withFixture(t, newStub(answering("yes")), &agent.Options{Log: &log, Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *fixture) {
@@ -58,10 +58,10 @@ func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 			}
 		}
 
-		w.stop() // what was spent is remembered
+		w.stop() // the spent budget is stored
 		w.start()
 		w.ask("e5")
-		w.say(by(dm("e6", "hello"), "78", "human")) // somebody else has a budget of their own
+		w.say(by(dm("e6", "hello"), "78", "human")) // another author has another budget
 		w.sleep(5 * time.Second)
 		if len(w.stub.seen()) != 3 || len(w.replies) != 4 {
 			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
@@ -86,7 +86,7 @@ func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 	})
 }
 
-func TestABurstIsWithinTheBudgetToo(t *testing.T) {
+func TestBudget_HoldsInABurst(t *testing.T) {
 	withFixture(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{ChatTurns: 3}}, func(t *testing.T, w *fixture) {
 		for i := range 20 { // authors of their own: the messages are not merged
 			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("u", i), "human"))
@@ -98,15 +98,15 @@ func TestABurstIsWithinTheBudgetToo(t *testing.T) {
 	})
 }
 
-func TestTokensAreBounded(t *testing.T) {
+func TestBudget_LimitsTokens(t *testing.T) {
 	withFixture(t, newStub(costing(60)), &agent.Options{Budget: &attention.Budget{ChatTokens: 100}}, func(t *testing.T, w *fixture) {
 		w.ask("e1", "e2", "e3")
 		equal(t, "withheld", w.withheld(), []string{"e3 budget_chat_tokens"})
 	})
 }
 
-// TestAnAnswerThatFailedForNowIsPaidOnce: what runs again is the same turn.
-func TestAnAnswerThatFailedForNowIsPaidOnce(t *testing.T) {
+// TestBudget_CountsARetriedTurnOnce checks that a turn that runs again is the same turn.
+func TestBudget_CountsARetriedTurnOnce(t *testing.T) {
 	failures := 0
 	turn := func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		if failures++; failures <= 2 {

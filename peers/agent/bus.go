@@ -71,7 +71,7 @@ func (a *Agent) handleConfigure(ctx context.Context, d *peer.Delivery, c *protoc
 		return a.handleHalt(ctx, d, c)
 	}
 	if len(c.People) > maxMentions {
-		return peer.Reject(fmt.Sprintf("at most %d people are taken", maxMentions))
+		return peer.Reject(fmt.Sprintf("at most %d people are accepted", maxMentions))
 	}
 	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		tx.AddChat(c.TalkTo, "")
@@ -119,8 +119,9 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 		return nil
 	}
 	unshown := false
-	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = decisions.AwaitsMessage(&tx.View, e); !unshown &&
+	err := a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) {
+		tx.OnCommit(a.turns.Notify)
+		if unshown = decisions.AwaitsStatus(&tx.View, e); !unshown &&
 			!decisions.HandleReply(tx, e, a.approvals.reading) &&
 			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
 			obligations.HandleReaction(tx, e)
@@ -132,11 +133,10 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	case err != nil:
 		return rejection(err)
 	case unshown: // its chat keeps it and sends it again
-		return errors.New("the reaction is about a message that is not known yet; send it again later")
+		return errors.New("the event is about a message that is not known yet; send it again later")
 	}
-	a.approvals.notifyAll()
+	a.approvals.changed.Notify()
 	a.opts.failpoint("stored")
-	a.turns.Notify()
 	return nil
 }
 
@@ -160,10 +160,10 @@ func rejection(err error) error {
 func checkChat(c *protocol.ChatMessage) string {
 	switch {
 	case len(c.Text) > maxText:
-		return fmt.Sprintf("the text has %d bytes; at most %d are taken", len(c.Text), maxText)
+		return fmt.Sprintf("the text has %d bytes; the limit is %d", len(c.Text), maxText)
 	case len(c.Attachments) > maxAttachments || c.ReplyTo != nil && len(c.ReplyTo.Attachments) > maxAttachments ||
 		len(c.Mentions) > maxMentions:
-		return fmt.Sprintf("at most %d attachments and %d mentions are taken", maxAttachments, maxMentions)
+		return fmt.Sprintf("at most %d attachments and %d mentions are accepted", maxAttachments, maxMentions)
 	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil &&
 		len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
@@ -174,14 +174,14 @@ func checkChat(c *protocol.ChatMessage) string {
 	switch {
 	case !text.IsCleanName(c.SourceID), c.Chat != nil && !text.IsCleanName(c.Chat.ID+c.Chat.ThreadID),
 		c.Author != nil && !text.IsCleanName(c.Author.ID):
-		return "an id has control or invisible characters"
+		return "an id must be " + text.NameRule
 	}
 	return ""
 }
 
 // handleDeliveryStatus stores the delivery status of a message from the agent.
 func (a *Agent) handleDeliveryStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
-	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
+	return a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
 }
 
 // handleAgentEvent handles events from other agents and the spawner. Reactions of agents to

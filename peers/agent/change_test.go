@@ -15,7 +15,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAnEditBeforeInjectionIsInjected(t *testing.T) {
+func TestEdit_BeforeInjectionIsInjected(t *testing.T) {
 	withFixture(t, newStub(answering("yes")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(time.Second)
@@ -30,7 +30,7 @@ func TestAnEditBeforeInjectionIsInjected(t *testing.T) {
 	})
 }
 
-func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
+func TestEdit_BeforeAnAnswerRestartsTheTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
@@ -49,7 +49,7 @@ func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
 	})
 }
 
-func TestAnEditOfAnAcceptedDeliveryWithdrawsIt(t *testing.T) {
+func TestEdit_WithdrawsAnAcceptedDelivery(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
@@ -61,7 +61,7 @@ func TestAnEditOfAnAcceptedDeliveryWithdrawsIt(t *testing.T) {
 	})
 }
 
-func TestAnEditAfterAnAnswerIsAnEventOfItsOwn(t *testing.T) {
+func TestEdit_AfterAnAnswerIsANewEvent(t *testing.T) {
 	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
@@ -81,7 +81,7 @@ func TestAnEditAfterAnAnswerIsAnEventOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAnEditThatMentionsTheAgentIsSeen(t *testing.T) {
+func TestEdit_ThatMentionsTheAgentIsSeen(t *testing.T) {
 	withFixture(t, newStub(answering("me?")), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "who can look?"))
 		w.sleep(5 * time.Second)
@@ -91,7 +91,7 @@ func TestAnEditThatMentionsTheAgentIsSeen(t *testing.T) {
 	})
 }
 
-func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
+func TestDeletion_BeforeAnAnswerCancelsTheTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		gone := func(id string) protocol.ChatMessage {
 			m := dm(id, "")
@@ -117,10 +117,10 @@ func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
 		w.say(dm("e3", "one"))
 		w.say(dm("e4", "two"))
 		w.sleep(5 * time.Second)
-		w.say(gone("e3"))
 		w.stub.mu.Lock()
-		w.stub.turn = answering("two it is")
+		w.stub.turn = answering("two it is") // the turn that begins again once e3 is gone
 		w.stub.mu.Unlock()
+		w.say(gone("e3"))
 		w.sleep(5 * time.Second)
 		turns := w.stub.seen()
 		equal(t, "parts", partsOf(&turns[len(turns)-1]), []string{"two"})
@@ -128,7 +128,7 @@ func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
 	})
 }
 
-func TestATakenInMessageIsTakenInOnce(t *testing.T) {
+func TestRestatedMessage_RestartsOneTurn(t *testing.T) {
 	withFixture(t, newStub(answering("once")), nil, func(t *testing.T, w *fixture) {
 		for range 3 {
 			w.say(dm("e1", "hello"))
@@ -153,7 +153,7 @@ func TestATakenInMessageIsTakenInOnce(t *testing.T) {
 	})
 }
 
-func TestLeaving(t *testing.T) {
+func TestLeave_EndsWhatIsOpenAndSaysSo(t *testing.T) {
 	withFixture(t, newStub(answering("Leaving, bye.")), nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead hello"), "T1"))
 		w.sleep(5 * time.Second)
@@ -176,7 +176,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentAfterLeaving(t *testing.T) {
+func TestLeave_SendsNothingAfterwards(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead hello"), "T1"))
 		w.sleep(5 * time.Second)
@@ -193,7 +193,7 @@ func TestNothingIsSentAfterLeaving(t *testing.T) {
 	})
 }
 
-func TestTwoAgentsAloneAreStopped(t *testing.T) {
+func TestExchange_OfTwoAgentsAloneIsHeld(t *testing.T) {
 	n := 0
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
@@ -232,9 +232,9 @@ func fresh(n int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestAnExchangeOfHoursEndsOverRestartsAndChats: two agents write hourly, in two chats, and
-// one of them is started again between. A person is called once, and told what was said.
-func TestAnExchangeOfHoursEndsOverRestartsAndChats(t *testing.T) {
+// TestExchange_IsHeldAcrossRestartsAndChats plays two agents that write hourly, in two chats,
+// and restarts one of them between. A person is called once, and told what was said.
+func TestExchange_IsHeldAcrossRestartsAndChats(t *testing.T) {
 	n := 0
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
@@ -268,9 +268,9 @@ func TestAnExchangeOfHoursEndsOverRestartsAndChats(t *testing.T) {
 	})
 }
 
-// TestAnExchangeThatRepeatsItselfEnds: it does not take twelve messages to see that
-// nothing comes of it.
-func TestAnExchangeThatRepeatsItselfEnds(t *testing.T) {
+// TestExchange_ThatRepeatsItselfEndsEarly checks that an exchange that only repeats itself ends
+// before twelve messages.
+func TestExchange_ThatRepeatsItselfEndsEarly(t *testing.T) {
 	n := 0
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
@@ -298,7 +298,7 @@ func TestAnExchangeThatRepeatsItselfEnds(t *testing.T) {
 	})
 }
 
-func TestWhatAnAgentSaysToOthersIsNoExchange(t *testing.T) {
+func TestExchange_IgnoresMessagesToOthers(t *testing.T) {
 	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
 		for i := range 12 {
 			w.say(by(post("s"+string(rune('a'+i)), "step done"), "agent:w3", "agent"))
@@ -309,7 +309,7 @@ func TestWhatAnAgentSaysToOthersIsNoExchange(t *testing.T) {
 	})
 }
 
-func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
+func TestReply_RepeatedToAnAgentIsRefused(t *testing.T) {
 	withFixture(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *fixture) {
 		w.say(by(dm("a1", "shall we?"), "agent:w3", "agent"))
 		w.sleep(5 * time.Second)
@@ -320,7 +320,7 @@ func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
 	})
 }
 
-func TestDigests(t *testing.T) {
+func TestDigest_ListsWhatWasSaid(t *testing.T) {
 	withFixture(t, newStub(silent), &agent.Options{DigestEvery: 10 * time.Minute}, func(t *testing.T, w *fixture) {
 		status := func(id, text string) protocol.ChatMessage {
 			m := by(post(id, text), "agent:w3", "agent")
@@ -346,9 +346,9 @@ func TestDigests(t *testing.T) {
 	})
 }
 
-// TestATurnThatNeverBeganLeavesNoRecord: the message of one that waited for its place was
-// deleted, so nothing ran and nothing was interrupted.
-func TestATurnThatNeverBeganLeavesNoRecord(t *testing.T) {
+// TestDeletion_OfAWaitingMessageLeavesNoTurn deletes the message of a waiting turn: no turn is
+// recorded as started or interrupted.
+func TestDeletion_OfAWaitingMessageLeavesNoTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to prod"))
 		w.sleep(5 * time.Second)
@@ -363,9 +363,9 @@ func TestATurnThatNeverBeganLeavesNoRecord(t *testing.T) {
 	})
 }
 
-// TestAnUrgentMessageInterruptsWhatSentNothing: the turn that had the place runs again
-// behind it; one that has sent something goes on.
-func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
+// TestUrgentMessage_InterruptsATurnThatSentNothing checks that the interrupted turn runs again
+// after the urgent one, and that a turn that has sent something continues.
+func TestUrgentMessage_InterruptsATurnThatSentNothing(t *testing.T) {
 	for _, sent := range []bool{false, true} {
 		s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 			switch {
@@ -396,8 +396,9 @@ func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
 	}
 }
 
-// TestAnEditOfAFragmentIsShown: the turn that shows it among others begins anew.
-func TestAnEditOfAFragmentIsShown(t *testing.T) {
+// TestEdit_OfAFragmentRestartsItsTurn checks that the turn that shows the fragment among others starts
+// over.
+func TestEdit_OfAFragmentRestartsItsTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy"))
 		w.say(dm("e2", "to prod"))
@@ -412,8 +413,8 @@ func TestAnEditOfAFragmentIsShown(t *testing.T) {
 	})
 }
 
-// TestAnOlderEditChangesNothing: edits may overtake each other.
-func TestAnOlderEditChangesNothing(t *testing.T) {
+// TestEdit_OvertakenByANewerIsIgnored checks edits that arrive in the wrong order.
+func TestEdit_OvertakenByANewerIsIgnored(t *testing.T) {
 	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "one"))
 		w.say(edit(dm("e1", ""), "three", 3))
@@ -426,10 +427,10 @@ func TestAnOlderEditChangesNothing(t *testing.T) {
 	})
 }
 
-// TestAnAnswerToTheOldWordsIsRefused: a program that accepted a message, and answers it when an
-// edit has been stored and delivered anew, but not yet accepted, answers what nobody says any
-// more. Its answer to the newest words is sent.
-func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
+// TestReply_ToOldWordsIsRefused plays a program that answers a message whose edit has been
+// stored and delivered, but not yet accepted. That answer is refused, and its answer to the newest
+// words is sent.
+func TestReply_ToOldWordsIsRefused(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to staging"))
 		w.sleep(5 * time.Second)
@@ -451,9 +452,9 @@ func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
 	})
 }
 
-// TestAnEditThatChangesNothing: chats tell of one when a preview came; it neither begins a turn
-// anew nor is an event after the answer.
-func TestAnEditThatChangesNothing(t *testing.T) {
+// TestEdit_WithEqualWordsIsIgnored covers the edit that chats report for a new link preview. It neither
+// restarts a turn nor becomes an event after the answer.
+func TestEdit_WithEqualWordsIsIgnored(t *testing.T) {
 	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "look at https://example.com"))
 		w.sleep(5 * time.Second)

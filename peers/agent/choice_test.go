@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
 )
@@ -22,8 +24,9 @@ func choosing(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.
 	return harness.Outcome{State: harness.Finished, FinalText: "heard " + said}, nil
 }
 
-// TestAQuestionWithChoicesIsTheAnswer: once, however often it is asked, in other words never.
-func TestAQuestionWithChoicesIsTheAnswer(t *testing.T) {
+// TestChoices_AreAskedOnce checks that a repeated question is shown once, and that a reworded one
+// is refused.
+func TestChoices_AreAskedOnce(t *testing.T) {
 	ask := map[string]any{"question": " Where to? ", "choices": []string{"Staging", strings.Repeat("ä", 32)}}
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		many := strings.Split("a b c d e f g h i", " ")
@@ -71,9 +74,71 @@ func TestAQuestionWithChoicesIsTheAnswer(t *testing.T) {
 	})
 }
 
-// TestTheFirstChoiceCounts: what is chosen stands in the question's place and is heard, also where
-// such words alone oblige nobody; what is said instead is heard and chooses nothing.
-func TestTheFirstChoiceCounts(t *testing.T) {
+// TestAnswer_WaitsForStatusOfQuestion has answers overtake the delivery_status of what they answer: a
+// question with choices and a permission question. The agent takes them once it knows the question's
+// id, and other messages at once.
+func TestAnswer_WaitsForStatusOfQuestion(t *testing.T) {
+	ran := 0
+	for name, c := range map[string]struct {
+		stub   *stub
+		opts   *agent.Options
+		answer string
+		counts func(w *fixture) bool
+	}{
+		"a choice": {newStub(choosing), nil, "Staging", func(w *fixture) bool {
+			return slices.ContainsFunc(w.replies, func(r protocol.ChatReply) bool {
+				return r.Edits == w.replies[0].IdempotencyKey && strings.Contains(r.Text, "Chosen: Staging")
+			})
+		}},
+		"a permission": {newStub(sensitive(&ran)), approving, "Yes, please!", func(w *fixture) bool {
+			return fmt.Sprint(w.verdicts()) == "[allowed tg:77 once]"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, c.stub, c.opts, func(t *testing.T, w *fixture) {
+				say := func(m protocol.ChatMessage, taken bool) {
+					t.Helper()
+					if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo == 1 != taken {
+						t.Errorf("a reply to %s is taken: %+v; want %v", m.ReplyTo.SourceID, r, taken)
+					}
+					w.sleep(10 * time.Second)
+				}
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				answer := inReply(dm("2", c.answer), "shown")
+				say(answer, false)
+				elsewhere := inReply(dm("3", "so what?"), "older")
+				elsewhere.ReplyTo.Author = "tg:88"
+				say(elsewhere, true)
+				say(inReply(dm("4", "what is this?"), "1"), true)
+				if c.counts(w) {
+					t.Error("it counts before the agent took it")
+				}
+				w.shown(w.replies[0], "shown")
+				if say(answer, true); !c.counts(w) {
+					t.Errorf("it does not count: %+v, %v", w.replies, w.verdicts())
+				}
+			})
+		})
+	}
+}
+
+// TestAnswer_IsTakenWithoutStatusAfterAMinute has the delivery_status of a question never come.
+func TestAnswer_IsTakenWithoutStatusAfterAMinute(t *testing.T) {
+	withFixture(t, newStub(choosing), nil, func(t *testing.T, w *fixture) {
+		w.say(dm("1", "deploy"))
+		w.sleep(2 * time.Minute)
+		w.say(inReply(dm("2", "Staging"), "shown"))
+		w.sleep(10 * time.Second)
+		if heard := w.replies[len(w.replies)-1].Text; heard != "heard Staging" {
+			t.Errorf("the agent said %q", heard)
+		}
+	})
+}
+
+// TestChoices_FirstOneCounts checks that the chosen answer replaces the question and reaches the
+// agent, also where such words alone oblige nobody. Other words reach the agent and choose nothing.
+func TestChoices_FirstOneCounts(t *testing.T) {
 	reply := func(m protocol.ChatMessage) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"}
 		return m
@@ -128,8 +193,7 @@ func TestTheFirstChoiceCounts(t *testing.T) {
 	}
 }
 
-// TestChoicesAreWordsWhereThereAreNoButtons.
-func TestChoicesAreWordsWhereThereAreNoButtons(t *testing.T) {
+func TestChoices_AreTextWithoutButtons(t *testing.T) {
 	withFixture(t, newStub(choosing), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
 		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("1", "deploy"))

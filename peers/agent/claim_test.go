@@ -7,8 +7,9 @@ import (
 	"hubbub/peers/agent"
 )
 
-// TestARefusedClaimEndsIgnored: at once, with the turn that a program had of it.
-func TestARefusedClaimEndsIgnored(t *testing.T) {
+// TestClaim_RefusedEndsIgnored checks that a refused claim immediately ends the event and its
+// turn.
+func TestClaim_RefusedEndsIgnored(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{Roles: []string{"backend-agents"}, HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		b.mu.Lock()
@@ -26,9 +27,9 @@ func TestARefusedClaimEndsIgnored(t *testing.T) {
 	})
 }
 
-// TestASignalThatClaims takes the claim as chat.claim does: who has it gets the content, and
-// others are refused. Other signals need no claim.
-func TestASignalThatClaims(t *testing.T) {
+// TestClaim_TakenByASignal takes the claim as chat.claim does. The holder gets the content, and others
+// are refused. Other signals need no claim.
+func TestClaim_TakenByASignal(t *testing.T) {
 	for _, c := range []struct{ owner, signal, reason, ends string }{
 		{"", "claimed", "", "e1 claimed"}, {"", "working", "", "e1 claimed"},
 		{"w4", "claimed", "claimed_by_other", "e1 ignored"}, {"w4", "working", "claimed_by_other", "e1 ignored"},

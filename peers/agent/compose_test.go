@@ -20,7 +20,7 @@ func partsOf(t *harness.Turn) []string {
 	return parts
 }
 
-func TestFragmentsBecomeOneTurn(t *testing.T) {
+func TestCompose_JoinsFragmentsInOneTurn(t *testing.T) {
 	withFixture(t, newStub(answering("here")), nil, func(t *testing.T, w *fixture) {
 		for i, text := range []string{"when someone types", "in", "pieces", "like this"} {
 			w.say(dm(fmt.Sprint("e", i+1), text))
@@ -48,8 +48,8 @@ func TestFragmentsBecomeOneTurn(t *testing.T) {
 	})
 }
 
-func TestTheCapEndsAWindow(t *testing.T) {
-	withFixture(t, newStub(silent), &agent.Options{ComposeCap: 6 * time.Second}, func(t *testing.T, w *fixture) {
+func TestCompose_EndsAtTheCap(t *testing.T) {
+	withFixture(t, newStub(answering("ok then")), &agent.Options{ComposeCap: 6 * time.Second}, func(t *testing.T, w *fixture) {
 		for i := range 8 {
 			w.say(dm(fmt.Sprint("e", i+1), "more"))
 			w.sleep(1500 * time.Millisecond)
@@ -65,7 +65,7 @@ func TestTheCapEndsAWindow(t *testing.T) {
 	})
 }
 
-func TestTwoAuthorsAreTwoTurns(t *testing.T) {
+func TestCompose_KeepsAuthorsApart(t *testing.T) {
 	withFixture(t, newStub(answering("ok then")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("w1", "from Will"))
 		w.say(by(dm("m1", "from Mia"), "78", "human"))
@@ -84,7 +84,7 @@ func TestTwoAuthorsAreTwoTurns(t *testing.T) {
 	})
 }
 
-func TestAStopWordPassesAtOnce(t *testing.T) {
+func TestCompose_PassesAStopWordAtOnce(t *testing.T) {
 	withFixture(t, newStub(answering("stopped")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(500 * time.Millisecond)
@@ -101,7 +101,7 @@ func TestAStopWordPassesAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnUrgentMessagePassesAtOnce(t *testing.T) {
+func TestCompose_PassesAnUrgentMessageAtOnce(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		m := dm("e1", "production is down")
 		m.Priority = "urgent"
@@ -119,7 +119,7 @@ func holding(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Out
 	return harness.Outcome{}, context.Cause(ctx)
 }
 
-func TestAStopWordCancelsARunningTurn(t *testing.T) {
+func TestStopWord_CancelsARunningTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(5 * time.Second)
@@ -134,7 +134,7 @@ func TestAStopWordCancelsARunningTurn(t *testing.T) {
 	})
 }
 
-func TestAFragmentWhileThinkingRestartsTheTurn(t *testing.T) {
+func TestFragment_RestartsATurnThatHasSentNothing(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "please look at"))
 		w.sleep(5 * time.Second)
@@ -161,7 +161,7 @@ func TestAFragmentWhileThinkingRestartsTheTurn(t *testing.T) {
 	})
 }
 
-func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
+func TestTurns_OfOneThreadRunInOrder(t *testing.T) {
 	busy, most := 0, 0
 	s := newStub(nil)
 	s.turn = func(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
@@ -195,9 +195,9 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 	})
 }
 
-// TestWhoTypesIsWaitedFor: fragments wait while their author goes on typing, at most for the cap;
-// a sign of typing is no event, and nobody else waits for it.
-func TestWhoTypesIsWaitedFor(t *testing.T) {
+// TestCompose_WaitsWhileTheAuthorTypes checks that fragments wait while their author goes on typing, at most for
+// the cap. A sign of typing is not an event, and other authors' messages do not wait for it.
+func TestCompose_WaitsWhileTheAuthorTypes(t *testing.T) {
 	typing := func(author string) protocol.ChatMessage {
 		m := by(dm("", ""), author, "human")
 		m.Event = protocol.EventTyping

@@ -169,7 +169,7 @@ func (c *child) kill() {
 
 // TestSIGKILL_AgentLosesAndDoublesNothing kills the agent at each step of a
 // turn, whatever its model does, and starts it again.
-func TestAKilledAgentLosesAndDoublesNothing(t *testing.T) {
+func TestSIGKILL_AgentLosesAndDoublesNothing(t *testing.T) {
 	for acts, steps := range map[string][]string{
 		"text":  {"started", "returned"},
 		"send":  {"stored", "started", "acted", "returned"},
@@ -234,9 +234,9 @@ func killAt(t *testing.T, acts, step string) {
 	second.kill()
 }
 
-// TestAKilledAgentTriesAgainWithAHigherAttempt: a turn that was cut short
-// before it acted is delivered again, as another attempt.
-func TestAKilledAgentTriesAgainWithAHigherAttempt(t *testing.T) {
+// TestSIGKILL_RepeatsATurnWithAHigherAttempt checks that a turn that was killed before it acted
+// is delivered again as another attempt.
+func TestSIGKILL_RepeatsATurnWithAHigherAttempt(t *testing.T) {
 	b := bustest.Start(t, nil)
 	system := b.Join(t, "agent:system", "system:attention")
 	tg := b.Join(t, "tg:bot", "tg:*")
@@ -268,7 +268,7 @@ func TestAKilledAgentTriesAgainWithAHigherAttempt(t *testing.T) {
 
 // TestSIGKILL_RunsAnApprovedToolOnce kills the agent at each step of a decision: the question is
 // asked again only if its verdict was used up, and the tool runs once, after a row that allows it.
-func TestAKilledAgentRunsWhatWasAllowedOnce(t *testing.T) {
+func TestSIGKILL_RunsAnApprovedToolOnce(t *testing.T) {
 	for step, questions := range map[string]int{"decision asked": 1, "decided": 1, "decision used": 2} {
 		t.Run(step, func(t *testing.T) {
 			b := bustest.Start(t, nil)

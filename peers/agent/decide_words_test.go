@@ -31,7 +31,7 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		said  []protocol.ChatMessage
 		want  string // of the decisions
-		told  int    // times that the chat was told how to decide
+		told  int    // times that the chat explained how to decide
 		group bool
 	}{
 		"yes please, at once":   {[]protocol.ChatMessage{dm("2", "yes please")}, "allowed", 0, false},

@@ -27,7 +27,7 @@ func deferring(times int, eta string) *stub {
 	})
 }
 
-func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
+func TestDefer_RedeliversAfterRestarts(t *testing.T) {
 	withFixture(t, deferring(2, ""), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
@@ -48,7 +48,7 @@ func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
 	})
 }
 
-func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
+func TestDefer_ReadsItsTimeFromTheETA(t *testing.T) {
 	withFixture(t, deferring(1, "2m"), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(90 * time.Second)
@@ -58,7 +58,7 @@ func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
 	})
 }
 
-func TestNothingIsPutOffForEver(t *testing.T) {
+func TestDefer_IsBounded(t *testing.T) {
 	withFixture(t, deferring(99, ""), &agent.Options{DeferFor: 2 * time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(2 * time.Minute)
@@ -71,7 +71,7 @@ func TestNothingIsPutOffForEver(t *testing.T) {
 	})
 }
 
-func TestSignalQueuedDefersAndComesBack(t *testing.T) {
+func TestSignal_QueuedDefersItsEvent(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Attempt == 1 {
 			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "1m"})
@@ -87,7 +87,7 @@ func TestSignalQueuedDefersAndComesBack(t *testing.T) {
 	})
 }
 
-func TestDeferredEventEndsWhenItIsNoLongerWanted(t *testing.T) {
+func TestDefer_EndsWithADeletionOrAStop(t *testing.T) {
 	for name, ended := range map[string]struct {
 		by   func(w *fixture)
 		want []string
@@ -113,7 +113,7 @@ func TestDeferredEventEndsWhenItIsNoLongerWanted(t *testing.T) {
 	}
 }
 
-func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
+func TestDefer_AnotherTurnCanSettleTheEvent(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Event.EventID == "e1" {
 			call(tools, "chat.defer", map[string]any{"reason": "busy"})
@@ -134,9 +134,9 @@ func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
 	})
 }
 
-// TestProgramKeepsWhatItDeferred: a c2a program works in its own time, and
-// a delivery that it has accepted never comes again.
-func TestProgramKeepsWhatItDeferred(t *testing.T) {
+// TestDefer_DoesNotRedeliverToAProgram checks that an accepted delivery is never repeated to an
+// asynchronous program.
+func TestDefer_DoesNotRedeliverToAProgram(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", DeferFor: time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
@@ -152,7 +152,7 @@ func TestProgramKeepsWhatItDeferred(t *testing.T) {
 	})
 }
 
-func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
+func TestLeave_DropsDeferredEvents(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Event.EventID == "e1" {
 			call(tools, "chat.defer", map[string]any{"reason": "busy"})
@@ -172,9 +172,9 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 	})
 }
 
-// TestAnEventThatIsDeferredBeforeItsTurnComesBack: a program outside of a turn may put
-// off what is still in the compose window. It leaves the window, and comes back.
-func TestAnEventThatIsDeferredBeforeItsTurnComesBack(t *testing.T) {
+// TestDefer_TakesAnEventOutOfTheComposeWindow checks that a program outside of a turn may defer
+// an event in the compose window. The event leaves the window, and comes back.
+func TestDefer_TakesAnEventOutOfTheComposeWindow(t *testing.T) {
 	withFixture(t, newStub(answering("done")), &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(time.Second)
@@ -188,8 +188,8 @@ func TestAnEventThatIsDeferredBeforeItsTurnComesBack(t *testing.T) {
 	})
 }
 
-// TestWhatWasAnsweredIsNotPutOff: the answer is on its way, or has come.
-func TestWhatWasAnsweredIsNotPutOff(t *testing.T) {
+// TestDefer_RefusesAnAnsweredEvent covers an answer that is queued and one that was delivered.
+func TestDefer_RefusesAnAnsweredEvent(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.send_message", map[string]any{"text": "green"})
 		call(tools, "chat.defer", map[string]any{"reason": "more later"})
@@ -203,8 +203,8 @@ func TestWhatWasAnsweredIsNotPutOff(t *testing.T) {
 	})
 }
 
-// TestALongReasonIsCutBetweenCharacters and not within one.
-func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
+// TestDefer_CutsALongReasonBetweenCharacters checks that no character is cut.
+func TestDefer_CutsALongReasonBetweenCharacters(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.defer", map[string]any{"reason": "x" + strings.Repeat("é", 400)})
 		return harness.Outcome{State: harness.Finished}, nil

@@ -34,7 +34,7 @@ type drafts struct {
 	texts map[string]*draft
 	sure  bool
 	never bool
-	kept  int64 // sure and never, as the mailbox has them
+	kept  int64 // sure and never, as stored in the mailbox
 }
 
 type draft struct {

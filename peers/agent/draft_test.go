@@ -10,9 +10,9 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// TestTheTrustInDraftsOutlivesTheAgent: the first answer after a start shows a draft if one of
-// the same model held before, and none of another model.
-func TestTheTrustInDraftsOutlivesTheAgent(t *testing.T) {
+// TestDraft_SettingOutlivesARestart checks that the first answer after a start shows a draft if
+// an earlier draft of the same model was kept.
+func TestDraft_SettingOutlivesARestart(t *testing.T) {
 	const text = "This is the beginning of an answer that is longer than forty bytes and goes on"
 	s := newStub(nil)
 	s.turn = func(_ context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {

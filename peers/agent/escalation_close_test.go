@@ -15,9 +15,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatNamesNobodyClosesNothingAtTheBroker: a done of the author that names no recipient is about
-// nobody, for the agent and for the broker that hears of it from the agent.
-func TestWhatNamesNobodyClosesNothingAtTheBroker(t *testing.T) {
+// TestSignal_DoneWithoutRecipientClosesNothing checks that an author's "done" without a recipient
+// closes no obligation, at the agent or at the broker.
+func TestSignal_DoneWithoutRecipientClosesNothing(t *testing.T) {
 	withQuestions(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(time.Minute)
@@ -34,9 +34,10 @@ func TestWhatNamesNobodyClosesNothingAtTheBroker(t *testing.T) {
 	})
 }
 
-// TestWhoAsksWaits: /ask obliges whom it is aimed at until the person closes it, a message like any other
-// does not, nor what is forwarded, said by an agent, or said to an agent of an older draft.
-func TestWhoAsksWaits(t *testing.T) {
+// TestAsk_ObligesUntilThePersonClosesIt checks that /ask obliges its addressee until the person closes it. An ordinary
+// message does not oblige, nor does a forwarded one, one of an agent, or one to an agent of an
+// older draft.
+func TestAsk_ObligesUntilThePersonClosesIt(t *testing.T) {
 	forwarded := dm("f1", "/ask is it blocked?")
 	forwarded.Forwarded = "Eve"
 	for name, c := range map[string]struct {
@@ -78,9 +79,9 @@ func TestWhoAsksWaits(t *testing.T) {
 	}
 }
 
-// TestLoopRulesSuppressNoReturn: neither an exchange of agents that is held, nor words that are said
-// again, nor a place that the agent has left keeps from it what another agent waits for.
-func TestLoopRulesSuppressNoReturn(t *testing.T) {
+// TestObligation_ReturnsDespiteLoopRules checks that an obligation to another agent returns despite a held
+// exchange of agents, repeated words, or a chat that the agent has left.
+func TestObligation_ReturnsDespiteLoopRules(t *testing.T) {
 	n := 0
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if n++; !strings.HasPrefix(tn.Event.EventID, "return:") {
@@ -107,9 +108,9 @@ func TestLoopRulesSuppressNoReturn(t *testing.T) {
 	})
 }
 
-// TestTheOwnerOfTheWorkIsARung: where nobody leads the agent, who owns the work of which the event is
-// has what the agent does not see to.
-func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
+// TestEscalation_ReachesTheOwnerOfTheWork checks that, for an agent without a lead, an escalation goes to the
+// owner of the event's work.
+func TestEscalation_ReachesTheOwnerOfTheWork(t *testing.T) {
 	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
@@ -131,9 +132,9 @@ func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
 	})
 }
 
-// TestPeopleAreAskedInTheOrderOfTheConfiguration, and not in that in which they wrote; who did not write
-// there cannot be asked.
-func TestPeopleAreAskedInTheOrderOfTheConfiguration(t *testing.T) {
+// TestEscalation_AsksPeopleInTheConfiguredOrder checks that the order in which people wrote does
+// not count, and that people who did not write there are not asked.
+func TestEscalation_AsksPeopleInTheConfiguredOrder(t *testing.T) {
 	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		configure := protocol.Configure{TalkTo: "tg:42", People: []protocol.PeerID{"tg:95", "tg:90", "tg:88"}}
 		if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeConfigure, configure); r.DeliveredTo != 1 {
@@ -150,9 +151,9 @@ func TestPeopleAreAskedInTheOrderOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// TestWhoDecidesOverWorkOfTheBrokerIsAskedWhereTheyWrite: no chat brought it, and the person of the
-// settings decides with a button in theirs.
-func TestWhoDecidesOverWorkOfTheBrokerIsAskedWhereTheyWrite(t *testing.T) {
+// TestDecision_AboutBrokerWorkIsAskedInAChat checks work that no chat brought: the person of the
+// settings decides with a button in their chat.
+func TestDecision_AboutBrokerWorkIsAskedInAChat(t *testing.T) {
 	ran := 0
 	work := sensitive(&ran)
 	s := newStub(func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {

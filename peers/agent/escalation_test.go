@@ -65,9 +65,9 @@ func withLead(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test 
 	})
 }
 
-// TestTheLeadAnswersWhatAnAgentCannot: through the agent that was asked, as its answer, and the
-// author hears of no failure.
-func TestTheLeadAnswersWhatAnAgentCannot(t *testing.T) {
+// TestEscalation_LeadAnswersThroughTheAgent checks that the asked agent sends the lead's answer
+// as its own, and that the author gets no notice of a failure.
+func TestEscalation_LeadAnswersThroughTheAgent(t *testing.T) {
 	boss := newStub(answering("no, it is not"))
 	withLead(t, boss, attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "is the deploy"))
@@ -84,9 +84,10 @@ func TestTheLeadAnswersWhatAnAgentCannot(t *testing.T) {
 	})
 }
 
-// TestEachRungIsAskedOnce: a lead that cannot answer either declines at once and asks nobody
-// itself, a person in the chat has their time, over a restart, and only then the author is told.
-func TestEachRungIsAskedOnce(t *testing.T) {
+// TestEscalation_AsksEachLevelOnce checks that a lead that cannot answer declines at once and
+// asks nobody. A person in the chat has a time limit, which survives a restart, and only then the
+// author is notified.
+func TestEscalation_AsksEachLevelOnce(t *testing.T) {
 	ladder := attention.EscalationPolicy{Lead: "boss", Owner: "agent:boss", Person: "tg:88"}
 	withLead(t, newStub(broken), ladder, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
@@ -120,8 +121,9 @@ func mention(m protocol.ChatMessage) protocol.ChatMessage {
 	return m
 }
 
-// TestAPersonAnswersWithoutABroker: in the chat, by a reply to the question, and nobody else does.
-func TestAPersonAnswersWithoutABroker(t *testing.T) {
+// TestEscalation_PersonAnswersWithoutABroker checks that only the asked person can answer in the
+// chat, by a reply to the question.
+func TestEscalation_PersonAnswersWithoutABroker(t *testing.T) {
 	ladder := attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}
 	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
@@ -138,8 +140,9 @@ func TestAPersonAnswersWithoutABroker(t *testing.T) {
 	})
 }
 
-// TestALadderHasRoomForFewQuestions: who has five is passed over, and an edit or a stop ends one.
-func TestALadderHasRoomForFewQuestions(t *testing.T) {
+// TestEscalation_SkipsALevelWithFiveQuestions checks that a rung with five questions is skipped, and that an
+// edit or a stop ends a question.
+func TestEscalation_SkipsALevelWithFiveQuestions(t *testing.T) {
 	ladder := attention.EscalationPolicy{Person: "tg:88", Timeout: time.Hour}
 	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
@@ -161,8 +164,8 @@ func TestALadderHasRoomForFewQuestions(t *testing.T) {
 	})
 }
 
-// TestTwoLeadsOfEachOtherAskOnce: neither asks the other about what it was asked itself.
-func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
+// TestEscalation_BetweenTwoLeadsEnds checks that neither lead sends the other's question back to it.
+func TestEscalation_BetweenTwoLeadsEnds(t *testing.T) {
 	withLead(t, newStub(broken), attention.EscalationPolicy{Lead: "boss"}, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "is the deploy blocked?"))
 		w.sleep(time.Hour)
@@ -171,9 +174,9 @@ func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
 	})
 }
 
-// TestWorkNamesItsOwnLeadAndOwner: the master of the conversation and the owner of the item come
-// from the broker's records, and their answer goes where the question came from.
-func TestWorkNamesItsOwnLeadAndOwner(t *testing.T) {
+// TestEscalation_TakesLeadAndOwnerFromTheWork checks that the conversation's master and the
+// item's owner are read from the broker, and that the answer returns to the chat of the question.
+func TestEscalation_TakesLeadAndOwnerFromTheWork(t *testing.T) {
 	boss := newStub(answering("no, it is not"))
 	withLead(t, boss, attention.EscalationPolicy{}, func(t *testing.T, w *fixture) {
 		cli := w.bus.Join(t, "cli:will.1", "cli:will.1")

@@ -16,9 +16,9 @@ import (
 // toldAgent is what an agent reads that gets no answer.
 const toldAgent = "I could not answer this message. Ask somebody else, or go on without it."
 
-// TestAnAgentIsToldOfAFailure: once for each message, obliging nobody, until it only repeats itself
-// or a person was called in.
-func TestAnAgentIsToldOfAFailure(t *testing.T) {
+// TestFailure_IsReportedToTheAskingAgent checks that an agent is notified once per message,
+// without an obligation, until it only repeats itself or a person was called in.
+func TestFailure_IsReportedToTheAskingAgent(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		for i, said := range []string{"is the north gate open?", "who has the key of the cellar?", "Who has the key of the cellar", "when does the last boat leave?"} {
 			w.say(by(dm(fmt.Sprint("e", i), said), "agent:w3", "agent"))
@@ -40,14 +40,14 @@ func TestAnAgentIsToldOfAFailure(t *testing.T) {
 			w.sleep(10 * time.Minute)
 		}
 		calls := slices.IndexFunc(w.replies, func(r protocol.ChatReply) bool { return strings.HasPrefix(r.Text, "Two agents have been talking here") })
-		if calls != 6 || len(w.replies) != 7 { // by the eleventh of the other's, four of which are above
+		if calls != 6 || len(w.replies) != 7 { // the limit counts the other agent's messages, four of which are above
 			t.Errorf("a person is called by message %d of %d: %+v", calls, len(w.replies), w.replies)
 		}
 	})
 }
 
-// TestTwoAgentsThatFailDoNotTellEachOtherForEver: their surface says of nothing whom it obliges.
-func TestTwoAgentsThatFailDoNotTellEachOtherForEver(t *testing.T) {
+// TestFailure_ReportsBetweenTwoAgentsEnd uses a chat that does not report whom a message obliges.
+func TestFailure_ReportsBetweenTwoAgentsEnd(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(by(dm("e0", "is the north gate open?"), "agent:w3", "agent"))
 		for i := 0; ; i++ {
@@ -63,8 +63,9 @@ func TestTwoAgentsThatFailDoNotTellEachOtherForEver(t *testing.T) {
 	})
 }
 
-// TestAWokenAgentThatFailsSaysSo: to who asked through the broker, in each way.
-func TestAWokenAgentThatFailsSaysSo(t *testing.T) {
+// TestFailure_OfAWokenAgentIsReported checks that the failure is reported to the requester, for each way
+// to ask through the broker.
+func TestFailure_OfAWokenAgentIsReported(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		wake := func(id, sender string, more map[string]any) {
@@ -99,15 +100,17 @@ func TestAWokenAgentThatFailsSaysSo(t *testing.T) {
 			"status m-1[w3] " + toldAgent, "status [] I could not answer this message. Please send it again, or ask somebody else.",
 		})
 		equal(t, "answers", b.requests("question.answer"), []string{`{"answer":"` + toldAgent + `","id":"q-1"}`})
-		w.wantDispositions("ev-1 failed", "ev-2 failed", "ev-3 failed", "ev-4 ignored") // that another failed obliges nobody
-		if last := w.stub.seen()[3]; last.Event.EventID != "ev-4" || last.Event.Policy != string(attention.PolicyMayRespond) {
+		w.wantDispositions("ev-1 failed", "ev-2 failed", "ev-3 failed", "ev-4 ignored") // a report of a failure obliges nobody
+		seen := w.stub.seen()
+		if last := seen[len(seen)-1]; last.Event.EventID != "ev-4" || last.Event.Policy != string(attention.PolicyMayRespond) {
 			t.Errorf("what another could not answer comes as %+v", last.Event)
 		}
 	})
 }
 
-// TestABudgetIsToldOfToAgents: in a chat once, in each conversation of the broker, and to each question.
-func TestABudgetIsToldOfToAgents(t *testing.T) {
+// TestBudget_NotifiesAgentsOncePerChat checks one notice for each chat, each conversation of the
+// broker and each question.
+func TestBudget_NotifiesAgentsOncePerChat(t *testing.T) {
 	withFixture(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		for i := range 3 {
@@ -135,9 +138,9 @@ func TestABudgetIsToldOfToAgents(t *testing.T) {
 	})
 }
 
-// TestAThumbsUpOnTheCallLetsTheAgentGoOn: the call that ends an exchange of agents is a question, and
-// agreeing to it begins a turn.
-func TestAThumbsUpOnTheCallLetsTheAgentGoOn(t *testing.T) {
+// TestExchange_ContinuesAfterAThumbsUp checks that the call that ends an exchange of agents is a
+// question, and that agreeing to it starts a turn.
+func TestExchange_ContinuesAfterAThumbsUp(t *testing.T) {
 	s := newStub(silent)
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		for i := 0; len(w.replies) == 0 || !strings.HasPrefix(w.replies[len(w.replies)-1].Text, "Two agents have been talking here"); i++ {

@@ -61,6 +61,11 @@ func attached(id string, files ...protocol.Attachment) protocol.ChatMessage {
 	return m
 }
 
+func inChannel(m protocol.ChatMessage) protocol.ChatMessage {
+	m.Chat = post("", "").Chat
+	return m
+}
+
 func photo(ref string, size int64) protocol.Attachment {
 	return protocol.Attachment{Kind: "photo", Name: "photo.jpg", MimeType: "image/jpeg", Ref: "http://bridge" + ref, Size: size}
 }
@@ -74,9 +79,9 @@ var (
 	png  = []byte("\x89PNG\r\n\x1a\n another")
 )
 
-// TestAModelSeesImages: of the types and sizes that models take, in their order, each fetched
-// once, however often the turn runs; of each other the prompt says why not.
-func TestAModelSeesImages(t *testing.T) {
+// TestImages_AreShownToTheModel checks that images of supported types and sizes are shown in
+// order and fetched once, and that the prompt explains why others are not.
+func TestImages_AreShownToTheModel(t *testing.T) {
 	s := newStub(nil)
 	s.caps.Images = true
 	tries := 0
@@ -117,8 +122,8 @@ func TestAModelSeesImages(t *testing.T) {
 	})
 }
 
-// TestAtMostTenImagesAreShown: and not more bytes than a request can hold.
-func TestAtMostTenImagesAreShown(t *testing.T) {
+// TestImages_AreLimitedToTen also checks the limit of bytes in a request.
+func TestImages_AreLimitedToTen(t *testing.T) {
 	s := newStub(answering("nice"))
 	s.caps.Images = true
 	files := newFileServer(map[string][]byte{"/1": jpeg, "/big": append(jpeg, make([]byte, 4<<20)...)})
@@ -147,9 +152,9 @@ func TestAtMostTenImagesAreShown(t *testing.T) {
 	})
 }
 
-// TestOnlyABridgesFilesAreFetched: an address in a message of anybody else is not called, nor
-// one for a model that does not see, nor before a knock is answered.
-func TestOnlyABridgesFilesAreFetched(t *testing.T) {
+// TestFiles_AreFetchedFromBridgesOnly checks that no address from another sender is called, none
+// for a model without vision, and none before a knock is answered.
+func TestFiles_AreFetchedFromBridgesOnly(t *testing.T) {
 	s := newStub(answering("no"))
 	files := newFileServer(map[string][]byte{"/1": jpeg})
 	withFixture(t, s, files.options(), func(t *testing.T, w *fixture) {
@@ -187,9 +192,10 @@ func docx(paragraphs ...string) []byte {
 	return b.Bytes()
 }
 
-// TestDocumentsAreRead: with the tool that the prompt names, in pages, each fetched once. What is
-// no text is said to be none, and a failure that passes is tried again.
-func TestDocumentsAreRead(t *testing.T) {
+// TestDocuments_AreReadWithTheTool checks that documents are read with the tool that the prompt names, in
+// pages, and fetched once each. A file without text is named as such, and a temporary failure is
+// tried again.
+func TestDocuments_AreReadWithTheTool(t *testing.T) {
 	long := strings.Repeat("äöü", 4000) // 24,000 bytes
 	wide := []byte{0xff, 0xfe}
 	for _, u := range utf16.Encode([]rune("weit")) {
@@ -254,9 +260,9 @@ func TestDocumentsAreRead(t *testing.T) {
 	})
 }
 
-// TestVoiceIsTranscribed: once, and shown as what it says, also to programs that read no prompt;
-// without a transcription, or when it fails, the prompt says so.
-func TestVoiceIsTranscribed(t *testing.T) {
+// TestVoice_IsTranscribed checks that a recording is transcribed once and shown as its text, also to
+// programs that read no prompt. Without a transcription, or when it fails, the prompt says so.
+func TestVoice_IsTranscribed(t *testing.T) {
 	voice := protocol.Attachment{Kind: "voice", Name: "voice.ogg", MimeType: "audio/ogg", Ref: "http://bridge/v", Size: 3}
 	for name, c := range map[string]struct {
 		transcribe func(ctx context.Context, name string, recording []byte) (string, error)
@@ -300,9 +306,9 @@ func TestVoiceIsTranscribed(t *testing.T) {
 	}
 }
 
-// TestPDFsAreRead: by what is configured, once each unless that fails, whatever a PDF's name and
-// type are said to be, and also where all of it is text.
-func TestPDFsAreRead(t *testing.T) {
+// TestPDFs_AreReadByTheCommand checks that the configured command reads each PDF once, unless it fails, whatever
+// the file's name and type are. It also covers PDFs that are all text.
+func TestPDFs_AreReadByTheCommand(t *testing.T) {
 	files := newFileServer(map[string][]byte{"/a": []byte("%PDF-1.4 plain"), "/empty": []byte("%PDF-1.4 \xff"), "/bad": []byte("%PDF-1.4 bad"), "/odd": []byte("%PDF-odd")})
 	opts := files.options()
 	calls := map[string]int{}
@@ -347,8 +353,9 @@ func TestPDFsAreRead(t *testing.T) {
 	})
 }
 
-// TestFilesAreForgottenWithTheirMessages: after the retention, and not before.
-func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
+// TestFiles_AreRemovedWithTheirMessages checks that files are removed after the retention, and
+// not earlier.
+func TestFiles_AreRemovedWithTheirMessages(t *testing.T) {
 	files := newFileServer(map[string][]byte{"/1": []byte("text")})
 	opts := files.options()
 	opts.Retention = 24 * time.Hour
@@ -373,9 +380,9 @@ func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
 	})
 }
 
-// TestAModelSeesWhatIsAnswered: the picture that a message answers is shown beside its own, and the
-// tool reads the document; both are told apart.
-func TestAModelSeesWhatIsAnswered(t *testing.T) {
+// TestImages_OfTheAnsweredMessageAreShown checks that the picture of the answered message is shown beside the
+// message's own picture, and that the tool reads its document. Both are labeled.
+func TestImages_OfTheAnsweredMessageAreShown(t *testing.T) {
 	s := newFileServer(map[string][]byte{"/own": jpeg, "/theirs": png, "/notes": []byte("milk and bread")})
 	var read string
 	stub := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -435,6 +442,11 @@ func TestEarlierImages_AreShownAgain(t *testing.T) {
 		"a photo":             {[]protocol.ChatMessage{attached("p1", photo("/1", 10))}, dm("q", "what colour is the boat?"), false, 1},
 		"a picture as a file": {[]protocol.ChatMessage{attached("p1", document("/2", "plan.png", "image/png"))}, dm("q", "and the roof?"), false, 1},
 		"four of an album":    {[]protocol.ChatMessage{attached("p1", photo("/1", 10), photo("/1", 10), photo("/1", 10), photo("/1", 10))}, dm("q", "which is best?"), false, 3},
+		"forwarded":           {[]protocol.ChatMessage{{SourceID: "p1", Event: "message", Text: "> Forwarded from Mia:", Forwarded: "Mia", Chat: quoting.Chat, Author: quoting.Author, Attachments: []protocol.Attachment{photo("/1", 10)}}}, dm("q", "what is it?"), false, 1},
+		"after thanks":        {[]protocol.ChatMessage{attached("p1", photo("/1", 10)), dm("t", "thanks")}, dm("q", "and its colour?"), false, 1},
+		"another person's":    {[]protocol.ChatMessage{inChannel(by(attached("p1", photo("/1", 10)), "78", "human"))}, post("q", "@lead what is on it?"), false, 1},
+		"of two people":       {[]protocol.ChatMessage{inChannel(attached("p1", photo("/1", 10))), inChannel(by(attached("p2", photo("/1", 10)), "78", "human"))}, post("q", "@lead which is older?"), false, 2},
+		"a film":              {[]protocol.ChatMessage{attached("p1", document("/3", "a.mp4", "video/mp4"))}, dm("q", "and?"), false, 0},
 		"a while ago":         {append([]protocol.ChatMessage{attached("p1", photo("/1", 10))}, filler(3)...), dm("q", "and the first?"), false, 1},
 		"long ago":            {append([]protocol.ChatMessage{attached("p1", photo("/1", 10))}, filler(12)...), dm("q", "and the first?"), false, 0},
 		"deleted":             {[]protocol.ChatMessage{attached("p1", photo("/1", 10)), gone}, dm("q", "and?"), false, 0},

@@ -34,6 +34,12 @@ func TestFragments_OfGroupAreOneTurn(t *testing.T) {
 		"a forward before it":                {[]said{{text: "> closed", m: protocol.ChatMessage{Forwarded: "Mia"}}, {text: "@lead is that so?", after: time.Second}}, "> closed|@lead is that so?"},
 		"a file after a question":            {[]said{{text: "@lead what is this?"}, {after: 6 * time.Second, m: protocol.ChatMessage{Attachments: file}}}, "@lead what is this?;|"},
 		"a file before a question":           {[]said{{m: protocol.ChatMessage{Attachments: file}}, {text: "@lead what is this?", after: 8 * time.Second}}, "||@lead what is this?"},
+		"a place after a question":           {[]said{{text: "@lead how far?"}, {text: "[location: 1, 2]", after: 6 * time.Second}}, "@lead how far?;[location: 1, 2]"},
+		"a poll after a question":            {[]said{{text: "@lead your vote?"}, {text: "[poll: When?]\n1. Mon\n2. Tue", after: 8 * time.Second}}, "@lead your vote?;[poll: When?]\n1. Mon\n2. Tue"},
+		"a contact before a question":        {[]said{{text: "[contact: Zoe 123]"}, {text: "@lead who is that?", after: 7 * time.Second}}, "[contact: Zoe 123]|@lead who is that?"},
+		"forwards, then a typed question":    {[]said{{text: "> closed", m: protocol.ChatMessage{Forwarded: "Mia"}}, {text: "> open", m: protocol.ChatMessage{Forwarded: "Zoe"}}, {text: "@lead who is right?", after: 9 * time.Second}}, "> closed|> open|@lead who is right?"},
+		"a forward found after a question":   {[]said{{text: "@lead is that so?"}, {text: "> closed", after: 8 * time.Second, m: protocol.ChatMessage{Forwarded: "Mia"}}}, "@lead is that so?;> closed"},
+		"a forward of long before":           {[]said{{text: "> closed", m: protocol.ChatMessage{Forwarded: "Mia"}}, {text: "@lead what now?", after: 15 * time.Second}}, "@lead what now?"},
 		"another person writes between":      {[]said{{text: "@lead what"}, {text: "lunch?", m: other}, {text: "about the oven"}}, "@lead what|about the oven"},
 		"what is for another person":         {[]said{{text: "@lead what now?"}, {text: "@dave open please"}}, "@lead what now?"},
 		"what comes later":                   {[]said{{text: "@lead what now?"}, {text: "nice weather", after: 5 * time.Second}}, "@lead what now?"},
@@ -154,6 +160,8 @@ func TestReaction_GoesOnOnce(t *testing.T) {
 		}{
 			{"q1", "77", "working", 1}, {"q1", "77", "agree", 2}, {"q1", "77", "", 2}, {"q1", "77", "agree", 2},
 			{"q1", "78", "agree", 2}, {"q1", "79", "agree", 2}, {"q1", "78", "declined", 3}, {"q1", "77", "agree", 3},
+			{"q1", "78", "", 3}, {"q1", "78", "declined", 3}, {"q1", "79", "declined", 3}, {"q1", "79", "unclear", 4},
+			{"q1", "77", "unclear", 4},
 		} {
 			w.say(thumb(fmt.Sprint("r", i), c.source, c.who, c.signal))
 			w.sleep(5 * time.Second)
@@ -168,7 +176,7 @@ func TestReaction_GoesOnOnce(t *testing.T) {
 			w.say(thumb(fmt.Sprint("s", i), "q2", who, "agree"))
 			w.sleep(5 * time.Second)
 		}
-		if got := len(w.stub.seen()); got != 5 {
+		if got := len(w.stub.seen()); got != 6 {
 			t.Errorf("%d turns in the end", got)
 		}
 	})

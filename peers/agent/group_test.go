@@ -136,7 +136,7 @@ func (g *group) say(id, text, author, kind string, mentions ...string) {
 	}
 }
 
-func TestOneOfThreeAnswersWhatIsSaidToTheirRole(t *testing.T) {
+func TestGroup_OneOfARoleAnswers(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		for i := range 3 {
 			id := fmt.Sprint("e", i)
@@ -153,7 +153,7 @@ func TestOneOfThreeAnswersWhatIsSaidToTheirRole(t *testing.T) {
 	})
 }
 
-func TestOnlyTheMentionedOfThreeTakesATurn(t *testing.T) {
+func TestGroup_OnlyTheMentionedAgentTakesATurn(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		g.say("e1", "is anybody hungry?", "77", "human")
 		g.say("e2", "@b what is the state?", "77", "human", "agent:b")
@@ -164,7 +164,7 @@ func TestOnlyTheMentionedOfThreeTakesATurn(t *testing.T) {
 	})
 }
 
-func TestAMessageThroughTheBrokerWakesOneOfThree(t *testing.T) {
+func TestGroup_BrokerWakesOne(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		for _, r := range []protocol.CollabRequest{
 			{RequestID: "1", Method: "conversation.create", Params: []byte(`{"id":"c1","kind":"group","title":"ops","memberIds":["a","b","c"],"masterId":"c"}`)},
@@ -184,9 +184,9 @@ func TestAMessageThroughTheBrokerWakesOneOfThree(t *testing.T) {
 	})
 }
 
-// TestTwoOfThreeThatAnswerEachOtherStop: the bridge shows each what the other
-// said, as a mention. After ten messages in a minute a person is called in, once.
-func TestTwoOfThreeThatAnswerEachOtherStop(t *testing.T) {
+// TestGroup_ExchangeOfTwoAgentsEnds plays a bridge that shows each agent the other's messages
+// as mentions. After ten messages in a minute a person is called in, once.
+func TestGroup_ExchangeOfTwoAgentsEnds(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		g.say("e0", "@a what do you think?", "77", "human", "agent:a")
 		other := map[protocol.PeerID]string{"agent:a": "agent:b", "agent:b": "agent:a"}
@@ -213,9 +213,9 @@ func TestTwoOfThreeThatAnswerEachOtherStop(t *testing.T) {
 	})
 }
 
-// TestAFlightWaitsWhileItsAgentPutsItOff: invoked, deferred, taken up again and
-// completed, as the broker's records have it.
-func TestAFlightWaitsWhileItsAgentPutsItOff(t *testing.T) {
+// TestGroup_DeferredFlightWaits checks the broker's records of a flight that is invoked,
+// deferred, resumed and completed.
+func TestGroup_DeferredFlightWaits(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		states := func() (list []string) {
 			for g.will.Pending() > 0 {

@@ -40,7 +40,7 @@ func (w *fixture) halts() (list []string) {
 	return list
 }
 
-func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
+func TestHalt_StopsRunningAndLaterTurns(t *testing.T) {
 	stopped := 0
 	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
@@ -76,7 +76,7 @@ func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
 	})
 }
 
-func TestAnAgentIsHaltedInAllChats(t *testing.T) {
+func TestHalt_HoldsInAllChats(t *testing.T) {
 	stopped := 0
 	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
@@ -97,7 +97,7 @@ func TestAnAgentIsHaltedInAllChats(t *testing.T) {
 		}
 		equal(t, "halts", w.halts(), []string{"halted tg:43 by Will <nil>", "resumed tg:43 by Will <nil>", "halted agent:lead by Will [e1]"})
 		w.wantTexts("lead: halted by Will. 1 turn stopped; nothing runs until /resume.")
-		if !w.halt(w.tg, "tg:42", "tg:42", "off") { // a chat does not end what is not its own
+		if !w.halt(w.tg, "tg:42", "tg:42", "off") { // a chat cannot end another chat's halt
 			t.Fatal("resume was not taken")
 		}
 		w.ask("e2")

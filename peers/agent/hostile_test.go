@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestAModelCannotTakeTheKeysOfTheAgent: a key that the agent needs for another
-// event, taken by a model, kept that event from ever ending.
-func TestAModelCannotTakeTheKeysOfTheAgent(t *testing.T) {
+// TestModel_CannotUseReservedKeys checks that a model cannot take a key that the agent needs for
+// another event, which would keep that event from ending.
+func TestModel_CannotUseReservedKeys(t *testing.T) {
 	for _, key := range []string{"failed:e2", "e2:reply", "escalation:e2", "react:e2:seen"} {
 		t.Run(key, func(t *testing.T) {
 			s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -44,7 +44,7 @@ func TestAModelCannotTakeTheKeysOfTheAgent(t *testing.T) {
 	}
 }
 
-func TestABadIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
+func TestEventID_IsValidated(t *testing.T) {
 	named := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		id := turn.Event.EventID
 		_, r := call(tools, "chat.send_message", map[string]any{"inReplyTo": id, "text": "hi", "idempotencyKey": id + ":reply"})
@@ -67,7 +67,7 @@ func TestABadIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
 	})
 }
 
-func TestATooLongFinalTextIsCut(t *testing.T) {
+func TestFinalText_IsCutAtItsLimit(t *testing.T) {
 	withFixture(t, newStub(answering(strings.Repeat("ü", 1<<20))), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "tell me everything"))
 		w.sleep(10 * time.Second)
@@ -85,7 +85,7 @@ func remove(id string, sequence int64) protocol.ChatMessage {
 	return m
 }
 
-func TestADeletionTakesTheTextOfEveryEdit(t *testing.T) {
+func TestDeletion_RemovesTheTextOfEveryEdit(t *testing.T) {
 	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "secret one"))
 		w.sleep(10 * time.Second)
@@ -99,7 +99,7 @@ func TestADeletionTakesTheTextOfEveryEdit(t *testing.T) {
 	})
 }
 
-func TestNothingOfADeletedMessageIsAnswered(t *testing.T) {
+func TestDeletion_LeavesNothingToAnswer(t *testing.T) {
 	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(remove("e1", 3)) // overtook its message
 		w.say(dm("e1", "hello"))
@@ -113,9 +113,9 @@ func TestNothingOfADeletedMessageIsAnswered(t *testing.T) {
 	})
 }
 
-// TestAnEditThatNamesAnotherEndsTheTurn: what is not for this agent any more is
-// not answered by it.
-func TestAnEditThatNamesAnotherEndsTheTurn(t *testing.T) {
+// TestEdit_ThatNamesAnotherEndsTheTurn checks that an agent does not answer a message that an edit
+// has addressed to another.
+func TestEdit_ThatNamesAnotherEndsTheTurn(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		first := post("e1", "@lead deploy it")
 		first.Mentions = []string{"agent:lead"}
@@ -134,7 +134,7 @@ func TestAnEditThatNamesAnotherEndsTheTurn(t *testing.T) {
 	})
 }
 
-func TestAnEditFindsANameThatIsFree(t *testing.T) {
+func TestEdit_GetsAnUnusedEventID(t *testing.T) {
 	withFixture(t, newStub(answering("hi")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(5 * time.Second)
@@ -146,10 +146,10 @@ func TestAnEditFindsANameThatIsFree(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsForATurnCountsAsOpen: a model that is stuck does not let a chat
-// fill the mailbox, and loses nothing: what finds no room is not rejected, which a
-// chat would take for the last word.
-func TestWhatWaitsForATurnCountsAsOpen(t *testing.T) {
+// TestMailbox_CountsWaitingEventsAsOpen checks that a chat cannot fill the mailbox while a model is
+// stuck, and that nothing is lost. Messages without room are not rejected, which a chat would take
+// as final.
+func TestMailbox_CountsWaitingEventsAsOpen(t *testing.T) {
 	withFixture(t, newStub(holding), &agent.Options{MaxOpen: 5, Deadline: time.Hour}, func(t *testing.T, w *fixture) {
 		said := func(n int) protocol.ChatMessage {
 			return by(dm(fmt.Sprint("e", n), "hello"), fmt.Sprint("person-", n), "human")

@@ -4,12 +4,15 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/bus/bustest"
+	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/scripted"
 	"hubbub/peers/broker"
 	"hubbub/peers/peer"
@@ -18,9 +21,9 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// TestIdleMinutesLeaveNoRows: two agents and a broker of which nobody wants anything write
-// at most 20 rows in eleven minutes, without a spawner that hears the agents.
-func TestIdleMinutesLeaveNoRows(t *testing.T) {
+// TestIdleAgent_WritesNoRows checks that two idle agents and a broker write at most 20 rows in
+// eleven minutes, without a spawner.
+func TestIdleAgent_WritesNoRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.StartLogged(t, nil)
 		db, err := store.Open(filepath.Join(t.TempDir(), "broker.db"), broker.Schema)
@@ -43,7 +46,7 @@ func TestIdleMinutesLeaveNoRows(t *testing.T) {
 		rows := func() (all []string) {
 			t.Helper()
 			bus.Sync(t)
-			err := activitylog.Open(bus.Log).Each(t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+			err := read.Open(bus.Log).Each(t.Context(), read.Filter{}, func(e *activitylog.Entry) error {
 				all = append(all, strings.Join([]string{e.TS, e.Event, e.Type, e.From, e.Actor, e.Topic, e.Status}, " "))
 				return nil
 			})
@@ -61,9 +64,9 @@ func TestIdleMinutesLeaveNoRows(t *testing.T) {
 	})
 }
 
-// TestASpawnerThatCameLateIsToldOnceItAsks: while nobody hears that an agent is there it
-// says so less and less often, and at once when the spawner asks.
-func TestASpawnerThatCameLateIsToldOnceItAsks(t *testing.T) {
+// TestIdleAgent_AnswersALateSpawner checks that an agent announces itself less and less often
+// while nobody receives it, and at once when the spawner asks.
+func TestIdleAgent_AnswersALateSpawner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.StartInMemory(t, nil)
 		start(t, bus, "agent:lead", newStub(accepting), nil)
@@ -88,5 +91,29 @@ func TestASpawnerThatCameLateIsToldOnceItAsks(t *testing.T) {
 		if n := system.Pending(); n != 0 {
 			t.Errorf("it is said %d times more though it was heard", n)
 		}
+	})
+}
+
+// TestOnIdle_IsCalledOnceAfterWork covers the start, an event with a turn, and a long quiet time.
+func TestOnIdle_IsCalledOnceAfterWork(t *testing.T) {
+	var idle atomic.Int32
+	withFixture(t, newStub(answering("Yes.")), &agent.Options{OnIdle: func() { idle.Add(1) }}, func(t *testing.T, w *fixture) {
+		expect := func(when string, want int32) {
+			t.Helper()
+			if got := idle.Load(); got != want {
+				t.Errorf("%s: called %d times; want %d", when, got, want)
+			}
+		}
+		w.sleep(5 * time.Second)
+		expect("soon after the start", 0)
+		w.sleep(55 * time.Second)
+		expect("after the start", 1)
+		w.say(dm("1", "Is it done?"))
+		w.sleep(5 * time.Second)
+		expect("soon after an answer", 1)
+		w.sleep(55 * time.Second)
+		expect("after an answer", 2)
+		w.sleep(3 * time.Hour)
+		expect("hours later", 2)
 	})
 }

@@ -28,9 +28,9 @@ func (w *fixture) edits() (list []string) {
 	return list
 }
 
-// TestAnInterimMessageIsNotTheAnswer: one for each event, repeated at will; the answer is
-// still due and takes its place, and nothing interim follows the answer.
-func TestAnInterimMessageIsNotTheAnswer(t *testing.T) {
+// TestInterim_IsReplacedByTheAnswer checks that an event has one interim message, which may be
+// updated. The answer replaces it, and no interim message follows the answer.
+func TestInterim_IsReplacedByTheAnswer(t *testing.T) {
 	long := strings.Repeat("x", 1001)
 	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		var got []string
@@ -70,9 +70,8 @@ func TestAnInterimMessageIsNotTheAnswer(t *testing.T) {
 	})
 }
 
-// TestWhatMayNotBeAnsweredGetsNoInterimMessage: the rules of an answer hold for it, and a
-// sign that was given stays.
-func TestWhatMayNotBeAnsweredGetsNoInterimMessage(t *testing.T) {
+// TestInterim_ObeysTheRulesOfAnAnswer also checks that an earlier reaction remains.
+func TestInterim_ObeysTheRulesOfAnAnswer(t *testing.T) {
 	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if turn.Event.EventID == "e2" {
 			equal(t, "elsewhere", []string{func() string {
@@ -94,9 +93,9 @@ func TestWhatMayNotBeAnsweredGetsNoInterimMessage(t *testing.T) {
 	})
 }
 
-// TestATurnThatSaidOnlyThatItIsAtItRunsAgain: an interim message is no outbound action,
-// and the sentence that nothing came takes its place.
-func TestATurnThatSaidOnlyThatItIsAtItRunsAgain(t *testing.T) {
+// TestInterim_DoesNotPreventARetry checks that an interim message is not an outbound
+// action, and that the sentence for a missing answer replaces it.
+func TestInterim_DoesNotPreventARetry(t *testing.T) {
 	var results []string
 	fails := true
 	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -124,9 +123,9 @@ func TestATurnThatSaidOnlyThatItIsAtItRunsAgain(t *testing.T) {
 	})
 }
 
-// TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage: there is one for all that is
-// said in one message, however often it is edited.
-func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
+// TestInterim_IsReplacedByTheAnswerToAnEdit checks that an edited message keeps its one interim
+// message.
+func TestInterim_IsReplacedByTheAnswerToAnEdit(t *testing.T) {
 	var results []string
 	turn := func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		results = append(results, interim(tools, "", "Looking."))
@@ -148,7 +147,7 @@ func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
 
 // TestInterim_IsReplacedByTheFirstPart checks that the later parts of an answer follow as
 // messages.
-func TestOnlyTheFirstPartOfAnAnswerTakesThePlace(t *testing.T) {
+func TestInterim_IsReplacedByTheFirstPart(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
@@ -163,8 +162,8 @@ func TestOnlyTheFirstPartOfAnAnswerTakesThePlace(t *testing.T) {
 	})
 }
 
-// TestAServiceReadsAnInterimMessageAsItsStatus: to a service each reply is an answer.
-func TestAServiceReadsAnInterimMessageAsItsStatus(t *testing.T) {
+// TestInterim_IsAStatusForAService checks this for a service, to which each reply is an answer.
+func TestInterim_IsAStatusForAService(t *testing.T) {
 	turn := func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		equal(t, "interim", []string{interim(tools, "", "Looking.")}, []string{"sent"})
 		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil

@@ -35,7 +35,7 @@ func checkObliging(c *protocol.ChatMessage) string {
 		case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Blocks)):
 			return fmt.Sprintf("obligation.blocks is %q: use halted, degraded or none", text.Clip(o.Blocks, 40))
 		case len(o.DefaultAction) > maxDefault:
-			return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken", len(o.DefaultAction),
+			return fmt.Sprintf("obligation.defaultAction has %d bytes; the limit is %d", len(o.DefaultAction),
 				maxDefault)
 		case o.DischargeDelegate != nil:
 			parties = append(parties, *o.DischargeDelegate)
@@ -47,7 +47,7 @@ func checkObliging(c *protocol.ChatMessage) string {
 	case len(c.ReactionID)+len(c.TargetEventID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	case !text.IsCleanName(c.ReactionID + c.TargetEventID):
-		return "an id has control or invisible characters"
+		return "an id must be " + text.NameRule
 	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" &&
 		bareID(c.Actor.ID) != bareID(c.Author.ID):
 		return fmt.Sprintf("the author %s and the actor %s of the reaction must be the same",

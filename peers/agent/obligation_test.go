@@ -92,9 +92,9 @@ func runArm(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, 
 	})
 }
 
-// TestArmsAAndD: read, a reply that does not answer, done and seen of the recipient: it still comes
-// back, each time in a turn; read or not, it is byte for byte the same.
-func TestArmsAAndD(t *testing.T) {
+// TestEvalArms_AAndD checks that reading, an unrelated reply, and done and seen of the recipient
+// do not close an obligation: it comes back, each time in a turn and with the same bytes.
+func TestEvalArms_AAndD(t *testing.T) {
 	var seen [2]string
 	for i, read := range []bool{true, false} {
 		s := newStub(func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -132,9 +132,9 @@ func TestArmsAAndD(t *testing.T) {
 	}
 }
 
-// TestArmB: the author, or its delegate, reacts done and names the recipient, and it never comes back,
-// also if that is taken away.
-func TestArmB(t *testing.T) {
+// TestEvalArm_B checks that the author's or delegate's "done" for the recipient closes it for
+// good, even if the reaction is removed.
+func TestEvalArm_B(t *testing.T) {
 	s := newStub(evading)
 	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		answer := func(id string) protocol.ChatMessage {
@@ -171,8 +171,8 @@ func TestArmB(t *testing.T) {
 	})
 }
 
-// TestNothingElseDischarges: of all that others do, nothing keeps it from coming back.
-func TestNothingElseDischarges(t *testing.T) {
+// TestObligation_IsDischargedByNothingElse checks that it comes back whatever others do.
+func TestObligation_IsDischargedByNothingElse(t *testing.T) {
 	s := newStub(evading)
 	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
@@ -192,9 +192,9 @@ func TestNothingElseDischarges(t *testing.T) {
 	})
 }
 
-// TestArmC: without any signal it comes back at equal intervals three times, and then somebody else is
-// obliged, whose own ladder goes on.
-func TestArmC(t *testing.T) {
+// TestEvalArm_C checks that, without any signal, it comes back three times at equal intervals and
+// then escalates to another recipient.
+func TestEvalArm_C(t *testing.T) {
 	s := newStub(silent)
 	runArm(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 		w.sleep(39 * time.Minute)
@@ -220,9 +220,9 @@ func TestArmC(t *testing.T) {
 	})
 }
 
-// TestWithoutReturnsTheArmsFail is the control: with the mechanism switched off, nothing comes back and
-// nobody else is asked, whether as in arm A or as in C.
-func TestWithoutReturnsTheArmsFail(t *testing.T) {
+// TestEvalArms_FailWithoutReturns is the control: without returns, nothing comes back and nothing
+// escalates, in arms A and C.
+func TestEvalArms_FailWithoutReturns(t *testing.T) {
 	for name, turn := range map[string]func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error){"A": evading, "C": silent} {
 		t.Run(name, func(t *testing.T) {
 			s := newStub(turn)
@@ -240,8 +240,9 @@ func TestWithoutReturnsTheArmsFail(t *testing.T) {
 	}
 }
 
-// TestSignalsOfTheRecipient: each as the draft has it, by the tools of the model.
-func TestSignalsOfTheRecipient(t *testing.T) {
+// TestObligation_SignalsOfTheRecipient checks each signal of the draft, sent with the model's
+// tools.
+func TestObligation_SignalsOfTheRecipient(t *testing.T) {
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if !strings.HasPrefix(tn.Event.EventID, "return:") {
 			call(tools, "chat.react", map[string]any{"signal": tn.Event.EventID})
@@ -270,9 +271,10 @@ func TestSignalsOfTheRecipient(t *testing.T) {
 	})
 }
 
-// TestWhatIsUnclearObligesItsAuthor: until they say it more clearly; then it goes on, and what they owed
-// is closed. It may be unclear again.
-func TestWhatIsUnclearObligesItsAuthor(t *testing.T) {
+// TestObligation_UnclearObligesTheAuthor checks that an author owes a clarification until they give it.
+// Then the event goes on, and the author's obligation is closed. The event may become unclear
+// again.
+func TestObligation_UnclearObligesTheAuthor(t *testing.T) {
 	unclear := true
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if unclear {
@@ -334,8 +336,9 @@ func (w *fixture) owed(who, tool string) string {
 	return strings.Join(list, ", ")
 }
 
-// TestAgeAndTierOutliveARestart: the age is that of the event, and what was missed is not made up for.
-func TestAgeAndTierOutliveARestart(t *testing.T) {
+// TestObligation_AgeAndTierOutliveARestart checks that the age remains that of the event, and that missed
+// returns are not made up for.
+func TestObligation_AgeAndTierOutliveARestart(t *testing.T) {
 	s := newStub(silent)
 	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
@@ -353,8 +356,8 @@ func TestAgeAndTierOutliveARestart(t *testing.T) {
 	})
 }
 
-// TestAReactionToAnUnknownEventIsHeld: it closes the event that comes after it.
-func TestAReactionToAnUnknownEventIsHeld(t *testing.T) {
+// TestReaction_ToAnUnknownEventIsHeld checks that the reaction closes the event when it arrives.
+func TestReaction_ToAnUnknownEventIsHeld(t *testing.T) {
 	s := newStub(silent)
 	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(reaction("r1", "e1", "tg:77", "done", "agent:lead"))
@@ -366,8 +369,9 @@ func TestAReactionToAnUnknownEventIsHeld(t *testing.T) {
 	})
 }
 
-// TestAPersonIsTheLastRung: nothing comes back to them, it stays in sight, and they may close it.
-func TestAPersonIsTheLastRung(t *testing.T) {
+// TestEscalation_EndsAtAPerson checks that nothing returns to the person, who sees the obligation
+// and may close it.
+func TestEscalation_EndsAtAPerson(t *testing.T) {
 	s := newStub(silent)
 	withQuestions(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
@@ -386,11 +390,11 @@ func TestAPersonIsTheLastRung(t *testing.T) {
 			t.Errorf("in sight is %q", open)
 		}
 		w.shown(shown, "rung")
-		m := by(inReply(post("r1", ""), "rung"), "77", "human") // who is not asked closes nothing
+		m := by(inReply(post("r1", ""), "rung"), "77", "human") // a person who was not asked closes nothing
 		m.Event, m.Signal = "reaction", "seen"
 		w.say(m)
 		m = by(inReply(post("r2", ""), "rung"), "88", "human")
-		m.Event, m.Signal, m.Recipient = "reaction", "agree", &protocol.Party{ID: "agent:lead", Kind: "agent"} // whose message it is, as bridges have it
+		m.Event, m.Signal, m.Recipient = "reaction", "agree", &protocol.Party{ID: "agent:lead", Kind: "agent"} // the author of the message, as bridges report it
 		w.say(m)
 		w.sleep(time.Minute)
 		if open := w.owed("tg:88", "") + "|" + w.owed("agent:lead", ""); open != "|lead: obligation escalated" && open != "|lead: obligation open" {
@@ -404,9 +408,10 @@ func TestAPersonIsTheLastRung(t *testing.T) {
 	})
 }
 
-// TestEscalationsCoalesce: what goes up to one rung is one event that lists it, also what comes later;
-// it ends once all that it lists is closed, and closing it closes none.
-func TestEscalationsCoalesce(t *testing.T) {
+// TestEscalations_ToOneLevelCoalesce checks that the escalations to one rung are one event that lists them,
+// including later ones. It ends once all that it lists are closed, and closing it closes none of
+// them.
+func TestEscalations_ToOneLevelCoalesce(t *testing.T) {
 	s := newStub(silent)
 	boss := newStub(silent)
 	withQuestions(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {

@@ -18,9 +18,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestOlderDraftsPassObligationsOver: of the same messages an agent of an older draft says and does
-// what it says and does without them.
-func TestOlderDraftsPassObligationsOver(t *testing.T) {
+// TestObligation_IsIgnoredByOlderDrafts checks that an agent of an older draft behaves the same with
+// and without obligations in its messages.
+func TestObligation_IsIgnoredByOlderDrafts(t *testing.T) {
 	for _, version := range []attention.Version{attention.Version0602, attention.Version0624} {
 		var said [2]string
 		for i, oblige := range []bool{true, false} {
@@ -48,9 +48,9 @@ func TestOlderDraftsPassObligationsOver(t *testing.T) {
 	}
 }
 
-// TestAgentsOblige: an agent waits for another by a message, its own lead may close it in its place,
-// the recipient never, and it closes it itself.
-func TestAgentsOblige(t *testing.T) {
+// TestObligation_BetweenAgents checks that an agent can wait for another by a message, and that
+// it or its lead may close the obligation, but never the recipient.
+func TestObligation_BetweenAgents(t *testing.T) {
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if tn.Event.EventID == "e1" {
 			_, r := call(tools, "chat.send_message", map[string]any{
@@ -104,9 +104,10 @@ func TestAgentsOblige(t *testing.T) {
 	})
 }
 
-// TestTwoAgentsThatObligeEachOtherStop: who waits is answered, but after as many messages as agents exchange
-// without a person the answer obliges no agent, and a person's word allows it again.
-func TestTwoAgentsThatObligeEachOtherStop(t *testing.T) {
+// TestObligation_BetweenTwoAgentsEnds checks that a waiting agent is answered. After as many
+// messages as agents may exchange without a person, the answer obliges no agent, until a person
+// writes.
+func TestObligation_BetweenTwoAgentsEnds(t *testing.T) {
 	n, refused := 0, ""
 	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if tn.Event.Knock != nil { // what it came back with
@@ -147,9 +148,9 @@ func TestTwoAgentsThatObligeEachOtherStop(t *testing.T) {
 	})
 }
 
-// TestRetentionKeepsWhatIsOpen: an event whose author waits, and what was said about it, stay for longer
-// than the rest.
-func TestRetentionKeepsWhatIsOpen(t *testing.T) {
+// TestRetention_KeepsOpenEvents checks that an event whose author waits, and the messages about it,
+// are kept longer than others.
+func TestRetention_KeepsOpenEvents(t *testing.T) {
 	s := newStub(answering("yes"))
 	opts := with0811(attention.EscalationPolicy{})
 	opts.Retention, opts.Returns = time.Hour, &attention.ReturnIntervals{}
@@ -175,8 +176,9 @@ func TestRetentionKeepsWhatIsOpen(t *testing.T) {
 	})
 }
 
-// TestBadObligationsAreSentences: what cannot be is refused in words that say which it is.
-func TestBadObligationsAreSentences(t *testing.T) {
+// TestObligation_InvalidIsRefusedWithItsMistake checks that the refusal of an invalid obligation names the
+// mistake.
+func TestObligation_InvalidIsRefusedWithItsMistake(t *testing.T) {
 	withFixture(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {
 		for want, change := range map[string]func(m *protocol.ChatMessage){
 			`obligation.blocks is "quite": use halted, degraded or none`: func(m *protocol.ChatMessage) { m.Obligation.Blocks = "quite" },
@@ -201,9 +203,9 @@ func TestBadObligationsAreSentences(t *testing.T) {
 	})
 }
 
-// TestAKilledAgentKeepsWhatIsOwed: whoever kills it when, what its author waits for is opened once, comes
-// back no interval twice, goes up once, and stays closed once it is.
-func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
+// TestSIGKILL_KeepsObligations kills an agent at every step. An obligation is opened once,
+// returns once per interval, escalates once, and stays closed once it is closed.
+func TestSIGKILL_KeepsObligations(t *testing.T) {
 	for _, step := range []string{"stored#2", "started", "reminded of an obligation", "reminded of an obligation#2", "escalated", "stored#3"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
@@ -279,10 +281,10 @@ func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
 	}
 }
 
-// TestWhatAPersonOwesIsListedWhateverBecameOfTheMessage: once the chat gives the message its id, though
-// nothing else happens; by the message's own id where nobody knows whether it came, until somebody does;
-// and not where it never comes.
-func TestWhatAPersonOwesIsListedWhateverBecameOfTheMessage(t *testing.T) {
+// TestObligation_OfAPersonIsListed checks that it is listed when the chat reports the message's
+// id, or under the message's own id while its delivery is unknown, and not if the message is
+// lost.
+func TestObligation_OfAPersonIsListed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		statuses []protocol.DeliveryStatus

@@ -33,7 +33,7 @@ type Options struct {
 	Returns       *attention.ReturnIntervals // how often an open obligation returns; default attention.DefaultReturns
 	// who is asked about events that the agent cannot answer; 10m per level by default
 	Escalation attention.EscalationPolicy
-	DeferFor   time.Duration `flag:"defer-for" positive:"15m" usage:"rest of a deferred event before it comes back, doubled each time"`
+	DeferFor   time.Duration `flag:"defer-for" positive:"15m" usage:"time until a deferred event comes back, doubled each time"`
 
 	Approve []string `flag:"approve" usage:"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)"`
 
@@ -55,9 +55,9 @@ type Options struct {
 
 	Model       string // name of the model; what is learned about drafts is stored under it
 	HarnessType string `default:"scripted"` // announced to the collaboration broker
-	WorkspaceID string `flag:"workspace-id" usage:"name of its workspace, by which @NAME.WORKSPACE means it at the collaboration broker (that of --workspace does, too)"`
+	WorkspaceID string `flag:"workspace-id" usage:"name of its workspace, for mentions such as @NAME.WORKSPACE at the collaboration broker (the name of the --workspace folder works, too)"`
 	ModelName   string // by which @name?model means the agent; may differ from Model
-	Node        string `flag:"node" usage:"name of its machine, by which @NAME.node:NODE means it at the broker (default the host's name)"`
+	Node        string `flag:"node" usage:"name of its machine, for mentions such as @NAME.node:NODE at the broker (default the host's name)"`
 	WakePolicy  string `flag:"wake-policy" default:"auto" usage:"auto or manual: whether the collaboration broker may wake it"`
 
 	Parallel    int           `positive:"8"`    // turns at once; half of them in one chat
@@ -69,6 +69,7 @@ type Options struct {
 	FirstRetry  time.Duration `positive:"2s"`   // before a failed turn runs again, doubling
 
 	OnReady   func()          // called once, when connected, subscribed and announced
+	OnIdle    func()          // called some seconds after the last event or turn, to return memory to the system
 	Fence     func() string   // returns the fence of a turn's prompt; default 16 random characters
 	Log       *zerolog.Logger // default: no log
 	failpoint func(step string)
@@ -82,6 +83,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.Words, new(attention.DefaultWords()))
 	defaults.Set(&d.Fence, func() string { return attention.Fence(rand.Text()) })
 	defaults.Set(&d.OnReady, func() {})
+	defaults.Set(&d.OnIdle, func() {})
 	defaults.Set(&d.failpoint, func(string) {})
 	defaults.Log(&d.Log)
 	return d

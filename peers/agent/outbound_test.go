@@ -2,8 +2,10 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +60,37 @@ func TestOutbound_SaysVisibilityAndDirectedness(t *testing.T) {
 	}
 }
 
-// TestOutbound_OfAnAgentElsewhere: the answers of an agent that only posts texts have them, too.
+// TestVisibility_OfAPrivateAnswerIsKept checks that an answer for one person is not shown to others, also
+// if it is an interim message.
+func TestVisibility_OfAPrivateAnswerIsKept(t *testing.T) {
+	for _, interim := range []bool{false, true} {
+		for _, kind := range []string{"dm", "channel", "thread"} {
+			for _, visibility := range []string{"", "dm", "ephemeral", "thread", "channel"} {
+				want := "sent"
+				if kind != "dm" && (visibility == "dm" || visibility == "ephemeral") {
+					want = "refused not_private"
+				}
+				got := ""
+				s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+					r, _ := call(tools, "chat.send_message", map[string]any{"text": "secret", "visibility": visibility, "interim": interim})
+					got = strings.TrimSuffix(fmt.Sprint(r["status"], " ", r["reason"]), " <nil>")
+					return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+				})
+				withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+					m := dm("1", "@lead what is my key?")
+					m.Chat.Kind = kind
+					w.say(m)
+					w.sleep(5 * time.Second)
+					if got != want {
+						t.Errorf("%s in a %s, interim %t: %s; want %s", visibility, kind, interim, got, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOutbound_OfAnAgentElsewhere covers the answers of an agent that only posts texts.
 func TestOutbound_OfAnAgentElsewhere(t *testing.T) {
 	for name, c := range map[string]struct{ kind, thread, text, visibility, directedness string }{
 		"to a person":   {"dm", "", "done", "dm", "ambient"},

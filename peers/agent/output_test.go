@@ -21,9 +21,9 @@ func (w *fixture) output(o harness.Output) error {
 	return err
 }
 
-// TestTheOutputOfATurnIsOneAnswer: what a program says of a turn in several parts is
-// one answer, in order with what it reports; a repeated key changes nothing.
-func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
+// TestOutput_OfATurnIsOneAnswer checks that the parts of a program's answer become one answer, in
+// order with its reports. A repeated key changes nothing.
+func TestOutput_OfATurnIsOneAnswer(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)
@@ -66,9 +66,9 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 	})
 }
 
-// TestOutputObeysPolicy: one sentence is enough to leave, and what is for words of
-// before an edit is refused and recorded.
-func TestOutputObeysPolicy(t *testing.T) {
+// TestOutput_ObeysPolicy checks that one sentence is enough to leave a thread, and that output for
+// the words before an edit is refused and recorded.
+func TestOutput_ObeysPolicy(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		refused := func(o harness.Output, reason string) {
 			t.Helper()
@@ -112,9 +112,9 @@ func TestOutputObeysPolicy(t *testing.T) {
 	})
 }
 
-// TestOutputHoldsTheClaimOfItsEvent: what a program says of an event that several agents
-// could answer is said under a claim, which is made once; what another has is refused.
-func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
+// TestOutput_TakesTheClaimOfItsEvent checks that a program's output for an event that several agents
+// could answer takes the claim, once. If another agent holds the claim, the output is refused.
+func TestOutput_TakesTheClaimOfItsEvent(t *testing.T) {
 	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 		b := joinBroker(t, w)
 		w.say(post("e1", "@backend-agents who can look?"))
@@ -148,7 +148,7 @@ func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
 			t.Errorf("%d replies were sent", len(w.replies))
 		}
 	})
-	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) { // nobody else is there
+	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) { // no other agent is present
 		w.say(post("e1", "@backend-agents who can look?"))
 		w.sleep(time.Second)
 		if err := w.output(harness.Output{TurnID: w.turnOf("e1").ID, Key: "k1", Text: "me"}); err != nil {
@@ -159,8 +159,9 @@ func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
 	})
 }
 
-// TestHowLongAClaimHolds: as long as it names, up to a day, else the default.
-func TestHowLongAClaimHolds(t *testing.T) {
+// TestClaim_HoldsForItsTTL checks that a claim holds for the requested time, up to a day, or for
+// the default.
+func TestClaim_HoldsForItsTTL(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{
 		0: 5 * time.Minute, -time.Second: 5 * time.Minute, time.Second: time.Second, 24 * time.Hour: 24 * time.Hour, 24*time.Hour + 1e6: 5 * time.Minute,
 	} {
@@ -176,10 +177,10 @@ func TestHowLongAClaimHolds(t *testing.T) {
 	}
 }
 
-// TestWhatModelsWriteForThemselvesStaysAway: thoughts, calls of tools as text and copies
-// of the prompt reach no chat, by whatever way a text comes. An answer of nothing else
-// is tried once more, and the model is told why.
-func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
+// TestModelOutput_HidesThoughtsAndToolCalls checks that thoughts, calls of tools as text and copies
+// of the prompt reach no chat, however a text arrives. An answer of nothing else is tried once
+// more, and the model is told why.
+func TestModelOutput_HidesThoughtsAndToolCalls(t *testing.T) {
 	const nothing = "<think>secret</think>\n<tool_call>{\"name\":\"secret\"}</tool_call>"
 	answers := map[string][]string{
 		"e1": {"<think>secret</think>\n\nIt is 4.\n<|im_end|>"},
@@ -217,10 +218,10 @@ func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
 	})
 }
 
-// TestAThoughtInSeveralOutputs: what an agent elsewhere says in several parts is read as one text,
-// so that no piece of a thought reaches the chat, and it is told what it began. An edit begins
-// anew.
-func TestAThoughtInSeveralOutputs(t *testing.T) {
+// TestOutput_HidesAThoughtInSeveralParts checks that the parts of an external agent's output are read as one
+// text, so that no piece of a thought reaches the chat. The agent is told where the thought began.
+// After an edit, reading starts over.
+func TestOutput_HidesAThoughtInSeveralParts(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)

@@ -50,8 +50,8 @@ func content[T any](t *testing.T, d *bustest.Delivery) T {
 	return v
 }
 
-// TestADirectMessageIsAnswered walks the whole path over a real bus.
-func TestADirectMessageIsAnswered(t *testing.T) {
+// TestDirectMessage_IsAnswered follows a message over a real bus.
+func TestDirectMessage_IsAnswered(t *testing.T) {
 	b := bustest.Start(t, nil)
 	system := b.Join(t, "agent:system", "system:*")
 	tg := b.Join(t, "tg:bot", "tg:*")
@@ -87,9 +87,8 @@ func TestADirectMessageIsAnswered(t *testing.T) {
 	equal(t, "records", seen, []string{"attention_decision", "disposition responded", "tool", "turn finished", "turn started"})
 }
 
-// TestAnAnswerToACommandThatEndedIsNoDeadLetter: the log says that nobody got it,
-// and no person has to look at it.
-func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
+// TestReply_ToAnEndedCommandIsNoDeadLetter checks that the log records that nobody received it.
+func TestReply_ToAnEndedCommandIsNoDeadLetter(t *testing.T) {
 	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		pub := w.bus.Join(t, "cli:pub-1")
 		pub.Send(t, "agent:lead", protocol.TypeTGMessage, dm("e1", "deploy"))
@@ -103,9 +102,9 @@ func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
 	})
 }
 
-// TestAnAnswerShowsWhichMessageItMeans: among those of a group or thread, and not in a direct
-// chat, where there is no doubt; a signal stands on its message anyway.
-func TestAnAnswerShowsWhichMessageItMeans(t *testing.T) {
+// TestReply_QuotesItsMessageInGroups covers groups and threads. In a direct chat the answer
+// quotes nothing. Neither does a signal, which is set on its message.
+func TestReply_QuotesItsMessageInGroups(t *testing.T) {
 	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.react", map[string]any{"signal": "working"})
 		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil

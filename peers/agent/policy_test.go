@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAmbientEventsWakeNobodyAndCanBeRead(t *testing.T) {
+func TestAmbientEvents_StartNoTurnAndCanBeRead(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch?"))
 		w.sleep(5 * time.Second)
@@ -29,7 +29,7 @@ func TestAmbientEventsWakeNobodyAndCanBeRead(t *testing.T) {
 	})
 }
 
-func TestWhatPolicyForbidsIsRefusedAndRecorded(t *testing.T) {
+func TestPolicy_RefusesAndRecords(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "lunch?"))
 		w.say(dm("e2", "thanks"))
@@ -59,7 +59,7 @@ func TestWhatPolicyForbidsIsRefusedAndRecorded(t *testing.T) {
 	})
 }
 
-func TestOneEventGetsOneAnswer(t *testing.T) {
+func TestReply_IsOnePerEvent(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(500 * time.Millisecond)
@@ -78,7 +78,7 @@ func TestOneEventGetsOneAnswer(t *testing.T) {
 	})
 }
 
-func TestSilenceIsNeverText(t *testing.T) {
+func TestSilence_IsNeverSent(t *testing.T) {
 	withFixture(t, newStub(answering("(silence)")), nil, func(t *testing.T, w *fixture) {
 		m := inThread(post("e0", "@lead are you in?"), "T1")
 		w.say(m)
@@ -90,7 +90,7 @@ func TestSilenceIsNeverText(t *testing.T) {
 	})
 }
 
-func TestFinalTextIsTheAnswerWhereOneIsOwed(t *testing.T) {
+func TestFinalText_IsTheAnswerIfOneIsOwed(t *testing.T) {
 	withFixture(t, newStub(answering("  here you are ")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(5 * time.Second)
@@ -106,7 +106,7 @@ func TestFinalTextIsTheAnswerWhereOneIsOwed(t *testing.T) {
 	})
 }
 
-func TestATurnWithoutAnAnswerFailsAndTellsItsAuthorOnce(t *testing.T) {
+func TestTurn_WithoutAnAnswerNotifiesTheAuthorOnce(t *testing.T) {
 	withFixture(t, newStub(silent), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(5 * time.Second)
@@ -119,7 +119,49 @@ func TestATurnWithoutAnAnswerFailsAndTellsItsAuthorOnce(t *testing.T) {
 	})
 }
 
-func TestTheDeadlineEndsATurn(t *testing.T) {
+// TestTurn_EndingSilentlyRunsOnceMore checks that a person who waits gets a second attempt, that the model
+// learns why, and that nothing which was done, not even a receipt, is done again.
+func TestTurn_EndingSilentlyRunsOnceMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, arguments string
+		event           protocol.ChatMessage
+		turns           int
+	}{
+		"silence to a person":       {event: dm("e1", "help me"), turns: 2},
+		"silence to a group":        {event: post("e1", "@lead help me"), turns: 2},
+		"silence to an agent":       {event: by(dm("e1", "help me"), "agent:w3", "agent"), turns: 1},
+		"nobody who waits":          {event: post("e1", "lunch?"), turns: 0},
+		"a receipt":                 {event: dm("e1", "help me"), tool: "chat.react", arguments: `{"signal":"seen"}`, turns: 1},
+		"an approval":               {event: dm("e1", "help me"), tool: "chat.react", arguments: `{"signal":"agree"}`, turns: 1},
+		"a promise":                 {event: dm("e1", "help me"), tool: "chat.react", arguments: `{"signal":"claimed"}`, turns: 1},
+		"a question about it":       {event: dm("e1", "help me"), tool: "chat.react", arguments: `{"signal":"unclear"}`, turns: 1},
+		"a deferral":                {event: dm("e1", "help me"), tool: "chat.defer", arguments: `{"reason":"busy"}`, turns: 1},
+		"a refused answer":          {event: dm("e1", "help me"), tool: "chat.send_message", arguments: `{"text":" "}`, turns: 2},
+		"an answer and silence":     {event: dm("e1", "help me"), tool: "chat.send_message", arguments: `{"text":"yes"}`, turns: 1},
+		"only a look at the thread": {event: dm("e1", "help me"), tool: "chat.read_thread", arguments: `{}`, turns: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				if turn.Attempt > 1 && (!strings.Contains(turn.Prompt, "last_try: You ended your turn without an answer") || turn.Correction == "") {
+					t.Errorf("the second prompt is %q", turn.Prompt)
+				}
+				if c.tool != "" {
+					tools.Call(ctx, c.tool, []byte(c.arguments))
+				}
+				return harness.Outcome{State: harness.Finished}, nil
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(c.event)
+				w.sleep(10 * time.Minute)
+				if n := len(w.stub.seen()); n != c.turns {
+					t.Errorf("%d turns; want %d", n, c.turns)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadline_EndsATurn(t *testing.T) {
 	withFixture(t, newStub(holding), &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.sleep(58 * time.Second)
@@ -137,7 +179,7 @@ func TestTheDeadlineEndsATurn(t *testing.T) {
 	})
 }
 
-func TestAnAcceptedTurnEndsAtTheDeadline(t *testing.T) {
+func TestDeadline_EndsAnAcceptedTurn(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{Deadline: time.Minute, HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))
 		w.say(inThread(post("e2", "@lead hello"), "T1"))
@@ -153,7 +195,7 @@ func TestAnAcceptedTurnEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
-func TestTemporaryFailuresAreTriedAgain(t *testing.T) {
+func TestFailure_TemporaryIsRetried(t *testing.T) {
 	tries := 0
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
@@ -172,7 +214,7 @@ func TestTemporaryFailuresAreTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
+func TestFailure_AfterAnActionIsNotRetried(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.react", map[string]any{"signal": "working"})
 		return harness.Outcome{}, fmt.Errorf("status 503: %w", harness.ErrTemporary)
@@ -187,7 +229,7 @@ func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-func TestReactions(t *testing.T) {
+func TestReaction_IsAcceptedOrRefusedByPolicy(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		want := map[string]string{
 			"agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
@@ -233,7 +275,7 @@ func TestReactions(t *testing.T) {
 	})
 }
 
-func TestAReceiptBeforeAnAnswerIsNoEnd(t *testing.T) {
+func TestReaction_BeforeAnAnswerIsNotTheEnd(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.react", map[string]any{"signal": "seen"})
 		call(tools, "chat.send_message", map[string]any{"text": "here"})
@@ -247,7 +289,7 @@ func TestAReceiptBeforeAnAnswerIsNoEnd(t *testing.T) {
 	})
 }
 
-func TestInboundReactionsBeginNoTurn(t *testing.T) {
+func TestReaction_ReceivedStartsNoTurn(t *testing.T) {
 	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(protocol.ChatMessage{
 			SourceID: "r1", Event: "reaction", Signal: "agree", Chat: &protocol.Chat{ID: "42", Kind: "dm"},
@@ -266,7 +308,7 @@ func TestInboundReactionsBeginNoTurn(t *testing.T) {
 	})
 }
 
-func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
+func TestUnreadyHarness_HoldsEvents(t *testing.T) {
 	s := newStub(answering("ready now"))
 	s.ready = false
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
@@ -281,8 +323,8 @@ func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
 	})
 }
 
-// TestWhatWaitedForAHarnessInVainSaysWhy: how its program ended is in the reason.
-func TestWhatWaitedForAHarnessInVainSaysWhy(t *testing.T) {
+// TestUnreadyHarness_ReasonNamesTheExit checks that the reason says how the program ended.
+func TestUnreadyHarness_ReasonNamesTheExit(t *testing.T) {
 	s := newStub(answering("never"))
 	s.ready = false
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
@@ -295,7 +337,7 @@ func TestWhatWaitedForAHarnessInVainSaysWhy(t *testing.T) {
 	})
 }
 
-func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
+func TestInjection_FallsBackToASupportedMode(t *testing.T) {
 	s := newStub(answering("never"))
 	s.caps.Injection = harness.Injection{ToolMailbox: true}
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
@@ -312,7 +354,7 @@ func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
 	})
 }
 
-func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
+func TestClaim_NeedsOneAnswerInItsTurn(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.claim", nil)
 		call(tools, "chat.send_message", map[string]any{"text": "me"})
@@ -329,9 +371,9 @@ func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
 	})
 }
 
-// TestWhatReactionsMean: agreeing to a question of the agent lets it go on, with a turn;
-// done closes what is open of the message, or of what the agent said to it.
-func TestWhatReactionsMean(t *testing.T) {
+// TestReaction_MeansAgreementOrDone checks that agreeing to a question of the agent begins a turn. A "done"
+// closes what is open about the message, or about the message that the agent answered.
+func TestReaction_MeansAgreementOrDone(t *testing.T) {
 	react := func(w *fixture, id, signal, about, author string) {
 		w.say(protocol.ChatMessage{
 			SourceID: id, Event: "reaction", Signal: signal, Chat: &protocol.Chat{ID: "42", Kind: "dm"},
@@ -371,9 +413,9 @@ func TestWhatReactionsMean(t *testing.T) {
 	})
 }
 
-// TestAModeThatIsGoneIsNoFailure: a program that came back without an injection mode
-// has its event decided anew, so that whoever asked gets an answer.
-func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
+// TestInjection_IsDecidedAgainWithoutItsMode checks that the event of a program that came back without an
+// injection mode is decided again, so that its author gets an answer.
+func TestInjection_IsDecidedAgainWithoutItsMode(t *testing.T) {
 	tries := 0
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
@@ -390,9 +432,9 @@ func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestAChatThatHangsLeavesTheOthersRoom: eight threads of one chat whose turns hang get half
-// of the turns, those that wait are on record, once, and another chat is answered at once.
-func TestAChatThatHangsLeavesTheOthersRoom(t *testing.T) {
+// TestTurns_HungChatLeavesRoomForOthers checks that eight hanging threads of one chat get half of
+// the turns, that waiting turns are recorded once, and that another chat is answered at once.
+func TestTurns_HungChatLeavesRoomForOthers(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if tn.Chat == "tg:42" {

@@ -35,9 +35,9 @@ func (w *fixture) join(chat protocol.PeerID) {
 	}
 }
 
-// TestAnAgentSpeaksFirst: where it is assigned, once for each call, with a record of why, and
-// obliging only whom it names.
-func TestAnAgentSpeaksFirst(t *testing.T) {
+// TestPost_SpeaksFirst checks that an agent posts to a chat that it is assigned to, once per
+// call, with a recorded reason, and obliges only those it names.
+func TestPost_SpeaksFirst(t *testing.T) {
 	var got []string
 	s := newStub(posting(&got,
 		words("tg:43", "the build is green"), words("tg:43", "the build is green"), words("43", "@w3 please deploy"),
@@ -71,8 +71,9 @@ func TestAnAgentSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestPostsAreBounded: by the budget of a day, over restarts, in each chat by itself.
-func TestPostsAreBounded(t *testing.T) {
+// TestPost_IsBoundedByADailyBudget checks that the budget holds across restarts and separately in
+// each chat.
+func TestPost_IsBoundedByADailyBudget(t *testing.T) {
 	withFixture(t, newStub(silent), &agent.Options{Budget: &attention.Budget{ChatPosts: 2}}, func(t *testing.T, w *fixture) {
 		w.join("tg:43")
 		w.join("tg:44")
@@ -100,9 +101,9 @@ func TestPostsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAPostDoesNotPassWhatForbidsAnAnswer: a halt, leaving, an exchange of agents that waits for a
-// person, an event that is not the agent's. In a channel it may.
-func TestAPostDoesNotPassWhatForbidsAnAnswer(t *testing.T) {
+// TestPost_ObeysWhatForbidsAnAnswer covers a halt, a chat that was left, a held exchange of
+// agents, and an event of another agent. In a channel, a post is allowed.
+func TestPost_ObeysWhatForbidsAnAnswer(t *testing.T) {
 	var got []string
 	s := newStub(silent)
 	withFixture(t, s, &agent.Options{DigestEvery: time.Minute}, func(t *testing.T, w *fixture) {

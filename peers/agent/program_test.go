@@ -71,9 +71,9 @@ func runProgram() {
 	}
 }
 
-// TestAProgramThatDiesIsDeliveredToAgain ends a C2A program in the middle of a
-// turn: what it had not stored comes again, and it never answers twice.
-func TestAProgramThatDiesIsDeliveredToAgain(t *testing.T) {
+// TestProgram_GetsRepeatedDeliveriesAfterACrash ends a C2A program in the middle of a turn. Deliveries
+// that it had not stored are repeated, and it never answers twice.
+func TestProgram_GetsRepeatedDeliveriesAfterACrash(t *testing.T) {
 	for _, when := range []string{"before the answer", "after the message"} {
 		t.Run(when, func(t *testing.T) {
 			b := bustest.Start(t, nil)
@@ -119,9 +119,9 @@ func TestAProgramThatDiesIsDeliveredToAgain(t *testing.T) {
 	}
 }
 
-// TestAProgramGetsAConversationInItsOrder: what falls due at once in one place is
-// handed to the harness in the order in which it was said.
-func TestAProgramGetsAConversationInItsOrder(t *testing.T) {
+// TestProgram_GetsAConversationInOrder checks that the events of a conversation that are due at
+// once reach the harness in their order.
+func TestProgram_GetsAConversationInOrder(t *testing.T) {
 	s := newStub(accepting)
 	withFixture(t, s, &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		var want, got []string

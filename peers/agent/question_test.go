@@ -89,9 +89,9 @@ func (w *fixture) questions() (list []string) {
 	return list
 }
 
-// TestAPersonIsAskedInTheirChat: however the agent names them, once, and their answer comes back
-// to the turn that waits for it, once; nobody else answers in their place.
-func TestAPersonIsAskedInTheirChat(t *testing.T) {
+// TestQuestion_ReachesAPersonInTheirChat checks that a person is asked once, however the agent
+// names them, and that only their answer returns to the waiting turn, once.
+func TestQuestion_ReachesAPersonInTheirChat(t *testing.T) {
 	const shown, done = "question: which region?\n\nReply to this message to answer.", "replied: which region?\n\nAnswered by `Will`."
 	for _, name := range []string{"tg:77", "human:77", "@Will_T", "will_t"} {
 		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
@@ -133,8 +133,7 @@ func (w *fixture) wantTextsOnce(text string) {
 	}
 }
 
-// TestAnAnswerFromElsewhereEndsTheQuestionInTheChat.
-func TestAnAnswerFromElsewhereEndsTheQuestionInTheChat(t *testing.T) {
+func TestQuestion_AnsweredElsewhereEndsInTheChat(t *testing.T) {
 	withQuestions(t, newStub(consulting("tg:77")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy it"))
 		w.sleep(10 * time.Second)
@@ -150,9 +149,9 @@ func TestAnAnswerFromElsewhereEndsTheQuestionInTheChat(t *testing.T) {
 	})
 }
 
-// TestWhoIsInNoChatIsNotAskedThere: neither a person whom the agent never heard, nor one of
-// another group.
-func TestWhoIsInNoChatIsNotAskedThere(t *testing.T) {
+// TestQuestion_IsRefusedForAPersonWithoutAChat covers a person who never wrote to the agent, and
+// a member of another group.
+func TestQuestion_IsRefusedForAPersonWithoutAChat(t *testing.T) {
 	for _, name := range []string{"tg:78", "tg:99", "chorus:77", "human:", "@", "w3"} {
 		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
 			withQuestions(t, newStub(consulting(name)), nil, func(t *testing.T, w *fixture) {
@@ -165,8 +164,9 @@ func TestWhoIsInNoChatIsNotAskedThere(t *testing.T) {
 	}
 }
 
-// TestAGroupAsksAPersonInTheirDirectChat, and who asks too much is told.
-func TestAGroupAsksAPersonInTheirDirectChat(t *testing.T) {
+// TestQuestion_FromAGroupReachesTheDirectChat also checks that an agent that asks too much gets a
+// refusal.
+func TestQuestion_FromAGroupReachesTheDirectChat(t *testing.T) {
 	s := newStub(nil)
 	var refused []string
 	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -194,8 +194,9 @@ func TestAGroupAsksAPersonInTheirDirectChat(t *testing.T) {
 	})
 }
 
-// TestWhereMessagesAnswerNoneTheNextIsTheAnswer: a Chorus service cannot say what is answered.
-func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
+// TestQuestion_WithoutRepliesTakesTheNextMessage covers a Chorus service, which cannot name the
+// answered message.
+func TestQuestion_WithoutRepliesTakesTheNextMessage(t *testing.T) {
 	withQuestions(t, newStub(consulting("human:77")), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
 		say := func(m protocol.ChatMessage) {
@@ -235,6 +236,7 @@ func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
 		{"Did it work?", "👍", true},
 		{"Which is it, please or thanks?", "thanks", true},
 		{"Wie sagt man das: bitte, danke oder gern?", "Danke.", true},
+		{"Choose one: heat or cool.", "cool", true},
 		{"Do you need anything else?", "thanks", false},
 		{"Noch etwas?", "danke", false},
 		{"It cools now.", "cool", false},
@@ -287,6 +289,9 @@ func TestAnswer_InGroupNeedsNoName(t *testing.T) {
 		"after another agent":            {question, []said{{text: "Shall I?", m: bot}, {text: "yes do"}}, false},
 		"long after":                     {question, []said{{text: "good morning", after: time.Hour}}, false},
 		"no question":                    {"It is on.", []said{{text: "cool"}}, false},
+		"a request without a mark":       {"Please tell me which you want: heat or cool.", []said{{text: "cool"}}, true},
+		"another request":                {"Antworte mit der Nummer.", []said{{text: "die 2"}}, true},
+		"an offer is no request":         {"Let me know if you need more.", []said{{text: "cool"}}, false},
 		"a question with its reason":     {"Heat or cool? It is 21 °C now.", []said{{text: "heat please"}}, true},
 		"a stop word, which ends a turn": {"Shall I go on?", []said{{text: "stop"}}, true},
 	} {

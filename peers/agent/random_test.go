@@ -76,10 +76,10 @@ func whatever(r *rand.Rand, n int) protocol.ChatMessage {
 	return m
 }
 
-// TestWhateverHappensEveryEventEndsOnce throws a random chat at an agent with
-// a model of moods, restarts it now and then, and checks what must hold. The
-// variable HUBBUB_CHAOS_ROUNDS says how often.
-func TestWhateverHappensEveryEventEndsOnce(t *testing.T) {
+// TestRandomChat_EndsEachEventOnce sends a random chat to an agent with an erratic model,
+// restarts the agent now and then, and checks the invariants. The variable HUBBUB_CHAOS_ROUNDS sets
+// the number of rounds.
+func TestRandomChat_EndsEachEventOnce(t *testing.T) {
 	seeds := uint64(1)
 	if more, err := strconv.ParseUint(os.Getenv("HUBBUB_CHAOS_ROUNDS"), 10, 32); err == nil {
 		seeds = more

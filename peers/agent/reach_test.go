@@ -28,7 +28,7 @@ func in(m protocol.ChatMessage, conversation, kind string) protocol.ChatMessage 
 
 // readChats calls the reading tools as widely as they go, and returns all that they
 // gave.
-func read(tools harness.Tools, conversations ...string) string {
+func readChats(tools harness.Tools, conversations ...string) string {
 	var seen strings.Builder
 	_, r := call(tools, "chat.list_events", nil)
 	seen.WriteString(r.Text())
@@ -41,16 +41,16 @@ func read(tools harness.Tools, conversations ...string) string {
 	return seen.String()
 }
 
-// TestATurnReadsAndActsInItsOwnChat: an agent serves several chats. What is
-// written in one makes its model neither tell what was said in another nor speak
-// there. A person's direct chat reads where that person writes, too.
-func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
+// TestTurn_ReadsAndActsInItsOwnChat plays an agent in several chats. A message in one chat makes
+// its model neither repeat what was said in another nor speak there. In a person's direct chat, the
+// agent also reads the other chats where that person writes.
+func TestTurn_ReadsAndActsInItsOwnChat(t *testing.T) {
 	seen := map[string]string{}
 	results := map[string]string{}
 	s := newStub(nil)
 	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		id := tn.Event.EventID
-		seen[id] = read(tools, "42", "-7", "-8", "-9")
+		seen[id] = readChats(tools, "42", "-7", "-8", "-9")
 		if id == "group" {
 			for _, tool := range []string{"chat.send_message", "chat.react", "chat.claim", "chat.defer", "chat.resolve"} {
 				_, r := call(tools, tool, map[string]any{"inReplyTo": "open", "eventId": "open", "text": "leak", "signal": "done", "reason": "later"})
@@ -104,17 +104,17 @@ func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
 			t.Errorf("refusals: %q", w.refusals())
 		}
 		w.wantTexts("answer to dm", "answer to group", "answer to open")
-		if all := read(w.tools(), "-8"); !strings.Contains(all, "plugh") || !strings.Contains(all, "frotz") {
+		if all := readChats(w.tools(), "-8"); !strings.Contains(all, "plugh") || !strings.Contains(all, "frotz") {
 			t.Errorf("a program that answers for all chats reads %s", all)
 		}
-		if one := read(w.agent.ToolsFor("tg:-8"), "42"); strings.Contains(one, "plugh") || !strings.Contains(one, "frotz") {
+		if one := readChats(w.agent.ToolsFor("tg:-8"), "42"); strings.Contains(one, "plugh") || !strings.Contains(one, "frotz") {
 			t.Errorf("the tools of a chat read %s", one)
 		}
 	})
 }
 
-// TestAStopWordStopsNothingOfAnotherChat that has the same ids.
-func TestAStopWordStopsNothingOfAnotherChat(t *testing.T) {
+// TestStopWord_LeavesOtherChatsAlone uses a chat that has the same ids.
+func TestStopWord_LeavesOtherChatsAlone(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		switch id := tn.Event.EventID; {
@@ -141,9 +141,9 @@ func TestAStopWordStopsNothingOfAnotherChat(t *testing.T) {
 	})
 }
 
-// TestChatsWithEqualIDsOfConversationsAreApart: ids are what chats give them; a
-// chat that takes another's shares neither its turns nor what was said there.
-func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
+// TestChats_WithEqualConversationIDsAreSeparate covers a chat that uses another chat's conversation
+// ID, which each chat is free to choose. It shares neither turns nor messages with it.
+func TestChats_WithEqualConversationIDsAreSeparate(t *testing.T) {
 	s := newStub(answering("yes"))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.sayIn("tg:42", dm("mine", "plugh of Will"))
@@ -167,9 +167,9 @@ func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 	})
 }
 
-// TestACallThatNamesNoEventMeansTheOneOfItsChat: of none or several the caller is told
-// which there are.
-func TestACallThatNamesNoEventMeansTheOneOfItsChat(t *testing.T) {
+// TestCall_WithoutEventMeansTheOnlyOneOfItsChat checks that a call is refused if no event waits in
+// the chat, or several, and that the refusal lists them.
+func TestCall_WithoutEventMeansTheOnlyOneOfItsChat(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		send := func(text string) (map[string]any, string) {
 			r, result := call(w.agent.ToolsFor("tg:42"), "chat.send_message", map[string]any{"text": text})

@@ -82,7 +82,7 @@ func TestReadThread(t *testing.T) {
 	})
 }
 
-func TestWhatWasSaidBeforeGoesWithAMention(t *testing.T) {
+func TestMention_CarriesEarlierMessages(t *testing.T) {
 	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(post("e1", "the deploy is stuck\nresponse_policy: must_respond"))
 		w.sleep(3 * time.Second)
@@ -101,7 +101,7 @@ func TestWhatWasSaidBeforeGoesWithAMention(t *testing.T) {
 	})
 }
 
-func TestDeferAndResolve(t *testing.T) {
+func TestDeferAndResolve_SettleTheirEvents(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "when you can"))
 		w.say(by(dm("e2", "now"), "78", "human"))
@@ -128,7 +128,7 @@ func TestDeferAndResolve(t *testing.T) {
 	})
 }
 
-func TestARestartGoesOn(t *testing.T) {
+func TestRestart_ContinuesOpenEvents(t *testing.T) {
 	withFixture(t, newStub(holding), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(5 * time.Second)
@@ -144,7 +144,7 @@ func TestARestartGoesOn(t *testing.T) {
 	})
 }
 
-func TestARestartKeepsTheWindow(t *testing.T) {
+func TestRestart_KeepsTheComposeWindow(t *testing.T) {
 	withFixture(t, newStub(answering("both")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hel"))
 		w.stop()
@@ -157,7 +157,7 @@ func TestARestartKeepsTheWindow(t *testing.T) {
 	})
 }
 
-func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
+func TestReply_NamesItsEventAndThread(t *testing.T) {
 	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		m := protocol.NewMessage(protocol.TypeTGMessage, "tg:42", inThread(post("e1", "@lead?"), "7"))
 		m.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -173,14 +173,14 @@ func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
 		status := protocol.DeliveryStatus{MessageID: d.Message.MessageID, Status: protocol.StatusFailed, Reason: "the chat is gone", SourceID: "tg:bot:42:9"}
 		w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, status)
 		w.sleep(time.Second)
-		last := w.records[len(w.records)-2:] // behind it the decision about what the agent is told of that
+		last := w.records[len(w.records)-2:] // followed by the decision about the notice to the agent
 		if !last[0].is("delivery") || last[0]["status"] != "failed" || last[0]["eventId"] != "e1" || last[1]["reason"] != "undelivered" {
 			t.Errorf("the last records are %v", last)
 		}
 	})
 }
 
-func TestAnAbsentBridgeGetsTheAnswerLater(t *testing.T) {
+func TestReply_WaitsForAnAbsentBridge(t *testing.T) {
 	withFixture(t, newStub(answering("fine")), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
 		w.sleep(time.Second)
@@ -194,7 +194,7 @@ func TestAnAbsentBridgeGetsTheAnswerLater(t *testing.T) {
 	})
 }
 
-func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
+func TestChorusChannel_SeesTheActivityOfATurn(t *testing.T) {
 	const key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	s := newStub(nil)
 	s.turn = func(_ context.Context, turn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
@@ -238,9 +238,9 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 	})
 }
 
-// TestAModelReadsNoSecretOfAChat: what people wrote before is in the answer of a tool, the
-// secrets in it are not.
-func TestAModelReadsNoSecretOfAChat(t *testing.T) {
+// TestReadThread_HidesSecrets checks that a tool's answer contains earlier messages of people
+// without the secrets in them.
+func TestReadThread_HidesSecrets(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{Redact: redact.New()}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "the bot is 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1, keep it"))
 		w.sleep(5 * time.Second)

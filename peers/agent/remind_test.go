@@ -55,9 +55,46 @@ func (w *fixture) reminders() (list []reminders.Reminder) {
 	return list
 }
 
-// TestAnAgentIsRemindedOnce: where it set the reminder, at its time, over a restart, with a record of
-// why.
-func TestAnAgentIsRemindedOnce(t *testing.T) {
+// TestReminder_FinalTextIsShown checks that a chat is shown the text that ends the turn of a reminder,
+// unless the text means silence or the turn has written already.
+func TestReminder_FinalTextIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool  map[string]any // arguments of chat.send_message
+		final string
+		want  []string
+	}{
+		"a text alone":           {nil, "Tea time!", []string{"Tea time!"}},
+		"in another language":    {nil, "Чай готов.", []string{"Чай готов."}},
+		"silence":                {nil, "NO_REPLY", nil},
+		"nothing":                {nil, "", nil},
+		"only thoughts":          {nil, "<think>it is time</think>", nil},
+		"a remark after writing": {map[string]any{"text": "Tea time!"}, "I have written it.", []string{"Tea time!"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				switch {
+				case t.Event.EventID == "e1":
+					call(tools, "chat.remind", map[string]any{"when": "2m", "text": "tea"})
+					return harness.Outcome{State: harness.Finished, FinalText: "noted"}, nil
+				case c.tool != nil:
+					call(tools, "chat.send_message", c.tool)
+				}
+				return harness.Outcome{State: harness.Finished, FinalText: c.final}, nil
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(dm("e1", "remind me of tea"))
+				w.sleep(time.Minute)
+				w.said()
+				w.sleep(2 * time.Minute)
+				equal(t, "said", w.said(), c.want)
+			})
+		})
+	}
+}
+
+// TestReminder_ComesOnce checks that it comes in the chat in which it was set, on time and across
+// a restart, with a recorded reason.
+func TestReminder_ComesOnce(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "10m", "text": "ask whether it is green"}))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e1", "@lead ask again later"), "T1"))
@@ -93,9 +130,9 @@ func TestAnAgentIsRemindedOnce(t *testing.T) {
 	})
 }
 
-// TestMissedRemindersComeOnce: of a cron expression, for which many times passed while the
-// agent did not run; then it goes on.
-func TestMissedRemindersComeOnce(t *testing.T) {
+// TestReminder_MissedTimesComeOnce checks that all times of a cron expression that passed while
+// the agent was down cause one event, and that later times follow.
+func TestReminder_MissedTimesComeOnce(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "stand-up"}))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) { // its clock begins on 2000-01-01
 		w.say(dm("e1", "every ten minutes"))
@@ -115,8 +152,9 @@ func TestMissedRemindersComeOnce(t *testing.T) {
 	})
 }
 
-// TestRemindersDoNotPileUp: while the event before is open, times are passed over.
-func TestRemindersDoNotPileUp(t *testing.T) {
+// TestReminder_SkipsTimesWhileOneIsOpen checks that no event is added while the previous one is
+// open.
+func TestReminder_SkipsTimesWhileOneIsOpen(t *testing.T) {
 	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "look"}))
 	withFixture(t, s, &agent.Options{Deadline: 24 * time.Hour}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "look every ten minutes"))
@@ -132,9 +170,10 @@ func TestRemindersDoNotPileUp(t *testing.T) {
 	})
 }
 
-// TestRemindersAreTakenBackAndBounded: by the agent in the chat of its turn alone, by a person in any,
-// and when the agent is asked to leave; 20 in a chat.
-func TestRemindersAreTakenBackAndBounded(t *testing.T) {
+// TestReminder_CanBeCancelledAndIsBounded checks that the agent may cancel one only in the chat
+// of its turn, that a person may in any chat, that leaving cancels all, and that a chat has at
+// most 20.
+func TestReminder_CanBeCancelledAndIsBounded(t *testing.T) {
 	s := newStub(answering("noted"))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "hello"))
@@ -204,8 +243,8 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 
 // TestSIGKILL_ReminderComesOnce kills the agent between each step of a reminder, and starts it again:
 // once it is set, once its event is stored, in the turn for that, once that has answered, and at its end.
-func TestAKilledAgentIsRemindedOnce(t *testing.T) {
-	for _, step := range []string{"reminding", "reminded", "started#2", "acted", "returned#2"} {
+func TestSIGKILL_ReminderComesOnce(t *testing.T) {
+	for _, step := range []string{"acted", "reminded", "started#2", "acted#2", "returned#2"} {
 		t.Run(step, func(t *testing.T) {
 			b := bustest.Start(t, nil)
 			system, tg := b.Join(t, "agent:system", "system:attention"), b.Join(t, "tg:bot", "tg:*")
@@ -254,8 +293,8 @@ func TestAKilledAgentIsRemindedOnce(t *testing.T) {
 	}
 }
 
-// TestATurnThatRunsAgainSetsAReminderOnce: also if that has come meanwhile.
-func TestATurnThatRunsAgainSetsAReminderOnce(t *testing.T) {
+// TestReminder_IsSetOnceByARepeatedTurn also covers a reminder that has come in the meantime.
+func TestReminder_IsSetOnceByARepeatedTurn(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if tn.Event.EventID == "e1" {

@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestARepeatedMessageOfAnAgentCostsNoSecondTurn: the same words of the same agent get one
-// turn until a person speaks; other words and other authors get theirs.
-func TestARepeatedMessageOfAnAgentCostsNoSecondTurn(t *testing.T) {
+// TestRepeatedMessage_OfAnAgentGetsOneTurn checks that the same text of the same agent gets one
+// turn until a person writes. Other texts and other authors get turns.
+func TestRepeatedMessage_OfAnAgentGetsOneTurn(t *testing.T) {
 	said := func(id, author, text string) protocol.ChatMessage {
 		m := post(id, text)
 		m.Author = &protocol.Author{ID: author, Kind: "agent"}
@@ -55,8 +55,9 @@ func TestARepeatedMessageOfAnAgentCostsNoSecondTurn(t *testing.T) {
 	})
 }
 
-// TestAFailedTurnIsNoReasonToBeSilent: who repeats what was not answered is heard.
-func TestAFailedTurnIsNoReasonToBeSilent(t *testing.T) {
+// TestRepeatedMessage_AfterAFailureIsAnswered checks that an author who repeats an unanswered message gets
+// an answer.
+func TestRepeatedMessage_AfterAFailureIsAnswered(t *testing.T) {
 	failing := func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{}, harness.ErrPermanent
 	}

@@ -15,9 +15,9 @@ import (
 	"hubbub/protocol/redact"
 )
 
-// TestFilesAreSentOutOfTheWorkspaceAlone: once, before the answer, which follows; no path, link
-// or pipe leads out, and what cannot be sent is said in a sentence.
-func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
+// TestSendFile_SendsFilesOfTheWorkspaceOnly checks that each file is sent once, before the answer. No
+// path, link or pipe leads out of the workspace, and each refusal is explained in a sentence.
+func TestSendFile_SendsFilesOfTheWorkspaceOnly(t *testing.T) {
 	base := t.TempDir()
 	workspace, secret := filepath.Join(base, "work"), filepath.Join(base, "secret")
 	write := func(path, data string) {
@@ -96,8 +96,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 	})
 }
 
-// TestWithoutAWorkspaceNoFileIsSent.
-func TestWithoutAWorkspaceNoFileIsSent(t *testing.T) {
+func TestSendFile_NeedsAWorkspace(t *testing.T) {
 	withFixture(t, newStub(answering("ok")), nil, func(t *testing.T, w *fixture) {
 		if _, r := call(w.tools(), "chat.send_file", map[string]any{"path": "/etc/hostname"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no workspace") {
 			t.Errorf("%+v", r)

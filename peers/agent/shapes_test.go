@@ -142,11 +142,10 @@ const again = "Once more: it is 4."
 // wholeFuzz, in the environment, has every harness get all shapes, as make walk does.
 const wholeFuzz = "HUBBUB_ALL_SHAPES"
 
-// TestOnlyAnswersReachAChat runs an agent with each harness that has a model behind it, against a
-// server or a program: of a thousand shapes of what models answer each harness gets its share,
-// or all if the environment says so. What a chat gets is, word for word, the parts
-// that are an answer, as the test knows that put them together, or a sentence of the host.
-func TestOnlyAnswersReachAChat(t *testing.T) {
+// TestModelShapes_OnlyAnswersReachAChat runs an agent with each harness that has a model behind
+// it. Each harness gets a share of a thousand shapes, or all with HUBBUB_ALL_SHAPES. A chat gets
+// exactly the parts that are an answer, or a sentence of the host.
+func TestModelShapes_OnlyAnswersReachAChat(t *testing.T) {
 	list := shapes(1000)
 	file := filepath.Join(t.TempDir(), "shapes.json")
 	var texts []string
@@ -165,7 +164,7 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share int
-		hint  bool // it is told at once, or can be told, that nothing was for people
+		hint  bool // it is told, at once or later, that nothing was for people
 		open  func(t *testing.T) harness.Harness
 	}{
 		{"openai", 75, false, func(t *testing.T) harness.Harness {

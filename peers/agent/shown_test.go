@@ -28,9 +28,8 @@ func (w *fixture) turnOf(event string) harness.Turn {
 	return harness.Turn{}
 }
 
-// TestWhatAHarnessIsGiven: the whole of what a model and a program are given of an
-// event, and nothing beside it.
-func TestWhatAHarnessIsGiven(t *testing.T) {
+// TestHarness_ReceivesTheWholeEvent checks everything that a model and a program receive about an event.
+func TestHarness_ReceivesTheWholeEvent(t *testing.T) {
 	opts := &agent.Options{Fence: constantFence, SystemPrompt: " Be brief. ", Workspace: "/work", Roles: []string{"role:sre"}}
 	withFixture(t, newStub(answering("on it")), opts, func(t *testing.T, w *fixture) {
 		m := dm("e1", "help me")
@@ -76,9 +75,10 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 	})
 }
 
-// TestWhatWasSaidAroundAMention: the dozen messages before it in its thread, the agent's
-// own as such, without those that were deleted and those of other places.
-func TestWhatWasSaidAroundAMention(t *testing.T) {
+// TestMention_ShowsEarlierMessages checks that a mention comes with the last dozen messages of
+// its thread. The agent's own are marked, and deleted messages and those of other threads are
+// left out.
+func TestMention_ShowsEarlierMessages(t *testing.T) {
 	withFixture(t, newStub(answering("I am in")), &agent.Options{Fence: constantFence}, func(t *testing.T, w *fixture) {
 		w.say(inThread(post("e0", "@lead join us"), "T1"))
 		w.sleep(5 * time.Second)
@@ -114,9 +114,9 @@ func TestWhatWasSaidAroundAMention(t *testing.T) {
 	})
 }
 
-// TestAKnockNamesNobody: of what others chose, only the mentions of this agent and of its
-// roles are in it.
-func TestAKnockNamesNobody(t *testing.T) {
+// TestKnock_NamesNobody checks that a knock contains nothing chosen by others except the mentions
+// of this agent and of its roles.
+func TestKnock_NamesNobody(t *testing.T) {
 	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 		m := post("e1", "@backend-agents look")
 		m.Mentions = []string{"role:backend-agents", "role:ops"}
@@ -131,9 +131,9 @@ func TestAKnockNamesNobody(t *testing.T) {
 	})
 }
 
-// TestAProgramThatSettlesItsEventEndsItsTurn: an accepted turn is over once its event is
-// answered, reacted to, resolved or put off; nothing more is expected of it.
-func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
+// TestProgram_EndsItsTurnBySettlingTheEvent checks that an accepted turn ends when its event is
+// answered, reacted to, resolved or deferred.
+func TestProgram_EndsItsTurnBySettlingTheEvent(t *testing.T) {
 	for _, c := range []struct {
 		tool, turn, disposition string
 		arguments               map[string]any
@@ -158,10 +158,10 @@ func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
 	}
 }
 
-// TestTheTypingSignEnds: its begin is said once, its end if no answer comes within five
-// minutes, both again to those who saw the agent leave and come back, and nothing where no
-// answer is owed.
-func TestTheTypingSignEnds(t *testing.T) {
+// TestTyping_EndsWithinFiveMinutes checks that the start of typing is reported once, and its end if no answer
+// comes within five minutes. Both are repeated to peers that saw the agent leave and come back.
+// Nothing is reported where no answer is owed.
+func TestTyping_EndsWithinFiveMinutes(t *testing.T) {
 	withFixture(t, newStub(holding), &agent.Options{Deadline: time.Hour}, func(t *testing.T, w *fixture) {
 		said := func(begins, ends int) {
 			t.Helper()
@@ -204,18 +204,19 @@ func TestTurn_ShowsTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		zone  string // of the chat
+		after time.Duration // since the first message
+		zone  string        // of the chat
 		wrote string
 		want  []string
 	}{
-		"of the settings":  {"", "", []string{"now: Monday 2000-01-03 13:00 +01:00 (Europe/Berlin)\n", "sent: 13:00, just now\n", "sent: Saturday 2000-01-01 01:00, 2 days ago\n"}},
-		"of the chat":      {"America/New_York", "", []string{"now: Monday 2000-01-03 07:00 -05:00 (America/New_York)\n", "sent: 07:00, just now\n", "sent: Friday 1999-12-31 19:00, 3 days ago\n"}},
-		"of no zone":       {"Mars/Olympus", "", []string{"now: Monday 2000-01-03 13:00 +01:00 (Europe/Berlin)\n"}},
-		"after a night":    {"", "2000-01-02T21:15:00Z", []string{"sent: yesterday, 22:15\n"}},
-		"this morning":     {"", "2000-01-03T07:05:00+02:00", []string{"sent: 06:05, 6 hours ago\n"}},
-		"minutes ago":      {"", "2000-01-03T11:40:00Z", []string{"sent: 12:40, 20 minutes ago\n"}},
-		"of the last year": {"", "1999-06-01T12:00:00Z", []string{"sent: 1999-06-01 14:00\n"}},
-		"ahead":            {"", "2000-01-03T13:00:00Z", []string{"sent: 13:00, just now\n"}},
+		"of the settings":  {60 * time.Hour, "", "", []string{"now: Monday 2000-01-03 13:00 +01:00 (Europe/Berlin)\n", "sent: 13:00, just now\n", "sent: Saturday 2000-01-01 01:00, 2 days ago\n"}},
+		"of the chat":      {60 * time.Hour, "America/New_York", "", []string{"now: Monday 2000-01-03 07:00 -05:00 (America/New_York)\n", "sent: 07:00, just now\n", "sent: Friday 1999-12-31 19:00, 3 days ago\n"}},
+		"of no zone":       {12 * time.Hour, "Mars/Olympus", "", []string{"now: Saturday 2000-01-01 13:00 +01:00 (Europe/Berlin)\n"}},
+		"after a night":    {12 * time.Hour, "", "1999-12-31T21:15:00Z", []string{"sent: yesterday, 22:15\n"}},
+		"this morning":     {12 * time.Hour, "", "2000-01-01T07:05:00+02:00", []string{"sent: 06:05, 6 hours ago\n"}},
+		"minutes ago":      {12 * time.Hour, "", "2000-01-01T11:40:00Z", []string{"sent: 12:40, 20 minutes ago\n"}},
+		"of the last year": {12 * time.Hour, "", "1999-06-01T12:00:00Z", []string{"sent: 1999-06-01 14:00\n"}},
+		"ahead":            {12 * time.Hour, "", "2000-01-01T13:00:00Z", []string{"sent: 13:00, just now\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStub(answering("hello"))
@@ -223,7 +224,7 @@ func TestTurn_ShowsTheTime(t *testing.T) {
 				first := dm("e1", "hi")
 				first.Chat.TimeZone = c.zone
 				w.say(first)
-				w.sleep(60*time.Hour - time.Second) // the fixture took the first one to start
+				w.sleep(c.after - time.Second) // the fixture took the first one to start
 				m := dm("e2", "what is the time?")
 				m.Chat.TimeZone, m.CreatedAt = c.zone, c.wrote
 				w.say(m)

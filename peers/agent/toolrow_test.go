@@ -37,10 +37,10 @@ func (w *fixture) toolRows() (list []protocol.ToolCall) {
 	return list
 }
 
-// TestEachToolCallIsARow: ours, whichever harness calls them, and those that a program
-// brings along; with the arguments without secrets, what came of it as size and hash, and
-// the event that it served. One that a program also reports is one row.
-func TestEachToolCallIsARow(t *testing.T) {
+// TestToolCalls_AreOneRowEach covers our tools with every harness, and the tools of programs. A row has
+// the arguments without secrets, the result's size and hash, and the event that the call served. A
+// call that a program also reports is one row.
+func TestToolCalls_AreOneRowEach(t *testing.T) {
 	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	found := json.RawMessage(`{"content":[{"type":"text","text":"three"}]}`)
 	s := newStub(nil)
@@ -87,8 +87,8 @@ func TestEachToolCallIsARow(t *testing.T) {
 	})
 }
 
-// TestAProgramsOwnCallsAreRows: of a program that works in its own time, too.
-func TestAProgramsOwnCallsAreRows(t *testing.T) {
+// TestToolCalls_OfAProgramAreRows covers asynchronous programs, too.
+func TestToolCalls_OfAProgramAreRows(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "how is the weather?"))
 		w.sleep(3 * time.Second)

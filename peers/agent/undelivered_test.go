@@ -19,9 +19,10 @@ func (w *fixture) fate(r protocol.ChatReply, status, reason string) {
 
 const blocked = "Forbidden: bot was blocked by the user"
 
-// TestAMessageThatIsNotDeliveredIsAnEvent: once, where the turn has ended, for the model to say
-// something else; and of what it says to that, no more.
-func TestAMessageThatIsNotDeliveredIsAnEvent(t *testing.T) {
+// TestUndelivered_BecomesAnEvent checks that an undelivered message becomes an event once,
+// after its turn has ended, so that the model can say something else. If that is not delivered
+// either, no further event follows.
+func TestUndelivered_BecomesAnEvent(t *testing.T) {
 	s := newStub(answering("a very long answer?"))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "what is it?"))
@@ -58,9 +59,9 @@ func TestAMessageThatIsNotDeliveredIsAnEvent(t *testing.T) {
 	})
 }
 
-// TestAMessageThatIsNotDeliveredIsToldItsTurn: where that still runs, by the next result of a
-// tool, and the event may be answered once more, not twice.
-func TestAMessageThatIsNotDeliveredIsToldItsTurn(t *testing.T) {
+// TestUndelivered_IsReportedToItsTurn checks that a running turn is told by its next tool result,
+// and may answer the event once more, not twice.
+func TestUndelivered_IsReportedToItsTurn(t *testing.T) {
 	var lost chan bool // of the clock's bubble
 	var results []string
 	s := newStub(nil)
@@ -98,9 +99,9 @@ func TestAMessageThatIsNotDeliveredIsToldItsTurn(t *testing.T) {
 	})
 }
 
-// TestALossThatNoTurnWasToldIsAnEvent: the turn that said it ends without asking a tool again;
-// likewise for what the agent said first, and of signs and notices nothing is told.
-func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
+// TestUndelivered_AfterTheTurnBecomesAnEvent covers a turn that ends without calling a tool after the
+// loss, and a message that the agent sent first. Lost signs and notices are not reported.
+func TestUndelivered_AfterTheTurnBecomesAnEvent(t *testing.T) {
 	var lost chan bool // of the clock's bubble
 	s := newStub(nil)
 	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
@@ -134,8 +135,9 @@ func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
 	})
 }
 
-// TestAMessageWhoseBeginningIsShownIsAnswered: the agent is told, and the event gets no other answer.
-func TestAMessageWhoseBeginningIsShownIsAnswered(t *testing.T) {
+// TestUndelivered_PartlyShownCountsAsAnswered checks that the agent is told, and that the event
+// gets no other answer.
+func TestUndelivered_PartlyShownCountsAsAnswered(t *testing.T) {
 	s := newStub(answering("a very long answer"))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "what is it?"))

@@ -11,16 +11,17 @@ import (
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
 
 	"github.com/rs/zerolog"
 )
 
 const apology = "I could not answer this message. Please send it again, or ask somebody else."
 
-// TestAHarnessThatNeverComesEndsWhatWaits: events and turns that wait for the
-// harness end as late as an answer would, their authors are apology, and later ones
-// are answered once it is there.
-func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
+// TestUnreadyHarness_EndsWaitingEvents checks that events and turns that wait for the harness end
+// at the deadline of an answer, that their authors are notified, and that later events are
+// answered once the harness is ready.
+func TestUnreadyHarness_EndsWaitingEvents(t *testing.T) {
 	s := newStub(answering("here I am"))
 	s.setReady(false)
 	withFixture(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
@@ -50,9 +51,9 @@ func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 	})
 }
 
-// TestADeferredEventThatComesBackWaitsForTheHarness as long as any other does: what
-// it rested before does not count.
-func TestADeferredEventThatComesBackWaitsForTheHarness(t *testing.T) {
+// TestUnreadyHarness_HoldsDeferredEvents checks that the event waits as long as
+// any other; the time for which it was deferred does not count.
+func TestUnreadyHarness_HoldsDeferredEvents(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if tn.Deferrals == 0 {
@@ -74,9 +75,9 @@ func TestADeferredEventThatComesBackWaitsForTheHarness(t *testing.T) {
 	})
 }
 
-// TestTheTriesOfATurnShareOneDeadline: a model that fails again and again gets no
-// more time by that, and is not asked sooner than it wants to be.
-func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
+// TestRetries_ShareTheDeadlineOfTheTurn checks that a model that keeps failing gets no extra time,
+// and is not asked before the time that it named.
+func TestRetries_ShareTheDeadlineOfTheTurn(t *testing.T) {
 	var asked []time.Duration
 	for name, c := range map[string]struct {
 		fail func(ctx context.Context) error
@@ -128,9 +129,8 @@ func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
 	}
 }
 
-// TestACutAnswerSaysSo: a text that ends where the model's limit is says that it
-// is not whole.
-func TestACutAnswerSaysSo(t *testing.T) {
+// TestCutAnswer_IsMarked checks a text that ends at the model's limit.
+func TestCutAnswer_IsMarked(t *testing.T) {
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{State: harness.Finished, FinalText: "first, and second", Truncated: true}, nil
 	})
@@ -143,10 +143,10 @@ func TestACutAnswerSaysSo(t *testing.T) {
 	})
 }
 
-// TestAFailureSaysInTheChatWhatHelps: what sending again cannot mend is not asked to be
-// sent again, and nothing of the operator's settings is apology. The agent's log has each
-// reason once, and how often it came.
-func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
+// TestFailure_SaysInTheChatWhatToDo checks that people are asked to send a message again only if
+// that can help, and that a misconfiguration is not apologized for. The agent's log has each reason
+// once, with its count.
+func TestFailure_SaysInTheChatWhatToDo(t *testing.T) {
 	var lines strings.Builder
 	log := zerolog.New(&lines)
 	failure := fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.UserError{Message: "The key is refused.", Err: errors.New("https://x/v1 answered 401 (check KEY)")})
@@ -160,14 +160,14 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 			w.sleep(5 * time.Second)
 		}
 		w.wantTexts(slices.Repeat([]string{"The key is refused."}, 10)...)
-		reason, count, since, err := agent.Failing(t.Context(), w.path)
+		reason, count, since, err := mailbox.Failing(t.Context(), w.path)
 		if err != nil || count != 10 || !strings.Contains(reason, "check KEY") || time.Since(since) > time.Minute {
 			t.Errorf("its database says %q, %d since %s, %v", reason, count, since, err)
 		}
 		failure = nil
 		w.say(dm("last", "help me"))
 		w.sleep(5 * time.Second)
-		if _, count, _, err := agent.Failing(t.Context(), w.path); err != nil || count != 0 {
+		if _, count, _, err := mailbox.Failing(t.Context(), w.path); err != nil || count != 0 {
 			t.Errorf("after a good turn: %d, %v", count, err)
 		}
 		if got := lines.String(); strings.Count(got, "turn failed") != 2 || !strings.Contains(got, `"times":1,"message":"turn failed"`) ||
@@ -180,6 +180,7 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 			want    string
 		}{
 			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."},
+			{fmt.Errorf("%w: it took longer than 5m0s", harness.ErrTimeout), "I did not finish an answer to this message in time. Please send it again, or ask for less at once."},
 			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within the limits of one turn. Please ask for less at once."},
 			{errors.New("odd"), apology},
 		} {

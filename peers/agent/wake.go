@@ -30,7 +30,7 @@ func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *p
 		if err != nil {
 			return peer.Reject("the decision cannot be read: " + err.Error())
 		}
-		defer a.approvals.notifyAll()
+		defer a.approvals.changed.Notify()
 		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { decisions.Apply(tx, decided) })
 	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
 		duty, err := collab.EventObligationChanged.Read(fact)

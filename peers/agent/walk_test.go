@@ -28,10 +28,11 @@ type walk struct {
 	calls    int // for a person, since one spoke
 }
 
-// TestARandomWalkInARoomKeepsItsBounds: whatever agents answer, nothing is answered that must
-// not be, no exchange of agents passes its bound, a person is called at most once for it by each,
-// and whatever must be answered ends. HUBBUB_WALK says how many messages are exchanged.
-func TestARandomWalkInARoomKeepsItsBounds(t *testing.T) {
+// TestRandomWalk_KeepsTheBoundsOfAGroup checks that, whatever agents answer, no event is answered
+// against its policy, no exchange of agents exceeds its bound, each agent calls a person in at
+// most once for it, and every event that must be answered ends. HUBBUB_WALK is the number of
+// messages.
+func TestRandomWalk_KeepsTheBoundsOfAGroup(t *testing.T) {
 	size := 60
 	if n, err := strconv.Atoi(os.Getenv("HUBBUB_WALK")); err == nil {
 		size = n

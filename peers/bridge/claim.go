@@ -146,7 +146,7 @@ func (r *Router) loadReceivers(tx *store.Tx, source string, c *replyCheck) {
 				c.receivers = append(c.receivers, a)
 			}
 		}
-		m, err := r.adapter.Message(tx.Context(), &e)
+		m, err := r.adapter.Message(tx, &e)
 		if err != nil {
 			tx.Fail(err)
 			return
@@ -163,9 +163,8 @@ func (r *Router) loadReceivers(tx *store.Tx, source string, c *replyCheck) {
 
 // saveBrokerSeen stores when the broker was last seen, for restoreBrokerSeen.
 func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
-	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
-	})
+	return store.Exec(ctx, r.db,
+		`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
 }
 
 // restoreBrokerSeen makes claims wait for a broker that was seen before the restart, since

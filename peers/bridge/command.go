@@ -38,6 +38,14 @@ type Command struct {
 	Key    string          `json:"key"` // of the message: a repeated attempt changes nothing
 }
 
+// KindOf returns the kind of a chat for commands.
+func KindOf(isDirect bool) string {
+	if isDirect {
+		return "dm"
+	}
+	return "group"
+}
+
 // The verbs of commands.
 const (
 	VerbWork = "work" // list, show, create or assign work
@@ -121,6 +129,9 @@ const maxCommandAge = 10 * time.Minute
 
 // EnqueueCommand queues a command, in the transaction that stores its message.
 func (r *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, c *Command) {
+	if c.Thread != "" {
+		c.Kind = "thread"
+	}
 	body, err := json.Marshal(c)
 	tx.Fail(err)
 	_, err = r.commands.EnqueueTx(tx, string(chat), c.Key, body)

@@ -3,7 +3,6 @@ package bridge
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,36 +65,14 @@ func eventOfItem(item *outbox.Item) (e Event) {
 	return e
 }
 
-// eventColumns scans event, chat, source and agents.
-func eventColumns(e *Event) []any { return []any{&e.ID, &e.Chat, &e.Source, (*agentList)(&e.Agents)} }
-
-// An agentList is the stored form of agents. The empty text means that the event waits.
-type agentList []protocol.PeerID
-
-// Scan implements sql.Scanner.
-func (a *agentList) Scan(stored any) error {
-	raw, _ := stored.(string)
-	if raw == "" {
-		return nil
-	}
-	return json.Unmarshal([]byte(raw), a)
-}
-
-// Value implements driver.Valuer.
-func (a agentList) Value() (driver.Value, error) {
-	raw, err := json.Marshal([]protocol.PeerID(a))
-	return string(raw), err
-}
+// eventColumns scans event, chat, source and agents. The agents are "" while the event waits.
+func eventColumns(e *Event) []any { return []any{&e.ID, &e.Chat, &e.Source, store.JSON{V: &e.Agents}} }
 
 // Deliver accepts an event, in the transaction that stores it, and delivers it to the
 // chat's agents once it is ready. A chat without an agent requests one.
 func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
-	readyAt := int64(0)
-	if !ready.IsZero() {
-		readyAt = ready.UnixMicro()
-	}
 	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		r.opts.Name, e.ID, e.Chat, e.Source, readyAt, r.now())
+		r.opts.Name, e.ID, e.Chat, e.Source, store.Micros{Time: &ready}, r.now())
 	r.resume(tx, r.table.load(tx, e.Chat))
 }
 
@@ -103,7 +80,7 @@ func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 // transaction that stores it. An agent with a full queue does not get it.
 func (r *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		r.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), r.now())
+		r.opts.Name, e.ID, e.Chat, e.Source, store.JSON{V: agents}, r.now())
 	for _, agent := range agents {
 		err := r.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
 		if errors.Is(err, outbox.ErrFull) {
@@ -148,7 +125,7 @@ func (r *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 // long to wait before it must be called again: an event may not be ready, or a queue may
 // be full. Without an agent every event waits.
 func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
-	var agents agentList
+	var agents []protocol.PeerID
 	for _, a := range r.Agents(tx, id) {
 		agents = append(agents, a.Agent)
 	}
@@ -177,7 +154,8 @@ func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 			}
 			tx.Fail(err)
 		}
-		tx.Exec(`UPDATE bridge_events SET agents = ? WHERE bridge = ? AND event = ?`, agents, r.opts.Name, w.event)
+		tx.Exec(`UPDATE bridge_events SET agents = ? WHERE bridge = ? AND event = ?`,
+			store.JSON{V: agents}, r.opts.Name, w.event)
 	}
 	if len(events) == maxEvents {
 		return fullQueuePause
@@ -244,7 +222,7 @@ func (r *Router) attemptDelivery(tx *store.Tx, item outbox.Item) error {
 	}
 	e.Source = stored.Source
 	e.Agents = stored.Agents
-	m, err := r.adapter.Message(ctx, &e)
+	m, err := r.adapter.Message(tx, &e)
 	if err != nil {
 		return err
 	}

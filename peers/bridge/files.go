@@ -16,8 +16,10 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/http1"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
 )
 
 // NoFiles, as FileServer.Listen, disables the listener for files. Attachments then have
@@ -38,8 +40,20 @@ type FileServer struct {
 	Log   *zerolog.Logger
 }
 
-// maxFile limits the files that are passed on, in bytes, as Telegram does for bots.
-const maxFile = 20 << 20
+// stopTimeout limits the requests in progress when the server stops.
+const stopTimeout = 6 * time.Second
+
+// MaxFile limits the files that are passed on, in bytes, as Telegram does for bots.
+const MaxFile = 20 << 20
+
+// maxFetches bounds the files that are passed on at once, some of which are in memory. Further
+// requests wait for maxFetchTime, the time in which a file must have been passed on.
+const (
+	maxFetches   = 8
+	maxFetchTime = 2 * time.Minute
+)
+
+var fetches = semaphore.NewWeighted(maxFetches)
 
 // ErrNoFile is the error of a file that the chat system does not provide.
 var ErrNoFile = errors.New("the file is too large, or deleted")
@@ -91,13 +105,14 @@ func (s *FileServer) Open(ctx context.Context) (serve func(context.Context) erro
 	if err != nil {
 		return nil, err
 	}
-	err = store.Autocommit(ctx, s.DB, func(tx *store.Tx) {
-		tx.Exec(`INSERT OR REPLACE INTO bridge_listeners (bridge, address) VALUES (?, ?)`, s.Name, l.Addr().String())
-	})
+	err = store.Exec(ctx, s.DB,
+		`INSERT OR REPLACE INTO bridge_listeners (bridge, address) VALUES (?, ?)`, s.Name, l.Addr().String())
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return func(ctx context.Context) error { return ServeHTTP(ctx, l, http.HandlerFunc(s.serve)) }, nil
+	return func(ctx context.Context) error {
+		return http1.Serve(ctx, l, http1.NewServer(http.HandlerFunc(s.serve)), stopTimeout)
+	}, nil
 }
 
 // listen opens the listener. Without --files-listen it reuses the address of the last start if
@@ -136,16 +151,23 @@ func (s *FileServer) serve(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), maxFetchTime)
+	defer cancel()
 	var resp *http.Response
 	var usual string
 	if err == nil {
-		resp, usual, err = s.Fetch(r.Context(), known.file, r.Header.Get("Range"))
+		err = fetches.Acquire(ctx, 1)
 	}
-	if err == nil && resp != nil && resp.StatusCode == http.StatusOK && resp.ContentLength > maxFile {
+	if err == nil {
+		defer fetches.Release(1)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxFetchTime)) // a test has no connection
+		resp, usual, err = s.Fetch(ctx, known.file, r.Header.Get("Range"))
+	}
+	if err == nil && resp != nil && resp.StatusCode == http.StatusOK && resp.ContentLength > MaxFile {
 		resp.Body.Close()
-		err = fmt.Errorf("it has %d bytes; files of at most %d are passed on: %w", resp.ContentLength, maxFile, ErrNoFile)
+		err = fmt.Errorf("it has %d bytes; files of at most %d are passed on: %w", resp.ContentLength, MaxFile, ErrNoFile)
 	}
-	if err != nil || resp == nil { // with an error, the answer is no file, and its body is closed
+	if err != nil || resp == nil { // with an error, the answer is not a file, and its body is closed
 		s.writeError(w, err)
 		return
 	}
@@ -160,8 +182,12 @@ func (s *FileServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
-	if r.Method == http.MethodGet {
-		_, _ = io.Copy(w, resp.Body) // the client may have left
+	if r.Method != http.MethodGet {
+		return
+	}
+	_, _ = io.CopyN(w, resp.Body, MaxFile) // the client may have left
+	if n, _ := resp.Body.Read(make([]byte, 1)); n > 0 {
+		panic(http.ErrAbortHandler) // the length was not known; the client must not take a part for the file
 	}
 }
 
@@ -175,30 +201,4 @@ func (s *FileServer) writeError(w http.ResponseWriter, err error) {
 		s.Log.Warn().Err(err).Msg("file of a message not fetched from the chat system")
 	}
 	http.Error(w, "the chat system cannot be reached for this file; try again", http.StatusBadGateway)
-}
-
-// stopTimeout bounds the requests in progress when a server stops.
-const stopTimeout = 6 * time.Second
-
-// ServeHTTP serves until ctx ends. It returns after the last response.
-func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer done()
-	err := server.Shutdown(grace)
-	if err != nil {
-		err = server.Close()
-	}
-	<-served
-	return err
 }

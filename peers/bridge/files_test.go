@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"hubbub/peers/store"
@@ -86,10 +88,10 @@ func TestFiles_AreServedOrRefused(t *testing.T) {
 		says   string
 	}{
 		"a file":              {200, 9, nil, 200, "the bytes"},
-		"a file at the limit": {200, maxFile, nil, 200, "the bytes"},
-		"a part of a file":    {206, maxFile + 1, nil, 206, "the bytes"},
+		"a file at the limit": {200, MaxFile, nil, 200, "the bytes"},
+		"a part of a file":    {206, MaxFile + 1, nil, 206, "the bytes"},
 		"no length":           {200, -1, nil, 200, "the bytes"},
-		"a large file":        {200, maxFile + 1, nil, 404, "it has 20971521 bytes; files of at most 20971520 are passed on"},
+		"a large file":        {200, MaxFile + 1, nil, 404, "it has 20971521 bytes; files of at most 20971520 are passed on"},
 		"a refusal":           {429, 9, errors.New("M_LIMIT_EXCEEDED"), 502, "try again"},
 	} {
 		s := &FileServer{
@@ -115,4 +117,77 @@ func TestFiles_AreServedOrRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
+}
+
+// TestFiles_AreBounded checks that no file is passed on whose unknown length exceeds the limit, and that
+// only so many are passed on at once: further requests wait.
+func TestFiles_AreBounded(t *testing.T) {
+	db, err := store.Open(filepath.Join(t.TempDir(), "files.db"), Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	log := zerolog.Nop()
+	fetched, finish := make(chan bool, 100), make(chan bool)
+	var size atomic.Int64
+	size.Store(10)
+	s := &FileServer{
+		Path: "/files/", URL: "http://files", DB: db, Log: &log,
+		Fetch: func(context.Context, string, string) (*http.Response, string, error) {
+			fetched <- true
+			<-finish
+			body := io.NopCloser(io.LimitReader(zeros{}, size.Load()))
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: body, Header: http.Header{}}, "", nil
+		},
+	}
+	var ref string
+	if err := store.InTx(t.Context(), db, func(tx *store.Tx) { ref = s.Attachments(tx, []StoredFile{{ID: "mxc://hs/1"}})[0].Ref }); err != nil {
+		t.Fatal(err)
+	}
+	get := func() (n int64, err error) {
+		web := httptest.NewServer(http.HandlerFunc(s.serve))
+		defer web.Close()
+		resp, err := http.Get(web.URL + strings.TrimPrefix(ref, "http://files")) //nolint:noctx // the server is this test's
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		return io.Copy(io.Discard, resp.Body)
+	}
+	results := make(chan error, 2*maxFetches)
+	for range 2 * maxFetches {
+		go func() {
+			n, err := get()
+			if err == nil && n != size.Load() {
+				err = fmt.Errorf("%d bytes came", n)
+			}
+			results <- err
+		}()
+	}
+	for range maxFetches {
+		<-fetched
+	}
+	if fetches.TryAcquire(1) || len(fetched) > 0 {
+		t.Errorf("more than %d files are fetched at once", maxFetches)
+	}
+	close(finish)
+	for range 2 * maxFetches {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	for n, fits := range map[int64]bool{MaxFile: true, MaxFile + 1: false, MaxFile * 2: false} {
+		size.Store(n)
+		if got, err := get(); fits != (err == nil && got == n) {
+			t.Errorf("of a file of %d bytes, %d came: %v", n, got, err)
+		}
+	}
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

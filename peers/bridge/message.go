@@ -73,7 +73,7 @@ var ErrBeingSent = outbox.Later(200*time.Millisecond,
 
 // resolveSourceIDs replaces the messageIds of events, by which an agent may refer to messages, with
 // their sourceIds. inReplyTo is that of the reply's message; isSource recognizes sourceIds.
-func ResolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID,
+func resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID,
 	isSource func(string) bool) {
 	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
 	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
@@ -115,7 +115,7 @@ func checkFile(content *protocol.ChatReply, units func(string) int) error {
 		return nil
 	case len(f.Data) == 0 || len(f.Data) > protocol.MaxFileData:
 		return fmt.Errorf("the file has %d bytes; 1 to %d are allowed", len(f.Data), protocol.MaxFileData)
-	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
+	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanLine(f.Name) || filepath.Base(f.Name) != f.Name:
 		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
 	case units(content.Text) > protocol.MaxCaption:
 		return fmt.Errorf("the text with a file has %d characters; at most %d are allowed; send the rest as a message",
@@ -126,8 +126,8 @@ func checkFile(content *protocol.ChatReply, units func(string) int) error {
 	return nil
 }
 
-// Text returns what people read about a notice, once per key. It is empty if they need not know.
-func (n *Notice) Text() (key, words string) {
+// text returns what people read about a notice, once per key. It is empty if they need not know.
+func (n *Notice) text() (key, words string) {
 	name := n.Agent.Name()
 	switch n.Kind {
 	case NoticeSlow:
@@ -177,12 +177,20 @@ func RelayedMessage(agent protocol.PeerID, reply *protocol.ChatReply, in *protoc
 	return m
 }
 
-// OthersThan returns the agents of a chat other than one.
-func OthersThan(agents []Assignment, agent protocol.PeerID) (others []protocol.PeerID) {
-	for _, a := range agents {
-		if a.Agent != agent {
+// Relay delivers what an agent said, and people have seen, to the other agents of the chat as an event,
+// once unless it is an edit. put stores the event and returns its ID.
+func (v *ChatView) Relay(tx *store.Tx, agent string, r *protocol.ChatReply, source string, put func() int64) {
+	var others []protocol.PeerID
+	for _, a := range v.Router.Agents(tx, v.ID) {
+		if string(a.Agent) != agent {
 			others = append(others, a.Agent)
 		}
 	}
-	return others
+	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
+	if len(others) == 0 || agent == "" || r.Text == "" || relayed && r.Edits == "" {
+		return
+	}
+	if id := put(); tx.Err() == nil {
+		v.Router.DeliverTo(tx, &Event{ID: id, Chat: v.ID, Source: source}, others)
+	}
 }

@@ -46,10 +46,8 @@ func NewCode(ctx context.Context, valid time.Duration, databases ...*store.DB) (
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
 	for _, db := range databases {
-		err := store.Autocommit(ctx, db, func(tx *store.Tx) {
-			tx.Exec(`INSERT INTO bridge_codes (hash, expires_at) VALUES (?, ?)`, codeHash(code),
-				time.Now().Add(valid).UnixMicro())
-		})
+		err := store.Exec(ctx, db, `INSERT INTO bridge_codes (hash, expires_at) VALUES (?, ?)`, codeHash(code),
+			time.Now().Add(valid).UnixMicro())
 		if err != nil {
 			return "", err
 		}
@@ -134,11 +132,9 @@ type Admission struct {
 
 // Admissions returns the users and chats admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *store.DB) ([]Admission, error) {
-	return store.Read(ctx, db, func(tx *store.Tx) []Admission {
-		return store.All(tx, func(a *Admission) []any {
-			return []any{&a.Bot, &a.Kind, &a.ID, &a.By, store.Micros{Time: &a.At}}
-		}, `SELECT bridge, kind, id, by, at FROM bridge_admitted ORDER BY at`)
-	})
+	return store.ReadAll(ctx, db, func(a *Admission) []any {
+		return []any{&a.Bot, &a.Kind, &a.ID, &a.By, store.Micros{Time: &a.At}}
+	}, `SELECT bridge, kind, id, by, at FROM bridge_admitted ORDER BY at`)
 }
 
 // Revoke removes the admission of a user or chat by code, and reports whether there was one. It

@@ -9,6 +9,8 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
+
+	"github.com/rs/zerolog"
 )
 
 // A Report tells an agent what happened to its reply in a chat.
@@ -66,6 +68,20 @@ func (r *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
 	err := r.peer.Deliver(ctx, item.Topic, stored.Attempt, item.Message)
 	r.opts.Crash("reported")
 	return err
+}
+
+// LogSettled logs that a part of an agent's reply was not sent.
+func LogSettled(log *zerolog.Logger, item *outbox.Item, chat protocol.PeerID, agent string, outcome outbox.State,
+	cause error) {
+	if outcome == outbox.StateSent {
+		return
+	}
+	e, says := log.Error(), "reply possibly not sent; see `hubbub outbox list`"
+	if outcome == outbox.StateDropped {
+		e, says = log.Info(), "reply not sent; another agent answers"
+	}
+	e.Str("topic", string(chat)).Str("peer", agent).Int64("item", item.ID).AnErr("reason", cause).
+		Str("outcome", string(outcome)).Msg(says)
 }
 
 // ParseReport returns the status in the body of a queued report, for operators. The

@@ -25,7 +25,7 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("a route for %s was sent to %s", route.Topic, d.Topic))
 	}
 	if err := protocol.CheckPeerID(string(route.Agent)); err != nil || !text.IsCleanName(route.RequestID) {
-		return peer.Reject("agent and requestId must be valid Unicode without control or invisible characters")
+		return peer.Reject("agent and requestId must be " + text.NameRule)
 	}
 	if protocol.RoleOf(route.Agent) != protocol.RoleAgent {
 		return peer.Reject(fmt.Sprintf("%q is not an agent, so a chat cannot be assigned to it", route.Agent))

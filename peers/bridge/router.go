@@ -33,9 +33,7 @@ type Adapter interface {
 	FindChat(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
 	// Message returns the message that brings an event to one agent. It is the same at
 	// each call. After an error of outbox.Permanent this agent never gets the event.
-	Message(ctx context.Context, e *Event) (protocol.Message, error)
-	// Notify shows the people in a chat a notice, if the chat can be written to.
-	Notify(tx *store.Tx, n *Notice)
+	Message(tx *store.Tx, e *Event) (protocol.Message, error)
 }
 
 // An Event is something that happened in a chat and is delivered to its agents.
@@ -54,7 +52,6 @@ type Notice struct {
 	Agent  protocol.PeerID // the agent with the problem, if any
 	Reason string
 	Key    string // identifies the problem among others of its kind; may be empty
-	Event  int64  // the oldest event that waits for an agent, 0 if none does
 }
 
 // A NoticeKind is the kind of a problem.
@@ -76,13 +73,16 @@ type Options struct {
 	OneAgent   bool              // every new agent replaces the previous one, whoever assigned it
 	People     []protocol.PeerID // the configured users, whom agents may address
 	Commands   CommandAdapter    // enables chat commands; nil disables them
-	Prefix     string            // of chat commands; default "/"
-	SlowAfter  time.Duration     // how long a chat waits for an agent before NoticeSlow; default 30s
+	Prefix     string            `default:"/"`    // of chat commands
+	SlowAfter  time.Duration     `positive:"30s"` // how long a chat waits for an agent before NoticeSlow
 	MinBackoff time.Duration     // between attempts; default 1s
 	Crash      func(at string)   // set by crash tests
 	Now        func() time.Time
 	Log        *zerolog.Logger // default: no log
 
+	// OnNotice is called when the people in a chat should know about a problem. By default, they read
+	// its text.
+	OnNotice func(tx *store.Tx, n *Notice)
 	// OnSettled is called when an agent has received an event (sent) or never will (dead, with the
 	// cause, or dropped). By default, people read a notice about a dead one.
 	OnSettled func(tx *store.Tx, e *Event, outcome outbox.State, cause error)
@@ -115,11 +115,10 @@ type Router struct {
 // New returns a Router on a database that has Schema and outbox.Schema. It does no I/O.
 func New(db *store.DB, adapter Adapter, opts *Options) *Router {
 	r := &Router{db: db, adapter: adapter, opts: defaults.Of(opts)}
-	defaults.Set(&r.opts.Prefix, "/")
-	defaults.Positive(&r.opts.SlowAfter, 30*time.Second)
 	defaults.Set(&r.opts.Crash, func(string) {})
 	defaults.Set(&r.opts.Now, time.Now)
 	defaults.Log(&r.opts.Log)
+	defaults.Set(&r.opts.OnNotice, r.postNotice)
 	if r.opts.OnSettled == nil {
 		r.opts.OnSettled = func(tx *store.Tx, e *Event, outcome outbox.State, cause error) {
 			if outcome == outbox.StateDead {

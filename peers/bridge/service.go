@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/notify"
@@ -18,7 +20,7 @@ import (
 
 // keepRecords is how long the settled replies and events of chats are kept. They identify the
 // author of a quoted message, and replies that are sent again.
-const KeepRecords = 90 * 24 * time.Hour
+const keepRecords = 90 * 24 * time.Hour
 
 // NewPeer makes the one peer that serves all chats of a bridge, with its router attached. The bridge
 // then adds its own handlers; chat names what rejects every other message, such as "a Telegram
@@ -74,16 +76,31 @@ func Ended(ctx context.Context, err, fatal error) error {
 	return err
 }
 
-// PruneDaily calls prune, which deletes the old records of a bridge, now and once a day.
-func PruneDaily(ctx context.Context, log *zerolog.Logger, prune func(context.Context) error) error {
+// PruneDaily deletes the old records of a chat's bridge, now and once a day: its replies, what the
+// function deletes, and those of the router. Events are kept.
+func PruneDaily(ctx context.Context, r *Router, others func(*store.Tx)) error {
 	for {
-		if err := prune(ctx); err != nil && ctx.Err() == nil {
-			log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
+		if err := PruneReplies(ctx, r, others); err != nil && ctx.Err() == nil {
+			r.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
 		}
 		if !retry.Sleep(ctx, 24*time.Hour) {
 			return nil
 		}
 	}
+}
+
+// PruneReplies deletes once what PruneDaily deletes every day.
+func PruneReplies(ctx context.Context, r *Router, others func(*store.Tx)) error {
+	old := time.Now().Add(-keepRecords)
+	err := store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		others(tx)
+		tx.Exec(`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, old.UnixMicro())
+		tx.Exec(`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, old.UnixMicro())
+	})
+	if err != nil {
+		return err
+	}
+	return r.Prune(ctx, old)
 }
 
 // ApplyStored applies what a bridge has stored on arrival, in batches, until ctx ends. applyBatch
@@ -102,15 +119,23 @@ func ApplyStored(ctx context.Context, log *zerolog.Logger, what string, arrived 
 			continue
 		}
 		failures = 0
-		if n > 0 {
-			continue
-		}
-		select {
-		case <-arrived.C():
-		case <-ctx.Done():
+		if n == 0 {
+			arrived.Wait(ctx, 0)
 		}
 	}
 	return nil
 }
 
 var applyBackoff = retry.Backoff{Min: time.Second, Max: time.Minute}
+
+// Guard calls a function that acts on what somebody else sent, and turns a panic into an error. what
+// names the action in the error and the log.
+func Guard(log *zerolog.Logger, what string, act func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg(what + " panicked")
+			err = fmt.Errorf("%s panicked: %v", what, p)
+		}
+	}()
+	return act()
+}

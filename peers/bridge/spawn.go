@@ -33,7 +33,7 @@ func (r *Router) runStep(ctx context.Context, item outbox.Item) error {
 		return err
 	case c.state != Asking:
 		return r.dispatchLater(ctx, id)
-	case refusal != "": // an agent would be started in vain: its route would be rejected
+	case refusal != "": // a started agent would be useless: its route would be rejected
 		r.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer requests an agent")
 		return store.InTx(ctx, r.db, func(tx *store.Tx) { r.cancelRequest(tx, id) })
 	case !c.notified && r.opts.Now().Sub(c.askedAt) >= r.opts.SlowAfter:
@@ -99,10 +99,9 @@ func (r *Router) setProblem(ctx context.Context, c *chatState, problem string) e
 	if problem = text.Clip(problem, MaxReason); problem == c.problem {
 		return nil
 	}
-	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
-		tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`,
-			problem, r.opts.Name, c.id, c.request)
-	})
+	return store.Exec(ctx, r.db,
+		`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`,
+		problem, r.opts.Name, c.id, c.request)
 }
 
 // notifySlow notifies a chat that its agent takes long to start.
@@ -127,6 +126,18 @@ func (r *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, reason 
 // notify completes a notice and passes it on.
 func (r *Router) notify(tx *store.Tx, n *Notice) {
 	n.Reason = text.Clip(n.Reason, MaxReason)
-	n.Event = r.table.oldestWaiting(tx, n.Chat)
-	r.adapter.Notify(tx, n)
+	r.opts.OnNotice(tx, n)
+}
+
+// postNotice shows a notice in its chat, if the chat is open.
+func (r *Router) postNotice(tx *store.Tx, n *Notice) {
+	key, words := n.text()
+	if words == "" || r.table.load(tx, n.Chat).closed {
+		return
+	}
+	thread := ""
+	if n.Kind == NoticeSlow || n.Kind == NoticeStartFailed {
+		thread = store.Value[string](tx, `SELECT thread FROM events WHERE id = ?`, r.table.oldestWaiting(tx, n.Chat))
+	}
+	r.opts.Commands.Post(tx, n.Chat, thread, key, words)
 }

@@ -70,12 +70,9 @@ func (t chatTable) load(tx *store.Tx, id protocol.PeerID) *chatState {
 
 // save stores the state of a chat.
 func (t chatTable) save(tx *store.Tx, c *chatState) {
-	asked := int64(0)
-	if !c.askedAt.IsZero() {
-		asked = c.askedAt.UnixMicro()
-	}
 	tx.Exec(`INSERT OR REPLACE INTO bridge_chats (bridge, chat, state, closed, request, asked_at, notified, problem)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, t.bridge, c.id, c.state, c.closed, c.request, asked, c.notified, c.problem)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, t.bridge, c.id, c.state, c.closed, c.request, store.Micros{Time: &c.askedAt},
+		c.notified, c.problem)
 }
 
 // agents returns the agents of a chat in the order of their assignment.

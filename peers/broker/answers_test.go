@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"hubbub/protocol"
-
-	"github.com/rs/zerolog"
-
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/timetest"
+
+	"github.com/rs/zerolog"
 )
 
 // A taker is a scripted requester: take returns the result of each attempt.

@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"strings"
+
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -11,10 +14,13 @@ import (
 func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	conversationHandler(t).openChat(p.ConversationID, p.Chat)
 	if p.ID == nil {
-		failInvalid("id is required")
+		rules.FailInvalid("id is required")
 	}
-	mustBeText("ownerId", p.OwnerID, maxName)
-	mustFit("text", p.Text, maxText)
+	rules.MustBeText("ownerId", p.OwnerID, rules.MaxName)
+	rules.MustFit("text", p.Text, rules.MaxText)
+	if strings.TrimSpace(p.Text) == "" {
+		p.Text = ""
+	}
 	if p.InvocationID != nil && t.invocations.get(t.nonBlankID(p.InvocationID, "")) != nil {
 		t.mustRepeat("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
 		return t.assigned(t.duplicate(t.mustFindRecord(collab.KindWorkItem, *p.ID).ID))
@@ -26,7 +32,7 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 			Title:           p.Title,
 			OwnerID:         &p.OwnerID,
 			NextMoveOwnerID: &p.OwnerID,
-			RequestedByID:   new(t.caller.party().ref()),
+			RequestedByID:   new(t.caller.Party().Ref()),
 			ConversationID:  &p.ConversationID,
 		})
 	} else {
@@ -38,7 +44,7 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	if p.Text == "" {
 		p.Text = out.WorkItem.Title
 	}
-	err := attempt(func() {
+	err := rules.Attempt(func() {
 		invoked := flightHandler(t).invoke(collab.InvocationParams{
 			ID:             p.InvocationID,
 			TargetAgentID:  string(out.WorkItem.OwnerIdentity),
@@ -54,7 +60,7 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 		t.wakeInto(&out, t.records.get(out.WorkItem.ID))
 	case collab.CodeUnavailable:
 	default:
-		must(err)
+		rules.Must(err)
 	}
 	return t.assigned(out)
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"testing"
 
 	"hubbub/protocol/collab"
@@ -84,5 +85,17 @@ func TestChat_IsOpenedOnlyByItsBridge(t *testing.T) {
 	}
 	if got := d.do("tg:42", "message.post", inChat(m{"text": "hello"})); got.at("wake", "targetAgentId") != "lead" {
 		t.Errorf("the message wakes %v", got["wake"])
+	}
+}
+
+func TestAssign_TakesTheTitleForABlankText(t *testing.T) {
+	d := newFixture(t)
+	d.announce("a")
+	for i, blank := range []string{"", " ", "\t", "\n\n", "\u00a0", " \u2003 "} {
+		id := fmt.Sprintf("w%d", i)
+		got := d.do("cli:will", "work_item.assign", m{"id": id, "title": "sweep", "ownerId": "agent:a", "text": blank})
+		if text := got.at("invocation", "text"); text != "sweep" {
+			t.Errorf("the text %q asks for %q", blank, text)
+		}
 	}
 }

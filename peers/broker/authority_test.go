@@ -94,7 +94,7 @@ func TestAnnounce_AcceptsAGrantedName(t *testing.T) {
 		t.Errorf("woken by %+v", e)
 	}
 	deputy.do("work_item.update", object{"id": "w", "state": "working"})
-	deputy.refused(collab.CodeForbidden, "identity.announce", object{"logicalAgentId": "will", "endpointId": "e2"}) // a person's, whatever is granted
+	deputy.refused(collab.CodeForbidden, "identity.announce", object{"logicalAgentId": "will", "endpointId": "e2"}) // a person's name cannot be granted
 	if err := g.file.Put(grant.Credential{
 		Name: "agent:deputy", SHA256: credentialOf(t, g.file, "agent:deputy"), Identities: []string{"agent:deputy"},
 		Subscribe: []string{"agent:deputy"}, Publish: []string{"collab:*"},

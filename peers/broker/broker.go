@@ -22,7 +22,7 @@ import (
 
 // Options are the optional settings of a Broker. Nil is valid.
 type Options struct {
-	SweepInterval   time.Duration    `flag:"sweep-interval" positive:"1m" usage:"time between two looks for work that nobody has touched"`
+	SweepInterval   time.Duration    `flag:"sweep-interval" positive:"1m" usage:"time between two checks for work that nobody has touched"`
 	StaleAfter      time.Duration    `flag:"stale-after" positive:"30m" usage:"how long work may rest before the one with the next move is woken"`
 	EndpointTimeout time.Duration    `flag:"endpoint-timeout" positive:"30s" usage:"how long an agent's endpoint may be silent before it counts as offline"`
 	Keep            time.Duration    `default:"2160h"` // retention of events and finished records; negative is forever
@@ -196,7 +196,7 @@ func (b *Broker) forget(sent answer) {
 func (b *Broker) committed(done *tx) {
 	b.answers.add(done.answers)
 	if len(done.events) > 0 {
-		b.facts.notify()
+		b.facts.wake.Notify()
 	}
 	due := done.nextDue()
 	if due.IsZero() {

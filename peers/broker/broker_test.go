@@ -80,7 +80,7 @@ type client struct {
 	events  chan protocol.CollabEvent
 	next    int
 
-	unwanted atomic.Pointer[string] // what has this in its content is rejected
+	unwanted atomic.Pointer[string] // messages with this in their content are rejected
 }
 
 func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol.Pattern) *client {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -38,17 +39,17 @@ func (t conversationHandler) openChat(conversationID string, c *collab.ChatParam
 		return
 	}
 	if !isBridge(t.caller.Identity) || protocol.RoleOf(c.Identity) != protocol.RoleOf(t.caller.Identity) {
-		fail(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity,
+		rules.Fail(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity,
 			text.Clip(string(c.Identity), 80))
 	}
-	mustBeText("conversationId", conversationID, maxName)
-	mustBeName("chat.identity", string(c.Identity))
+	rules.MustBeText("conversationId", conversationID, rules.MaxName)
+	rules.MustBeName("chat.identity", string(c.Identity))
 	caller, before := t.caller, len(t.events)
 	defer func() {
 		t.caller = caller
 		t.chatEvents = len(t.events) - before
 	}()
-	t.caller = t.state.caller(c.Identity, nil)
+	t.caller = t.state.Caller(c.Identity, nil)
 	if t.conversations.get(conversationID) == nil {
 		t.create(collab.ConversationParams{ID: &conversationID, Kind: c.Kind, Title: c.Title, MasterID: c.AgentID})
 	}

@@ -91,37 +91,8 @@ func TestDelivery_HasItsReason(t *testing.T) {
 	}
 }
 
-// TestBareName_LeavesOutFamilyAndRun: under which name one stands in records, and as whom.
-func TestBareName_LeavesOutFamilyAndRun(t *testing.T) {
-	for id, want := range map[string]string{
-		"agent:lead": "lead agent:lead agent", "cli:will.7f3a": "will cli:will person", "cli:will": "will cli:will person", "cli:.x": ".x cli:.x person", "tg:7": "7 tg:7 person",
-		"agent:a.b": "a.b agent:a.b agent", "lead": "lead lead agent", "chorus:x": "x chorus:x person",
-	} {
-		kind := map[bool]string{true: "person", false: "agent"}[protocol.IsPerson(protocol.PeerID(id))]
-		if p := partyOf(protocol.PeerID(id)); p.name+" "+string(p.id)+" "+kind != want {
-			t.Errorf("%s is %v, %s; want %s", id, p, kind, want)
-		}
-	}
-	c := caller{Identity: "agent:a", names: []string{"b", "team-*"}}
-	for name, may := range map[string]bool{"a": true, "b": true, "team-x": true, "c": false, "team": false, "": false} {
-		if c.mayBeNamed(name) != may {
-			t.Errorf("agent:a may be named %q: %v", name, !may)
-		}
-	}
-	nobody, person := caller{Identity: "agent:a", agent: "agent:b"}, caller{Identity: "cli:will.1", Person: true}
-	for id, want := range map[protocol.PeerID][3]bool{
-		"agent:a": {true, true, true}, "agent:b": {true, true, true}, "agent:c": {false, false, true}, "": {false, false, true}, "cli:will": {false, false, true},
-	} {
-		if got := [3]bool{nobody.is(id), nobody.actsFor(id), person.actsFor(id)}; got != want {
-			t.Errorf("%q: %v; want %v", id, got, want)
-		}
-	}
-	if !person.is("cli:will") || person.is("cli:will.1") || person.is("") {
-		t.Error("a person is not the one of the command line, whatever run it is")
-	}
-}
-
-// TestEnqueue_ParksAWakeThatDoesNotFit: until the next announcement; what fits is a letter.
+// TestEnqueue_ParksAWakeThatDoesNotFit checks that it waits until the next announcement, and that
+// one that fits is sent.
 func TestEnqueue_ParksAWakeThatDoesNotFit(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")

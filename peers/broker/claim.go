@@ -3,9 +3,9 @@ package broker
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -17,15 +17,11 @@ const (
 	maxContenders = 100
 )
 
-func isHeldAt(c *collab.Claim, now time.Time) bool {
-	return c.State == collab.ClaimHeld && now.Before(collab.ParseTime(c.ExpiresAt))
-}
-
 // acquire grants a free event with a token greater than all earlier ones. The holder prolongs its
 // claim and keeps its token.
 func (t claimHandler) acquire(p collab.ClaimParams) collab.Grant {
-	ttl := mustBeDuration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
-	mustBeEventID(p.EventID)
+	ttl := rules.MustBeDuration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
+	rules.MustBeEventID(p.EventID)
 	c := collab.Claim{EventID: p.EventID}
 	if old := t.claims.get(p.EventID); old != nil {
 		c = *old
@@ -33,27 +29,18 @@ func (t claimHandler) acquire(p collab.ClaimParams) collab.Grant {
 	switch {
 	case c.State == collab.ClaimAnswered:
 		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt, Answered: true}
-	case isHeldAt(&c, t.now) && c.Identity != t.caller.Identity:
+	case rules.IsHeldAt(&c, t.now) && c.Identity != t.caller.Identity:
 		t.contend(c)
 		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt}
-	case !isHeldAt(&c, t.now):
+	case !rules.IsHeldAt(&c, t.now):
 		c.Token, c.GrantedAt = t.counters.get(claimToken)+1, formatTime(t.now)
 	}
 	c.Owner, c.Identity, c.State = t.caller.Name, t.caller.Identity, collab.ClaimHeld
 	c.ExpiresAt = formatTime(t.now.Add(ttl))
-	c.Contenders = without(c.Contenders, c.Identity)
-	c.Declined = without(c.Declined, c.Identity)
+	c.Contenders = rules.Without(c.Contenders, c.Identity)
+	c.Declined = rules.Without(c.Declined, c.Identity)
 	emit(t.tx, collab.EventClaimGranted, "event:"+c.EventID, c, nil)
 	return collab.Grant{Granted: true, Token: c.Token, Owner: c.Owner, ExpiresAt: c.ExpiresAt}
-}
-
-func mustBeEventID(id string) {
-	switch {
-	case strings.TrimSpace(id) == "":
-		failInvalid("eventId is required")
-	case len(id) > 2*maxName:
-		failInvalid("eventId has at most %d bytes", 2*maxName)
-	}
 }
 
 // contend adds the caller to the agents that wait for a held claim.
@@ -62,12 +49,8 @@ func (t claimHandler) contend(c collab.Claim) {
 		return
 	}
 	c.Contenders = append(slices.Clone(c.Contenders), t.caller.Identity)
-	c.Declined = without(c.Declined, t.caller.Identity)
+	c.Declined = rules.Without(c.Declined, t.caller.Identity)
 	emit(t.tx, collab.EventClaimContended, "event:"+c.EventID, c, nil)
-}
-
-func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
-	return filter(list, func(x protocol.PeerID) bool { return x != id })
 }
 
 // release gives up a claim, so that it is offered again. With answered, it closes the event for
@@ -76,9 +59,9 @@ func (t claimHandler) release(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
 	switch {
 	case c.Token != p.Token:
-		fail(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
+		rules.Fail(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
 	case c.Identity != t.caller.Identity && !t.caller.Person:
-		fail(collab.CodeForbidden, "the claim is held by %s", c.Owner)
+		rules.Fail(collab.CodeForbidden, "the claim is held by %s", c.Owner)
 	case p.Answered && c.State != collab.ClaimAnswered:
 		c.State, c.Contenders = collab.ClaimAnswered, nil
 		emit(t.tx, collab.EventClaimAnswered, "event:"+c.EventID, c, nil)
@@ -95,11 +78,11 @@ func (t claimHandler) decline(p collab.ClaimParams) collab.ClaimResult {
 	switch {
 	case c.State == collab.ClaimAnswered:
 	case c.Identity == t.caller.Identity && c.State == collab.ClaimHeld:
-		c.Declined = append(without(c.Declined, c.Identity), c.Identity)
+		c.Declined = append(rules.Without(c.Declined, c.Identity), c.Identity)
 		t.offer(c, "declined")
 	case slices.Contains(c.Contenders, t.caller.Identity):
-		c.Contenders = without(c.Contenders, t.caller.Identity)
-		c.Declined = append(without(c.Declined, t.caller.Identity), t.caller.Identity)
+		c.Contenders = rules.Without(c.Contenders, t.caller.Identity)
+		c.Declined = append(rules.Without(c.Declined, t.caller.Identity), t.caller.Identity)
 		emit(t.tx, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 	}
 	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
@@ -108,26 +91,25 @@ func (t claimHandler) decline(p collab.ClaimParams) collab.ClaimResult {
 // get returns the current claim. An expired claim is offered.
 func (t claimHandler) get(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
-	if c.State == collab.ClaimHeld && !isHeldAt(&c, t.now) {
+	if c.State == collab.ClaimHeld && !rules.IsHeldAt(&c, t.now) {
 		c.State = collab.ClaimOffered
 	}
 	return collab.ClaimResult{Claim: c}
 }
 
 func (t claimHandler) mustFind(eventID string) collab.Claim {
-	mustBeEventID(eventID)
+	rules.MustBeEventID(eventID)
 	c := t.claims.get(eventID)
 	if c == nil {
-		fail(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
+		rules.Fail(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
 	}
 	return *c
 }
 
 // offer frees a claim and notifies the agents that were refused it.
 func (t claimHandler) offer(c collab.Claim, why string) {
-	told := filter(c.Contenders, func(id protocol.PeerID) bool {
-		return id != c.Identity && !slices.Contains(c.Declined,
-			id)
+	told := rules.Filter(rules.Without(c.Contenders, c.Identity), func(id protocol.PeerID) bool {
+		return !slices.Contains(c.Declined, id)
 	})
 	c.State, c.Contenders = collab.ClaimOffered, nil
 	e := emit(t.tx, collab.EventClaimOffered, "event:"+c.EventID, c, map[string]any{"reason": why, "offeredTo": told})
@@ -140,7 +122,7 @@ func (t claimHandler) offer(c collab.Claim, why string) {
 func (t claimHandler) expireAll() {
 	for _, id := range t.claims.openIDs() {
 		c := t.claims.get(id)
-		if !isHeldAt(c, t.now) {
+		if !rules.IsHeldAt(c, t.now) {
 			t.offer(*c, fmt.Sprintf("expired; %s did not answer in time", c.Owner))
 		}
 	}

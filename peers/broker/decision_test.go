@@ -95,7 +95,7 @@ func TestDecision_ExpiresWithinADay(t *testing.T) {
 	if len(d.sent) != 0 {
 		t.Error("expired before its time")
 	}
-	d.now = d.now.Add(time.Microsecond) // nobody swept yet
+	d.now = d.now.Add(time.Microsecond) // before the next sweep
 	for _, c := range []struct {
 		state string
 		want  []string

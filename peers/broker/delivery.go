@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -16,27 +17,16 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// currentDelivery returns a delivery at a time, without an expired lease.
-func currentDelivery(d *collab.Delivery, now time.Time) collab.Delivery {
-	c := *d
-	if c.Status == collab.DeliveryLeased && !now.Before(collab.ParseTime(c.LeaseUntil)) {
-		c.Status, c.LeasedBy, c.LeaseUntil = collab.DeliveryPending, "", ""
-	}
-	return c
-}
-
-// withStatus returns a delivery with a new status and without a lease.
-func withStatus(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
-	d.Status, d.LeasedBy, d.LeaseUntil = status, "", ""
-	return d
-}
-
 // list returns the deliveries to an agent, oldest first.
 func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.Delivery] {
+	if p.Status != "" {
+		rules.MustBeOneOf("status", p.Status, collab.DeliveryPending, collab.DeliveryLeased,
+			collab.DeliveryAcknowledged, collab.DeliveryFailed, collab.DeliveryCancelled)
+	}
 	var list []collab.Delivery
 	wanted, id := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.deliveries.list(string(id), "", math.MaxInt) {
-		if d := currentDelivery(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
+		if d := rules.CurrentDelivery(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
 			list = append(list, d)
 		}
 	}
@@ -48,25 +38,25 @@ func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.De
 // the caller may act. The id is that of an identity, else "". It fails for a name under which the
 // caller never acts.
 func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) bool, id protocol.PeerID) {
-	p := partyOf(protocol.PeerID(target))
-	bare := p.name == target
+	p := rules.PartyOf(protocol.PeerID(target))
+	bare := p.Name == target
 	switch {
-	case p.name == "":
-		failInvalid("targetAgentId is required")
-	case v.caller.Person, v.caller.is(p.id), bare && v.caller.is(protocol.AgentID(p.name)):
+	case p.Name == "":
+		rules.FailInvalid("targetAgentId is required")
+	case v.caller.Person, v.caller.Is(p.ID), bare && v.caller.Is(protocol.AgentID(p.Name)):
 	default:
-		fail(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
+		rules.Fail(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
 	}
 	if !bare {
-		return func(d *collab.Delivery) bool { return d.TargetIdentity == p.id && v.caller.actsFor(p.id) }, p.id
+		return func(d *collab.Delivery) bool { return d.TargetIdentity == p.ID && v.caller.ActsFor(p.ID) }, p.ID
 	}
-	return func(d *collab.Delivery) bool { return d.TargetAgentID == p.name && v.caller.actsFor(d.TargetIdentity) }, ""
+	return func(d *collab.Delivery) bool { return d.TargetAgentID == p.Name && v.caller.ActsFor(d.TargetIdentity) }, ""
 }
 
 // open returns the deliveries that are not terminal, the oldest first.
 func (t deliveryHandler) open() (list []collab.Delivery) {
 	for _, id := range t.deliveries.openIDs() {
-		list = append(list, currentDelivery(t.deliveries.get(id), t.now))
+		list = append(list, rules.CurrentDelivery(t.deliveries.get(id), t.now))
 	}
 	slices.SortStableFunc(list, func(a, b collab.Delivery) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
 	return list
@@ -74,7 +64,7 @@ func (t deliveryHandler) open() (list []collab.Delivery) {
 
 // claim leases the oldest pending delivery to the caller.
 func (t deliveryHandler) claim(p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
-	lease := mustBeDuration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
+	lease := rules.MustBeDuration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
 	wanted, _ := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.open() {
 		_, kept := t.messages.find(d.MessageID)
@@ -114,19 +104,19 @@ func (t deliveryHandler) nack(p collab.IDParams) collab.DeliveryResult {
 // finish gives an open delivery a new status.
 func (t deliveryHandler) finish(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
 	if d.Terminal() {
-		fail(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
+		rules.Fail(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
 	}
-	return collab.DeliveryResult{Delivery: t.change(withStatus(d, status), nil)}
+	return collab.DeliveryResult{Delivery: t.change(rules.WithStatus(d, status), nil)}
 }
 
 // mustFindOwn returns a delivery that the caller may finish.
 func (t deliveryHandler) mustFindOwn(id string) collab.Delivery {
-	d := currentDelivery(mustFind(t.deliveries, "delivery", id), t.now)
+	d := rules.CurrentDelivery(mustFind(t.deliveries, "delivery", id), t.now)
 	switch {
-	case !t.caller.actsFor(d.TargetIdentity):
-		fail(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
+	case !t.caller.ActsFor(d.TargetIdentity):
+		rules.Fail(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
 	case d.Status == collab.DeliveryLeased && d.LeasedBy != string(t.caller.Identity) && !t.caller.Person:
-		fail(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
+		rules.Fail(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
 	}
 	return d
 }

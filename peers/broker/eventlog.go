@@ -36,8 +36,8 @@ func load(ctx context.Context, db *store.DB, now time.Time) (s *state, err error
 		}, `SELECT seq, first FROM applied`)
 		s.seq, s.first = stored.seq, stored.first
 		s.loadOpen(now)
-		for _, id := range sortedKeys(s.endpoints) {
-			if e := s.endpoints[id]; e.Status == collab.StatusOnline {
+		for _, id := range sortedKeys(s.Endpoints) {
+			if e := s.Endpoints[id]; e.Status == collab.StatusOnline {
 				e.LastHeartbeatAt = formatTime(now)
 			}
 		}

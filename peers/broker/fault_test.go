@@ -295,7 +295,7 @@ func TestWake_RefusedByTheBusDelaysNoOther(t *testing.T) {
 	lead.do("identity.announce", object{"endpointId": "e1"})
 	will.do("conversation.create", object{"id": "c", "kind": "group"})
 	text := "@lead " + strings.Repeat("x", 14_000)
-	for i := range 200 { // each is told again as a mention
+	for i := range 200 { // each mentioned once more
 		text += fmt.Sprintf(" @a%d", i)
 	}
 	params, err := json.Marshal(object{"id": "long", "conversationId": "c", "text": text})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
@@ -52,14 +53,14 @@ func newStoredFixture(t testing.TB) *fixture {
 // restart reads the state again. Endpoints keep the time of their last sign of life.
 func (d *fixture) restart() {
 	d.t.Helper()
-	before := d.state.endpoints
+	before := d.state.Endpoints
 	var err error
 	if d.state, err = load(d.t.Context(), d.db, d.now); err != nil {
 		d.t.Fatal(err)
 	}
-	for id, e := range d.state.endpoints {
-		e.seq, e.LastHeartbeatAt = before[id].seq, before[id].LastHeartbeatAt
-		d.state.heartbeats = max(d.state.heartbeats, e.seq)
+	for id, e := range d.state.Endpoints {
+		e.Seq, e.LastHeartbeatAt = before[id].Seq, before[id].LastHeartbeatAt
+		d.state.heartbeats = max(d.state.heartbeats, e.Seq)
 	}
 }
 
@@ -69,7 +70,7 @@ func (d *fixture) turn(from protocol.PeerID) *tx {
 		d.state.tables.tx = store.On(d.t.Context(), d.db)
 	}
 	return &tx{
-		view: view{d.state, d.state.caller(from, d.names)}, now: d.now,
+		view: view{d.state, d.state.Caller(from, d.names)}, now: d.now,
 		opts:  &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour, Keep: 90 * 24 * time.Hour},
 		db:    d.pruned(),
 		newID: func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
@@ -124,9 +125,9 @@ func (d *fixture) checkRebuild() {
 
 func (d *fixture) same(rebuilt *state) {
 	d.t.Helper()
-	for id, e := range rebuilt.endpoints { // heartbeats are no events
-		if now := d.state.endpoints[id]; now != nil {
-			e.seq, e.LastHeartbeatAt = now.seq, now.LastHeartbeatAt
+	for id, e := range rebuilt.Endpoints { // heartbeats are no events
+		if now := d.state.Endpoints[id]; now != nil {
+			e.Seq, e.LastHeartbeatAt = now.Seq, now.LastHeartbeatAt
 		}
 	}
 	rebuilt.heartbeats = d.state.heartbeats
@@ -146,7 +147,7 @@ func (d *fixture) ask(from protocol.PeerID, name string, params any) protocol.Co
 	r := request{from: from, content: protocol.CollabRequest{Method: name, Params: raw, RequestID: "r"}}
 	t.digest = digest(t.caller.Name, r.content)
 	var result json.RawMessage
-	if err := attempt(func() { result, _ = decideRequest(t, r, "r") }); err != nil {
+	if err := rules.Attempt(func() { result, _ = decideRequest(t, r, "r") }); err != nil {
 		d.t.Fatalf("%s: %v", name, err)
 	}
 	d.end(t)
@@ -188,8 +189,8 @@ func (d *fixture) sweep(later time.Duration) {
 	d.t.Helper()
 	d.now = d.now.Add(later)
 	t := d.turn(protocol.PeerBroker)
-	t.caller = brokerCaller
-	if err := attempt(func() { t.sweep(true) }); err != nil {
+	t.caller = rules.BrokerCaller
+	if err := rules.Attempt(func() { t.sweep(true) }); err != nil {
 		d.t.Fatal(err)
 	}
 	d.end(t)

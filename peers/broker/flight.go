@@ -3,14 +3,15 @@ package broker
 import (
 	"cmp"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol/collab"
 )
 
 // invoke asks an agent to do something: it makes an invocation, its flight, and a delivery that
 // wakes the agent.
 func (t flightHandler) invoke(p collab.InvocationParams) collab.Result {
-	mustBeText("targetAgentId", p.TargetAgentID, maxName)
-	mustBeText("text", p.Text, maxText)
+	rules.MustBeText("targetAgentId", p.TargetAgentID, rules.MaxName)
+	rules.MustBeText("text", p.Text, rules.MaxText)
 	t.mustFindPlace(p.ConversationID, p.WorkItemID)
 	id := t.nonBlankID(p.ID, "inv_")
 	if old := t.invocations.get(id); old != nil {
@@ -20,15 +21,15 @@ func (t flightHandler) invoke(p collab.InvocationParams) collab.Result {
 	return t.start(id, p, identityHandler(t).mustFindAgent(p.TargetAgentID))
 }
 
-func (t flightHandler) start(id string, p collab.InvocationParams, st resolution) collab.Result {
+func (t flightHandler) start(id string, p collab.InvocationParams, st rules.Resolution) collab.Result {
 	now := formatTime(t.now)
 	deliveryID := t.newID("dlv_")
 	inv := collab.Invocation{
 		ID:                  id,
 		RequestedByID:       t.caller.Name,
-		RequestedByIdentity: t.caller.party().id,
-		TargetAgentID:       st.name,
-		TargetIdentity:      st.id,
+		RequestedByIdentity: t.caller.Party().ID,
+		TargetAgentID:       st.Name,
+		TargetIdentity:      st.ID,
 		ConversationID:      p.ConversationID,
 		WorkItemID:          p.WorkItemID,
 		FlightID:            t.newID("flt_"),
@@ -48,20 +49,15 @@ func (t flightHandler) start(id string, p collab.InvocationParams, st resolution
 		CreatedAt:           now,
 		UpdatedAt:           now,
 	}
-	dec := collab.Decision{
-		Rule:           collab.RuleExplicit,
-		TargetAgentID:  st.name,
-		TargetIdentity: st.id,
-		Reason:         st.name + ": was invoked",
-		Candidates: []collab.Candidate{{
-			AgentID:  st.name,
-			Identity: st.id,
-			Rule:     collab.RuleExplicit,
-			Chosen:   true,
-			Reason:   "was invoked",
-		}},
-	}
-	applyResolution(&dec, st)
+	dec := rules.Invoked(st.Party)
+	dec.Candidates = append(dec.Candidates, collab.Candidate{
+		AgentID:  st.Name,
+		Identity: st.ID,
+		Rule:     collab.RuleExplicit,
+		Chosen:   true,
+		Reason:   "was invoked",
+	})
+	rules.ApplyResolution(&dec, st)
 	emit(t.tx, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
 	emit(t.tx, collab.EventFlight, "flight:"+flight.ID, flight, nil)
 	if inv.WorkItemID != "" {
@@ -89,7 +85,7 @@ func (t flightHandler) start(id string, p collab.InvocationParams, st resolution
 		Wake:       collab.AskedWake{Asked: true, Made: dec.Summary()},
 	}
 	if dec.Outcome != collab.OutcomeWoken {
-		failUnroutable(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
+		rules.FailUnroutable(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
 			collab.Result
 			InvocationID string `json:"invocationId"`
 			FlightID     string `json:"flightId"`
@@ -130,15 +126,15 @@ func (t flightHandler) update(p collab.FlightParams) (out collab.Result) {
 }
 
 func (t flightHandler) mustAllow(old *collab.Flight, p collab.FlightParams) {
-	mustBeOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
+	rules.MustBeOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
 		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
-	cancels := t.caller.is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
-	if !cancels && !t.caller.actsFor(old.TargetIdentity) {
-		fail(collab.CodeForbidden, "flight %s belongs to %s", p.ID, old.TargetAgentID)
+	cancels := t.caller.Is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
+	if !cancels && !t.caller.ActsFor(old.TargetIdentity) {
+		rules.Fail(collab.CodeForbidden, "flight %s belongs to %s", p.ID, old.TargetAgentID)
 	}
-	mustAllowTransition("flight", flightMoves, old.State, p.State)
-	mustFit("output", p.Output, maxText)
-	mustFit("error", p.Error, maxTitle)
+	rules.MustAllowTransition("flight", rules.FlightMoves, old.State, p.State)
+	rules.MustFit("output", p.Output, rules.MaxText)
+	rules.MustFit("error", p.Error, rules.MaxTitle)
 }
 
 // onEnd finishes the delivery of a flight that ended, and moves its work to review.
@@ -151,7 +147,7 @@ func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
-		deliveryHandler(t).change(withStatus(*d, status), nil)
+		deliveryHandler(t).change(rules.WithStatus(*d, status), nil)
 	}
 	old := t.records.get(f.WorkItemID)
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
@@ -159,9 +155,9 @@ func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 	}
 	r := *old
 	r.State, r.AcceptanceState, r.WaitingOn = collab.WorkReview, collab.AcceptancePending, nil
-	by := cmp.Or(r.requester(), party{f.RequestedByID, f.RequestedByIdentity})
-	r.RequestedByID, r.RequestedByIdentity = by.name, by.id
-	r.setNextMove(by)
+	by := cmp.Or(r.Requester(), rules.Party{Name: f.RequestedByID, ID: f.RequestedByIdentity})
+	r.RequestedByID, r.RequestedByIdentity = by.Name, by.ID
+	r.SetNextMove(by)
 	recordHandler(t).update(old, &r)
 }
 
@@ -172,30 +168,30 @@ func (t flightHandler) get(p collab.IDParams) collab.Result {
 
 // bind links an external object to an agent. Agents bind only themselves.
 func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
-	mustBeText("surface", p.Surface, maxName)
-	mustBeText("externalId", p.ExternalID, maxName)
-	mustBeText("agentId", p.AgentID, maxName)
+	rules.MustBeText("surface", p.Surface, rules.MaxName)
+	rules.MustBeText("externalId", p.ExternalID, rules.MaxName)
+	rules.MustBeText("agentId", p.AgentID, rules.MaxName)
 	agent := t.agentParty(p.AgentID)
-	if !t.caller.actsFor(agent.id) {
-		fail(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
+	if !t.caller.ActsFor(agent.ID) {
+		rules.Fail(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
 		vouches := string(t.caller.Identity) == p.ExternalID &&
 			old.SetByIdentity != t.caller.Identity // for an agent that bound itself
-		if old.Identity == agent.id && !vouches {
+		if old.Identity == agent.ID && !vouches {
 			return collab.BindingResult{Binding: *old}
 		}
-		if !t.caller.actsFor(old.Identity) {
-			fail(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
+		if !t.caller.ActsFor(old.Identity) {
+			rules.Fail(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
 		}
 	}
 	b := collab.Binding{
 		Surface:       p.Surface,
 		ExternalID:    p.ExternalID,
-		AgentID:       agent.name,
-		Identity:      agent.id,
+		AgentID:       agent.Name,
+		Identity:      agent.ID,
 		SetByID:       t.caller.Name,
-		SetByIdentity: t.caller.party().id,
+		SetByIdentity: t.caller.Party().ID,
 		UpdatedAt:     formatTime(t.now),
 	}
 	emit(t.tx, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
@@ -204,13 +200,13 @@ func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 
 // bindingKey returns the id of a binding.
 func bindingKey(surface, externalID string) string {
-	return string(mustEncode([2]string{surface, externalID}))
+	return string(rules.MustEncode([2]string{surface, externalID}))
 }
 
 func (t conversationHandler) getBinding(p collab.BindingParams) collab.BindingResult {
 	b := t.bindings.get(bindingKey(p.Surface, p.ExternalID))
 	if b == nil {
-		failNotFound("binding", p.Surface+" "+p.ExternalID)
+		rules.FailNotFound("binding", p.Surface+" "+p.ExternalID)
 	}
 	return collab.BindingResult{Binding: *b}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -162,7 +163,7 @@ func TestWake_FindsAnAgentUnderEitherName(t *testing.T) {
 func TestDecodeParams_AcceptsAbsentParams(t *testing.T) {
 	for raw, want := range map[string]int{"": 0, " \n": 0, "null": 0, "{}": 0, ` {"limit": 3} `: 3, `{"limit":3,"more":true}`: 3, "[]": -1, `{"limit":`: -1, `{"limit":"3"}`: -1} {
 		got := -1
-		err := attempt(func() { got = decodeParams[collab.PageParams]([]byte(raw)).Limit })
+		err := rules.Attempt(func() { got = decodeParams[collab.PageParams]([]byte(raw)).Limit })
 		if got != want || (err != nil) != (want < 0) {
 			t.Errorf("%q is a limit of %d, %v; want %d", raw, got, err, want)
 		}
@@ -172,12 +173,12 @@ func TestDecodeParams_AcceptsAbsentParams(t *testing.T) {
 func TestRecord_RefusesCyclesOfAnyLength(t *testing.T) {
 	for _, n := range []int{2, 1001} {
 		s := newState(nil)
-		var r *record
+		var r *rules.Record
 		for i := range n {
-			r = &record{WorkItem: collab.WorkItem{ID: fmt.Sprint(i), Kind: collab.KindWorkItem, State: collab.WorkOpen, ParentID: fmt.Sprint((i + 1) % n)}}
+			r = &rules.Record{WorkItem: collab.WorkItem{ID: fmt.Sprint(i), Kind: collab.KindWorkItem, State: collab.WorkOpen, ParentID: fmt.Sprint((i + 1) % n)}}
 			s.records.put(r.ID, r, r.Kind, true, 1)
 		}
-		if err := attempt(func() { s.mustHaveNoCycles(r) }); err == nil {
+		if err := rules.Attempt(func() { r.MustHaveNoCycles(s.records.get) }); err == nil {
 			t.Errorf("a cycle of %d is not found", n)
 		}
 	}

@@ -113,7 +113,7 @@ func TestHeartbeat_LeavesNoRows(t *testing.T) {
 			d.do(peerID("agent:"+name), "identity.heartbeat", m{"endpointId": "e-" + name})
 		}
 	}
-	if after := rows(); after != before || d.state.endpoints["e-lead"].Status != collab.StatusOnline {
+	if after := rows(); after != before || d.state.Endpoints["e-lead"].Status != collab.StatusOnline {
 		t.Errorf("%s rows after 200 heartbeats; there were %s", after, before)
 	}
 }

@@ -134,7 +134,7 @@ func (c *client) insist(requestID, method string, params any) protocol.CollabRes
 		sent, err := c.Peer.Send(ctx, protocol.TopicBroker, c.NewMessage(protocol.TypeCollabRequest, content))
 		cancel()
 		if err != nil || sent.Addressee != protocol.AddresseeOK {
-			<-time.After(10 * time.Millisecond) // nobody is there; ask again
+			<-time.After(10 * time.Millisecond) // the broker is down; ask again
 			continue
 		}
 		limit := time.After(2 * time.Second)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -18,9 +19,16 @@ func many(n int) []string {
 	return list
 }
 
-// TestRequest_IsBounded: a member of the largest size is taken, and one byte or
-// item more is refused by a refusal that names it and stores nothing.
-func TestRequest_IsBounded(t *testing.T) {
+// A sizeCase is a member of a request with its maximum size. says names the member in a refusal.
+type sizeCase struct {
+	from, method string
+	params       func(n int) m
+	most         int
+	says         string
+}
+
+// sizeCases returns a case for each bounded member.
+func sizeCases() []sizeCase {
 	text := func(member string, more m) func(n int) m {
 		return sized(member, more, func(n int) any { return strings.Repeat("x", n) })
 	}
@@ -41,12 +49,7 @@ func TestRequest_IsBounded(t *testing.T) {
 	}
 	announced := m{"logicalAgentId": "a", "endpointId": "e-a"}
 	decision := m{"id": "dec", "tool": "shell", "digest": "abc", "expiresAt": "2026-06-01T12:01:00Z"}
-	for _, c := range []struct {
-		from, method string
-		params       func(n int) m
-		most         int
-		says         string
-	}{
+	return []sizeCase{
 		{"agent:a", "identity.announce", text("endpointId", announced), 256, "endpointId"},
 		{"agent:a", "identity.announce", text("harnessType", announced), 256, "harnessType"},
 		{"agent:a", "identity.announce", text("workspaceId", announced), 256, "workspaceId"},
@@ -102,33 +105,43 @@ func TestRequest_IsBounded(t *testing.T) {
 		{"agent:a", "decision.ask", names("mayDecide", decision), 100, "100 deciders"},
 		{"agent:a", "claim.decline", text("eventId", nil), 512, "eventId"},
 		{"cli:will", "prompt.contract", text("agentId", nil), 256 - quotes, "agentId"},
-	} {
-		t.Run(c.method+" "+c.says, func(t *testing.T) {
-			d := newFixture(t)
-			d.announce("a")
-			d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "memberIds": []string{"a"}})
-			d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})
-			d.do("cli:will", "question.ask", m{"id": "q", "title": "t", "askedOfId": "a"})
-			flight := d.do("cli:will", "invocation.create", m{"targetAgentId": "a", "text": "t"}).at("flight", "id")
-			ask := func(n int) protocol.CollabResult {
-				params := c.params(n)
-				if c.method == "flight.update" {
-					params["id"] = flight
-				}
-				return d.ask(protocol.PeerID(c.from), c.method, params)
-			}
-			stored := len(d.log)
-			a := ask(c.most + 1)
-			if a.OK || a.Error.Code != string(collab.CodeInvalid) || !strings.Contains(a.Error.Message, c.says) {
-				t.Errorf("%d is answered by %+v; want a refusal that names %s", c.most+1, a.Error, c.says)
-			}
-			if len(d.log) != stored {
-				t.Errorf("a refusal left %d events", len(d.log)-stored)
-			}
-			if a := ask(c.most); !a.OK && (strings.Contains(a.Error.Message, "at most") || strings.Contains(a.Error.Message, "may have")) {
-				t.Errorf("%d is refused: %s", c.most, a.Error.Message)
-			}
-		})
+	}
+}
+
+// TestRequest_IsBounded checks that a member of the maximum size is accepted, and that one byte
+// or item more gets a refusal that names the member and stores nothing.
+func TestRequest_IsBounded(t *testing.T) {
+	for _, c := range sizeCases() {
+		t.Run(c.method+" "+c.says, func(t *testing.T) { checkSize(t, c) })
+	}
+}
+
+// checkSize makes requests of the maximum size and of one more.
+func checkSize(t *testing.T, c sizeCase) {
+	t.Helper()
+	d := newFixture(t)
+	d.announce("a")
+	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "memberIds": []string{"a"}})
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "t", "askedOfId": "a"})
+	flight := d.do("cli:will", "invocation.create", m{"targetAgentId": "a", "text": "t"}).at("flight", "id")
+	ask := func(n int) protocol.CollabResult {
+		params := c.params(n)
+		if c.method == "flight.update" {
+			params["id"] = flight
+		}
+		return d.ask(protocol.PeerID(c.from), c.method, params)
+	}
+	stored := len(d.log)
+	a := ask(c.most + 1)
+	if a.OK || a.Error.Code != string(collab.CodeInvalid) || !strings.Contains(a.Error.Message, c.says) {
+		t.Errorf("%d is answered by %+v; want a refusal that names %s", c.most+1, a.Error, c.says)
+	}
+	if len(d.log) != stored {
+		t.Errorf("a refusal left %d events", len(d.log)-stored)
+	}
+	if a := ask(c.most); !a.OK && (strings.Contains(a.Error.Message, "at most") || strings.Contains(a.Error.Message, "may have")) {
+		t.Errorf("%d is refused: %s", c.most, a.Error.Message)
 	}
 }
 
@@ -178,7 +191,10 @@ func TestRequest_RefusesMissingParams(t *testing.T) {
 		{"cli:will", "wake.explain", m{}, "messageId or workItemId is required"},
 		{"cli:will", "prompt.contract", m{}, "agentId is required"},
 		{"cli:will", "work_item.list", m{"limit": -1}, "limit must not be negative"},
-		{"cli:will", "work_item.list", m{"state": "paused"}, "state"},
+		{"cli:will", "work_item.list", m{"state": "paused"}, `state "paused" is not one of open`},
+		{"cli:will", "question.list", m{"state": "done"}, `state "done" is not one of open`},
+		{"cli:will", "decision.list", m{"state": "open"}, `state "open" is not one of pending`},
+		{"agent:a", "delivery.list", m{"targetAgentId": "a", "status": "woken"}, `status "woken" is not one of pending`},
 		{"cli:will", "events.list", m{"after": -1}, "after must not be negative"},
 		{"cli:will", "question.spawn_work", m{"title": "t"}, "id"},
 	} {
@@ -203,5 +219,34 @@ func TestRequest_ExplainsDecodeErrors(t *testing.T) {
 	content, kept := decideRequest(d.turn("agent:a"), request{from: "agent:a", malformed: errors.New("unexpected end")}, "r")
 	if says := string(content); kept || !strings.Contains(says, "{method, params, requestId}: unexpected end") {
 		t.Errorf("answered by %s, kept %v", says, kept)
+	}
+}
+
+// TestRefusal_FitsAFrame checks that the answer to a request with an overlong id is short, since
+// its requester would never get a longer one than a frame.
+func TestRefusal_FitsAFrame(t *testing.T) {
+	d := newStoredFixture(t)
+	for _, id := range []string{strings.Repeat(`"`, 300<<10), strings.Repeat("é", 200<<10), strings.Repeat("a", 700<<10)} {
+		for method, params := range map[string]m{
+			"conversation.get": {"id": id}, "work_item.get": {"id": id}, "question.get": {"id": id}, "flight.get": {"id": id},
+			"question.answer": {"id": id, "answer": "a"}, "work_item.update": {"id": id, "state": "done"}, "delivery.ack": {"id": id},
+			"delivery.claim": {"targetAgentId": id}, "binding.get": {"surface": "tg", "externalId": id}, "claim.get": {"eventId": id},
+			"decision.get": {"id": id}, "identity.heartbeat": {"endpointId": id}, "identity.leave": {"endpointId": id},
+			"prompt.contract": {"agentId": "a", "conversationId": id}, "wake.explain": {"messageId": id}, "work_item.wake": {"id": id},
+			"message.post": {"conversationId": id, "text": "t"}, "invocation.create": {"targetAgentId": "a", "text": "t", "workItemId": id},
+			id: {},
+		} {
+			a := d.ask("agent:a", method, params)
+			if a.OK || len(rules.MustEncode(a)) > 64<<10 {
+				t.Errorf("%.20s with %.5s…: ok %v, an answer of %d bytes", method, id, a.OK, len(rules.MustEncode(a)))
+			}
+		}
+		tx := d.turn("agent:a")
+		r := request{from: "agent:a", messageID: "msg_1", content: protocol.CollabRequest{Method: "work_item.list", RequestID: id}}
+		answerRequest(tx, r)
+		if raw := tx.answers[0].content; len(raw) > 64<<10 || !strings.Contains(string(raw), `"code":"invalid"`) {
+			t.Errorf("a requestId of %d bytes gives %d bytes: %.200s", len(id), len(raw), raw)
+		}
+		d.end(tx)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -12,23 +13,23 @@ import (
 
 // create stores a conversation.
 func (t conversationHandler) create(p collab.ConversationParams) collab.ConversationResult {
-	mustBeOneOf("kind", p.Kind, "dm", "group", "channel", "thread")
-	mustBeTexts("a member", p.MemberIDs, maxList, "a conversation has at most %d members")
-	mustFit("title", p.Title, maxTitle)
-	mustBeName("masterId", p.MasterID)
+	rules.MustBeOneOf("kind", p.Kind, "dm", "group", "channel", "thread")
+	rules.MustBeTexts("a member", p.MemberIDs, rules.MaxList, "a conversation has at most %d members")
+	rules.MustFit("title", p.Title, rules.MaxTitle)
+	rules.MustBeName("masterId", p.MasterID)
 	c := collab.Conversation{
 		ID:                t.nonBlankID(p.ID, "conv_"),
 		Kind:              p.Kind,
 		Title:             p.Title,
 		CreatedByID:       t.caller.Name,
-		CreatedByIdentity: t.caller.party().id,
+		CreatedByIdentity: t.caller.Party().ID,
 		CreatedAt:         formatTime(t.now),
 	}
 	master := t.partyOf(p.MasterID, t.knownParties)
-	c.MasterID, c.MasterIdentity = master.name, master.id
+	c.MasterID, c.MasterIdentity = master.Name, master.ID
 	for _, member := range p.MemberIDs {
-		if m := t.partyOf(member, t.knownParties); !slices.Contains(c.MemberIdentities, m.id) {
-			c.MemberIDs, c.MemberIdentities = append(c.MemberIDs, m.name), append(c.MemberIdentities, m.id)
+		if m := t.partyOf(member, t.knownParties); !slices.Contains(c.MemberIdentities, m.ID) {
+			c.MemberIDs, c.MemberIdentities = append(c.MemberIDs, m.Name), append(c.MemberIdentities, m.ID)
 		}
 	}
 	target := "conversation:" + c.ID
@@ -46,7 +47,7 @@ func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.Co
 	if p.After != "" {
 		ref, ok := t.messages.find(p.After)
 		if !ok || ref.ConversationID != p.ID {
-			failInvalid("after %q is not a message of this conversation", text.Clip(p.After, 80))
+			rules.FailInvalid("after %q is not a message of this conversation", text.Clip(p.After, 80))
 		}
 	}
 	posts := t.messages.list(p.ID, p.After, maxLimit+1)
@@ -58,7 +59,7 @@ func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.Co
 	})
 	if page.Messages = page.Messages[:n]; 0 < n && n < len(posts) {
 		last, err := page.Messages[n-1].Read()
-		must(err)
+		rules.Must(err)
 		page.Next = &last.ID
 	}
 	return page
@@ -67,19 +68,19 @@ func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.Co
 // A route is the resolution of a message's explicit targets.
 type route struct {
 	named   []namedTarget
-	failure *resolution // of the first target, if it resolves to nobody
-	label   string      // of the failure
+	failure *rules.Resolution // of the first target, if it resolves to nobody
+	label   string            // of the failure
 }
 
 type namedTarget struct {
 	label      string
-	resolution resolution
+	resolution rules.Resolution
 }
 
 // labelOf returns the label that named a decision's target, or "".
 func (r *route) labelOf(dec collab.Decision) (label string) {
 	for _, n := range r.named {
-		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
+		if dec.Rule == collab.RuleExplicit && n.resolution.ID == dec.TargetIdentity {
 			label = n.label
 		}
 	}
@@ -116,7 +117,7 @@ func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID,
 		AuthorID:       t.caller.Name,
-		AuthorIdentity: t.caller.party().id,
+		AuthorIdentity: t.caller.Party().ID,
 		Text:           p.Text,
 		Targets:        p.Targets,
 		WorkItemID:     p.WorkItemID,
@@ -125,13 +126,13 @@ func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 		Kind:           cmp.Or(p.Kind, collab.KindChat),
 		CreatedAt:      formatTime(t.now),
 		Surface:        cmp.Or(p.Surface, collab.SurfaceHuman),
-		Obligation:     mustBeObligation(p.Obligation),
+		Obligation:     rules.MustBeObligation(p.Obligation),
 	}
-	mustBeOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
-	mustBeOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
-	mustBeText("text", p.Text, maxText)
-	mustBeNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
-	mustBeTexts("a target", p.Targets, maxMentions, "a message has at most %d targets")
+	rules.MustBeOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
+	rules.MustBeOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
+	rules.MustBeText("text", p.Text, rules.MaxText)
+	rules.MustBeNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
+	rules.MustBeTexts("a target", p.Targets, rules.MaxMentions, "a message has at most %d targets")
 	if !t.caller.Person {
 		m.Surface = collab.SurfaceAgent // whatever the agent claims
 	}
@@ -145,27 +146,27 @@ func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 // person's text. Other labels are only hints.
 func (t conversationHandler) route(m *collab.Message) route {
 	var r route
-	from := t.localityOf(t.caller)
-	add := func(label string, st resolution) {
+	from := t.LocalityOf(t.caller)
+	add := func(label string, st rules.Resolution) {
 		first := len(r.named) == 0 && r.failure == nil
 		switch {
 		case st.Failure == "" && !slices.ContainsFunc(r.named,
-			func(n namedTarget) bool { return n.resolution.id == st.id }):
+			func(n namedTarget) bool { return n.resolution.ID == st.ID }):
 			r.named = append(r.named, namedTarget{label, st})
 		case st.Failure != "" && first:
 			r.failure, r.label = &st, label
 		}
 	}
 	for _, target := range m.Targets {
-		add(target, t.resolve(target, from))
+		add(target, t.Resolve(target, from))
 	}
-	for _, f := range findMentions(m.Text) {
-		st := t.resolve(f.Label.String(), from)
+	for _, f := range rules.FindMentions(m.Text) {
+		st := t.Resolve(f.Label.String(), from)
 		hard := f.Leading && m.Surface == collab.SurfaceHuman
 		m.Mentions = append(m.Mentions, collab.Mention{
 			Label:    f.Label.String(),
-			AgentID:  st.name,
-			Identity: st.id,
+			AgentID:  st.Name,
+			Identity: st.ID,
 			Hard:     hard,
 		})
 		if hard {
@@ -183,50 +184,50 @@ func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 			Candidates: []collab.Candidate{},
 			Reason:     r.label + " was named explicitly",
 		}
-		applyResolution(&dec, *r.failure)
+		rules.ApplyResolution(&dec, *r.failure)
 		return dec
 	}
-	s := situation{
-		sender:   t.caller,
-		followUp: m.FollowUp,
-		record:   t.records.get(m.WorkItemID),
-		master:   t.master(m.ConversationID),
-		final:    m.Kind != collab.KindChat,
-		thanks:   attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
+	s := rules.Situation{
+		Sender:   t.caller,
+		FollowUp: m.FollowUp,
+		Record:   t.records.get(m.WorkItemID),
+		Master:   t.master(m.ConversationID),
+		Final:    m.Kind != collab.KindChat,
+		Thanks:   attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
-		s.explicit = append(s.explicit, n.resolution.party)
+		s.Explicit = append(s.Explicit, n.resolution.Party)
 	}
 	// Messages among workers do not wake their lead.
 	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
-		s.master = party{}
+		s.Master = rules.Party{}
 	}
-	return wakeHandler(t).choose(s, t.localityOf(t.caller), r.named...)
+	return wakeHandler(t).choose(s, t.LocalityOf(t.caller), r.named...)
 }
 
 // master returns the party that answers for a conversation: the agent to which its chat is bound,
 // else its master. In a direct conversation it is the other side if that is an agent.
-func (v *view) master(conversationID string) party {
+func (v *view) master(conversationID string) rules.Party {
 	c := v.conversations.get(conversationID)
 	if by := c.CreatedByIdentity; isBridge(by) {
 		b := v.bindings.get(bindingKey(string(protocol.RoleOf(by)), string(by)))
 		if b != nil && b.SetByIdentity == by { // anybody may bind itself to an unbound object
-			return party{b.AgentID, b.Identity}
+			return rules.Party{Name: b.AgentID, ID: b.Identity}
 		}
 	}
 	if c.MasterID != "" || c.Kind != "dm" {
-		return party{c.MasterID, c.MasterIdentity}
+		return rules.Party{Name: c.MasterID, ID: c.MasterIdentity}
 	}
-	var others []party
+	var others []rules.Party
 	for i, id := range c.MemberIdentities {
-		if !v.caller.is(id) {
-			others = append(others, party{c.MemberIDs[i], id})
+		if !v.caller.Is(id) {
+			others = append(others, rules.Party{Name: c.MemberIDs[i], ID: id})
 		}
 	}
-	if len(others) == 1 && len(v.endpointsOf(others[0].id)) > 0 {
+	if len(others) == 1 && len(v.EndpointsOf(others[0].ID)) > 0 {
 		return others[0]
 	}
-	return party{}
+	return rules.Party{}
 }
 
 // A planned delivery has the decision that caused it.
@@ -239,7 +240,7 @@ type planned struct {
 // author of the message that it answers.
 func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
 	add := func(d collab.Delivery, dec collab.Decision) {
-		own := t.caller.is(d.TargetIdentity) && !(m.FollowUp && dec.Outcome != "") // a follow-up wakes its sender
+		own := t.caller.Is(d.TargetIdentity) && !(m.FollowUp && dec.Outcome != "") // a follow-up wakes its sender
 		if own || slices.ContainsFunc(list, func(p planned) bool {
 			return p.delivery.TargetIdentity == d.TargetIdentity
 		}) {
@@ -260,17 +261,17 @@ func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision
 	for _, n := range r.named {
 		if !n.resolution.Person {
 			add(collab.Delivery{
-				TargetAgentID:  n.resolution.name,
-				TargetIdentity: n.resolution.id,
+				TargetAgentID:  n.resolution.Name,
+				TargetIdentity: n.resolution.ID,
 				Reason:         collab.ReasonMention,
 				Policy:         collab.PolicyDurable,
 			}, collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
 	}
-	if ref, ok := t.messages.find(m.InReplyTo); ok && len(t.endpointsOf(ref.author().id)) > 0 {
+	if ref, ok := t.messages.find(m.InReplyTo); ok && len(t.EndpointsOf(ref.author().ID)) > 0 {
 		add(collab.Delivery{
-			TargetAgentID:  ref.author().name,
-			TargetIdentity: ref.author().id,
+			TargetAgentID:  ref.author().Name,
+			TargetIdentity: ref.author().ID,
 			Reason:         collab.ReasonThread,
 			Policy:         collab.PolicyBestEffort,
 		}, collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
@@ -313,7 +314,7 @@ func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.
 		meta.Mentions = append(meta.Mentions, cmp.Or(mention.AgentID, mention.Label))
 	}
 	for _, n := range r.named {
-		meta.TargetAgents = append(meta.TargetAgents, n.resolution.name)
+		meta.TargetAgents = append(meta.TargetAgents, n.resolution.Name)
 	}
 	return meta
 }
@@ -334,11 +335,11 @@ func (t conversationHandler) posted(m collab.Message, meta collab.PostMetadata, 
 	}
 	for _, id := range meta.Deliveries {
 		if d := t.deliveries.get(id); d != nil {
-			out.Deliveries = append(out.Deliveries, currentDelivery(d, t.now))
+			out.Deliveries = append(out.Deliveries, rules.CurrentDelivery(d, t.now))
 		}
 	}
-	if code := collab.Code(dec.Outcome); isUnroutable(code) {
-		failUnroutable(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
+	if code := collab.Code(dec.Outcome); rules.IsUnroutable(code) {
+		rules.FailUnroutable(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
 			"messageId": m.ID, "message": m, "mentions": out.Mentions, "deliveries": out.Deliveries,
 			"rule": dec.Rule, "targetAgentId": dec.TargetAgentID, "duplicate": duplicate,
 		})

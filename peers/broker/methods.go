@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -15,66 +16,64 @@ import (
 
 // A method is one method of the broker.
 type method struct {
-	name string
-	run  func(t *tx, params json.RawMessage) any
-	// fresh methods read or refresh the current state. A repeated request runs again instead of
-	// getting the stored answer.
-	fresh bool
+	name  string
+	run   func(t *tx, params json.RawMessage) any
+	fresh bool // see collab.Method
 }
 
 // methods has every method by name.
 var methods = byName(
-	repeatable(collab.IdentityAnnounce, identityHandler.announce),
-	repeatable(collab.IdentityHeartbeat, identityHandler.heartbeat),
-	repeatable(collab.IdentityLeave, identityHandler.leave),
-	repeatable(collab.IdentityList, identityHandler.list),
-	repeatable(collab.IdentityResolve, identityHandler.resolveLabel),
-	remembered(collab.ConversationCreate, conversationHandler.create),
-	repeatable(collab.ConversationGet, conversationHandler.get),
-	remembered(collab.MessagePost, conversationHandler.post),
-	remembered(collab.QuestionAsk, recordHandler.ask),
-	remembered(collab.QuestionAnswer, recordHandler.answer),
-	remembered(collab.QuestionClose, endQuestion(questionClosed)),
-	remembered(collab.QuestionDecline, endQuestion(questionDeclined)),
-	remembered(collab.QuestionReopen, recordHandler.reopen),
-	remembered(collab.QuestionSpawnWork, recordHandler.spawnWork),
-	repeatable(collab.QuestionGet, getRecord(collab.KindQuestion)),
-	repeatable(collab.QuestionList, recordHandler.listQuestions),
-	remembered(collab.WorkCreate, recordHandler.createWork),
-	remembered(collab.WorkUpdate, recordHandler.updateWork),
-	remembered(collab.WorkAssign, recordHandler.assign),
-	repeatable(collab.WorkGet, getRecord(collab.KindWorkItem)),
-	repeatable(collab.WorkList, recordHandler.listWork),
-	remembered(collab.WorkArrived, recordHandler.arrived),
-	remembered(collab.WorkWake, recordHandler.wakeWork),
-	remembered(collab.InvocationCreate, flightHandler.invoke),
-	remembered(collab.FlightUpdate, flightHandler.update),
-	repeatable(collab.FlightGet, flightHandler.get),
-	repeatable(collab.DeliveryList, deliveryHandler.list),
-	remembered(collab.DeliveryClaim, deliveryHandler.claim),
-	remembered(collab.DeliveryAck, deliveryHandler.ack),
-	remembered(collab.DeliveryNack, deliveryHandler.nack),
-	remembered(collab.BindingSet, conversationHandler.bind),
-	repeatable(collab.BindingGet, conversationHandler.getBinding),
-	remembered(collab.ClaimAcquire, claimHandler.acquire),
-	remembered(collab.ClaimRelease, claimHandler.release),
-	remembered(collab.ClaimDecline, claimHandler.decline),
-	repeatable(collab.ClaimGet, claimHandler.get),
-	repeatable(collab.DecisionAsk, decisionHandler.ask),
-	remembered(collab.DecisionDecide, decisionHandler.decide),
-	remembered(collab.DecisionCancel, decisionHandler.cancel),
-	remembered(collab.DecisionRevoke, decisionHandler.revoke),
-	repeatable(collab.DecisionGet, decisionHandler.get),
-	repeatable(collab.DecisionList, decisionHandler.list),
-	repeatable(collab.ObligationOpen, obligationHandler.open),
-	repeatable(collab.ObligationReact, obligationHandler.react),
-	repeatable(collab.ObligationDischarge, obligationHandler.discharge),
-	repeatable(collab.ObligationGet, obligationHandler.get),
-	repeatable(collab.ObligationList, obligationHandler.list),
-	repeatable(collab.EventsList, queryHandler.listEvents),
-	repeatable(collab.WakeExplain, wakeHandler.explain),
-	repeatable(collab.WakeReminded, reminderHandler.list),
-	repeatable(collab.PromptContract, queryHandler.promptContract),
+	handle(collab.IdentityAnnounce, identityHandler.announce),
+	handle(collab.IdentityHeartbeat, identityHandler.heartbeat),
+	handle(collab.IdentityLeave, identityHandler.leave),
+	handle(collab.IdentityList, identityHandler.list),
+	handle(collab.IdentityResolve, identityHandler.resolveLabel),
+	handle(collab.ConversationCreate, conversationHandler.create),
+	handle(collab.ConversationGet, conversationHandler.get),
+	handle(collab.MessagePost, conversationHandler.post),
+	handle(collab.QuestionAsk, recordHandler.ask),
+	handle(collab.QuestionAnswer, recordHandler.answer),
+	handle(collab.QuestionClose, endQuestion(rules.QuestionClosed)),
+	handle(collab.QuestionDecline, endQuestion(rules.QuestionDeclined)),
+	handle(collab.QuestionReopen, recordHandler.reopen),
+	handle(collab.QuestionSpawnWork, recordHandler.spawnWork),
+	handle(collab.QuestionGet, getRecord(collab.KindQuestion)),
+	handle(collab.QuestionList, recordHandler.listQuestions),
+	handle(collab.WorkCreate, recordHandler.createWork),
+	handle(collab.WorkUpdate, recordHandler.updateWork),
+	handle(collab.WorkAssign, recordHandler.assign),
+	handle(collab.WorkGet, getRecord(collab.KindWorkItem)),
+	handle(collab.WorkList, recordHandler.listWork),
+	handle(collab.WorkArrived, recordHandler.arrived),
+	handle(collab.WorkWake, recordHandler.wakeWork),
+	handle(collab.InvocationCreate, flightHandler.invoke),
+	handle(collab.FlightUpdate, flightHandler.update),
+	handle(collab.FlightGet, flightHandler.get),
+	handle(collab.DeliveryList, deliveryHandler.list),
+	handle(collab.DeliveryClaim, deliveryHandler.claim),
+	handle(collab.DeliveryAck, deliveryHandler.ack),
+	handle(collab.DeliveryNack, deliveryHandler.nack),
+	handle(collab.BindingSet, conversationHandler.bind),
+	handle(collab.BindingGet, conversationHandler.getBinding),
+	handle(collab.ClaimAcquire, claimHandler.acquire),
+	handle(collab.ClaimRelease, claimHandler.release),
+	handle(collab.ClaimDecline, claimHandler.decline),
+	handle(collab.ClaimGet, claimHandler.get),
+	handle(collab.DecisionAsk, decisionHandler.ask),
+	handle(collab.DecisionDecide, decisionHandler.decide),
+	handle(collab.DecisionCancel, decisionHandler.cancel),
+	handle(collab.DecisionRevoke, decisionHandler.revoke),
+	handle(collab.DecisionGet, decisionHandler.get),
+	handle(collab.DecisionList, decisionHandler.list),
+	handle(collab.ObligationOpen, obligationHandler.open),
+	handle(collab.ObligationReact, obligationHandler.react),
+	handle(collab.ObligationDischarge, obligationHandler.discharge),
+	handle(collab.ObligationGet, obligationHandler.get),
+	handle(collab.ObligationList, obligationHandler.list),
+	handle(collab.EventsList, queryHandler.listEvents),
+	handle(collab.WakeExplain, wakeHandler.explain),
+	handle(collab.WakeReminded, reminderHandler.list),
+	handle(collab.PromptContract, queryHandler.promptContract),
 )
 
 func byName(list ...method) map[string]method {
@@ -85,16 +84,9 @@ func byName(list ...method) map[string]method {
 	return m
 }
 
-// remembered makes a method whose answer is stored for repeated requests.
-func remembered[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
-	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(H{t}, decodeParams[P](raw)) }}
-}
-
-// repeatable makes a fresh method.
-func repeatable[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
-	made := remembered(m, run)
-	made.fresh = true
-	return made
+// handle makes a method of its handler.
+func handle[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
+	return method{m.Name, func(t *tx, raw json.RawMessage) any { return run(H{t}, decodeParams[P](raw)) }, m.Fresh}
 }
 
 // decodeParams decodes a method's params. Absent params are an empty object. Unknown members are
@@ -104,7 +96,7 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 		return p
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		failInvalid("%s", protocol.DescribeTypeError("params", err))
+		rules.FailInvalid("%s", protocol.DescribeTypeError("params", err))
 	}
 	mustBeClean("", reflect.ValueOf(p))
 	return p
@@ -139,7 +131,7 @@ func mustBeClean(member string, v reflect.Value) {
 		}
 	case reflect.String:
 		if !text.IsCleanName(v.String()) {
-			failInvalid("%s must not contain control or invisible characters", member)
+			rules.FailInvalid("%s must be %s", member, text.NameRule)
 		}
 	}
 }
@@ -150,10 +142,11 @@ func mustFindMethod(name string) method {
 	if !ok {
 		all := sortedKeys(methods)
 		family, _, _ := strings.Cut(name, ".")
-		if related := filter(all, func(m string) bool { return strings.HasPrefix(m, family+".") }); len(related) > 0 {
+		related := rules.Filter(all, func(m string) bool { return strings.HasPrefix(m, family+".") })
+		if len(related) > 0 {
 			all = related
 		}
-		failInvalid("there is no method %q; there are %s", text.Clip(name, 80), strings.Join(all, ", "))
+		rules.FailInvalid("there is no method %q; the methods are %s", text.Clip(name, 80), strings.Join(all, ", "))
 	}
 	return m
 }
@@ -169,7 +162,7 @@ const (
 // the size of an item in bytes.
 func pageSize(asked, n int, size func(i int) int) int {
 	if asked < 0 {
-		failInvalid("limit must not be negative")
+		rules.FailInvalid("limit must not be negative")
 	}
 	most, total := min(cmp.Or(asked, defaultLimit), maxLimit, n), 0
 	for i := range most {
@@ -185,13 +178,13 @@ func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.Pag
 	if p.After != "" {
 		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
 		if i < 0 {
-			failInvalid("after %q is not in the list: use the next of the previous page", text.Clip(p.After, 80))
+			rules.FailInvalid("after %q is not in the list: use the next of the previous page", text.Clip(p.After, 80))
 		}
 		list = list[i+1:]
 	}
 	page.Items = []collab.Listed[T]{}
 	n := pageSize(p.Limit, len(list), func(i int) int {
-		page.Items = append(page.Items, collab.Listed[T]{RawMessage: mustEncode(show(list[i]))})
+		page.Items = append(page.Items, collab.Listed[T]{RawMessage: rules.MustEncode(show(list[i]))})
 		return len(page.Items[i].RawMessage)
 	})
 	if page.Items = page.Items[:n]; 0 < n && n < len(list) {
@@ -203,7 +196,7 @@ func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.Pag
 // listEvents returns a page of the log.
 func (t queryHandler) listEvents(p collab.EventsParams) (page collab.EventPage) {
 	if p.After < 0 {
-		failInvalid("after must not be negative")
+		rules.FailInvalid("after must not be negative")
 	}
 	page.Events = []collab.Event{}
 	last := t.seq // the log must not grow while it is read

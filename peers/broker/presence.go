@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 )
 
@@ -25,7 +27,7 @@ const joinTimeout = time.Second
 type presenceTracker struct {
 	watches func() bool // the bus has reported all peers and reports changes
 	now     func() time.Time
-	changed chan struct{}
+	changed notify.Signal
 
 	mu            sync.Mutex // guards the fields below
 	startedAt     time.Time  // time of the first report
@@ -41,7 +43,7 @@ func newPresenceTracker(watches func() bool, now func() time.Time) *presenceTrac
 	return &presenceTracker{
 		watches:       watches,
 		now:           now,
-		changed:       make(chan struct{}, 1),
+		changed:       notify.New(),
 		incomplete:    true,
 		online:        map[protocol.PeerID]bool{},
 		left:          map[protocol.PeerID]time.Time{},
@@ -67,14 +69,7 @@ func (r *presenceTracker) onPresence(p protocol.Presence) {
 		r.online[p.Peer], r.joined[p.Peer] = true, now
 	}
 	delete(r.announced, p.Peer)
-	r.signal()
-}
-
-func (r *presenceTracker) signal() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
+	r.changed.Notify()
 }
 
 // onAnnounce notes that an identity has announced itself, so that the bus should report it.
@@ -86,7 +81,7 @@ func (r *presenceTracker) onAnnounce(id protocol.PeerID) {
 	defer r.mu.Unlock()
 	if !r.online[id] {
 		r.announced[id] = r.now()
-		r.signal()
+		r.changed.Notify()
 	}
 }
 
@@ -140,37 +135,26 @@ func (r *presenceTracker) takeChanges() (a presenceChanges, next time.Duration) 
 		a.since, r.incomplete = r.startedAt, false
 	}
 	now := r.now()
+	due := func(in map[protocol.PeerID]time.Time, id protocol.PeerID, after time.Duration) bool {
+		wait := in[id].Add(after).Sub(now)
+		if wait <= 0 {
+			delete(in, id)
+		} else if next == 0 || wait < next {
+			next = wait
+		}
+		return wait <= 0
+	}
 	for id := range r.announced {
-		if isDue(r.announced, id, now, joinTimeout, &next) {
+		if due(r.announced, id, joinTimeout) {
 			a.left[id] = now
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.joined)) {
-		if isDue(r.joined, id, now, rejoinGrace, &next) {
+		if due(r.joined, id, rejoinGrace) {
 			a.returned = append(a.returned, id)
 		}
 	}
 	return a, next
-}
-
-// isDue removes an identity from a map and reports true if it has been there long enough.
-// Otherwise it shortens next to the remaining time.
-func isDue(
-	in map[protocol.PeerID]time.Time,
-	id protocol.PeerID,
-	now time.Time,
-	after time.Duration,
-	next *time.Duration,
-) bool {
-	wait := in[id].Add(after).Sub(now)
-	if wait <= 0 {
-		delete(in, id)
-		return true
-	}
-	if *next == 0 || wait < *next {
-		*next = wait
-	}
-	return false
 }
 
 // presenceLoop applies changes of presence to the state.
@@ -181,7 +165,7 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.writer.presence.changed:
+		case <-b.writer.presence.changed.C():
 		case <-due.C:
 		}
 		news, next := b.writer.presence.takeChanges()
@@ -197,8 +181,8 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 // applyPresence takes the endpoints of departed identities offline, and those of returned
 // identities online.
 func (t identityHandler) applyPresence(a presenceChanges) {
-	for _, id := range sortedKeys(t.endpoints) {
-		e := t.endpoints[id]
+	for _, id := range sortedKeys(t.Endpoints) {
+		e := t.Endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
 		at, gone := a.left[e.Identity]
 		if !gone && !a.since.IsZero() && !t.presence.isOnline(e.Identity) {
@@ -210,10 +194,10 @@ func (t identityHandler) applyPresence(a presenceChanges) {
 		}
 	}
 	for _, id := range a.returned {
-		mine := t.endpointsThat(func(e *endpoint) bool {
+		mine := t.EndpointsThat(func(e *rules.Endpoint) bool {
 			return e.Identity == id && (t.presence.isLost(e.EndpointID) || e.Status == collab.StatusOnline)
 		})
-		if !slices.ContainsFunc(mine, func(e *endpoint) bool { return e.Status == collab.StatusOnline }) &&
+		if !slices.ContainsFunc(mine, func(e *rules.Endpoint) bool { return e.Status == collab.StatusOnline }) &&
 			t.presence.isOnline(id) {
 			for _, e := range mine {
 				t.presence.setLost(e.EndpointID, false)

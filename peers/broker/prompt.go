@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/template"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -16,17 +17,17 @@ var promptText string
 
 var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{
 	"line":     oneLine,
-	"describe": func(w *record) string { return w.Describe(collab.NameOf) },
+	"describe": func(w *rules.Record) string { return w.Describe(collab.NameOf) },
 }).Parse(promptText))
 
 // A contract has the data for the template.
 type contract struct {
 	Agent        string
 	Harness      string
-	Endpoint     *endpoint
+	Endpoint     *rules.Endpoint
 	Conversation *collab.Conversation
-	Work         *record
-	Open         []*record // with the agent's next move
+	Work         *rules.Record
+	Open         []*rules.Record // with the agent's next move
 }
 
 const maxOpenInPrompt = 10
@@ -34,26 +35,26 @@ const maxOpenInPrompt = 10
 // promptContract returns the collaboration contract for an agent's prompt. Its meaning is the
 // same for every harness.
 func (t queryHandler) promptContract(p collab.PromptParams) collab.PromptResult {
-	mustBeText("agentId", p.AgentID, maxName)
+	rules.MustBeText("agentId", p.AgentID, rules.MaxName)
 	agent := t.agentParty(p.AgentID)
 	t.mustFindPlace(p.ConversationID, p.WorkItemID)
 	c := contract{
-		Agent:        agent.name,
+		Agent:        agent.Name,
 		Harness:      p.HarnessType,
-		Endpoint:     t.resolveParty(agent, locality{}).Endpoint,
+		Endpoint:     t.ResolveParty(agent, rules.Locality{}).Endpoint,
 		Conversation: t.conversations.get(p.ConversationID),
 		Work:         t.records.get(p.WorkItemID),
 	}
 	for _, w := range t.openRecords(collab.KindWorkItem) {
-		if w.NextMoveOwnerIdentity == agent.id && w.ID != p.WorkItemID && len(c.Open) < maxOpenInPrompt {
+		if w.NextMoveOwnerIdentity == agent.ID && w.ID != p.WorkItemID && len(c.Open) < maxOpenInPrompt {
 			c.Open = append(c.Open, w)
 		}
 	}
 	var b strings.Builder
 	if err := promptTemplate.Execute(&b, c); err != nil {
-		must(fmt.Errorf("writing the prompt contract: %w", err))
+		rules.Must(fmt.Errorf("writing the prompt contract: %w", err))
 	}
-	return collab.PromptResult{Contract: b.String(), AgentID: agent.name, Sections: promptSections(b.String())}
+	return collab.PromptResult{Contract: b.String(), AgentID: agent.Name, Sections: promptSections(b.String())}
 }
 
 // promptSections lists the headings of a contract.

@@ -8,11 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -33,7 +35,7 @@ type publisher struct {
 	send  sendFunc
 	later func(func(*store.Tx)) // see writer.deferToCommit
 	log   *zerolog.Logger
-	wake  chan struct{}
+	wake  notify.Signal
 
 	mu      sync.Mutex // guards the fields below
 	done    map[int64]bool
@@ -41,15 +43,7 @@ type publisher struct {
 }
 
 func newPublisher(db *store.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
-	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
-}
-
-// notify announces new events. It does not block.
-func (p *publisher) notify() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	return &publisher{db: db, send: send, later: later, log: log, wake: notify.New(), done: map[int64]bool{}}
 }
 
 // run publishes until ctx ends.
@@ -59,10 +53,9 @@ func (p *publisher) run(ctx context.Context) error {
 	room := make(chan struct{}, publishWindow)
 	last := p.settled // no other goroutine is running yet
 	for ctx.Err() == nil {
-		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
-			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`,
-				last, publishBatch)
-		})
+		events, err := store.ReadAll(ctx, p.db,
+			eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`,
+			last, publishBatch)
 		if err != nil && ctx.Err() == nil {
 			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
 		}
@@ -77,7 +70,7 @@ func (p *publisher) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-p.wake:
+		case <-p.wake.C():
 		case <-time.After(time.Minute):
 		}
 	}
@@ -189,7 +182,7 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{
+	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, rules.MustEncode(outboxItem{
 		s.to,
 		s.deliveryID,
 		factMessage(s.event, "_to"),
@@ -210,10 +203,10 @@ func (b *Broker) enqueueSpawn(t *tx, a spawnRequest) {
 		Type:      protocol.TypeAgentEvent,
 		From:      protocol.PeerBroker,
 		Timestamp: formatTime(t.now),
-		Content:   mustEncode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
+		Content:   rules.MustEncode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
 	}
 	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id,
-		mustEncode(outboxItem{Message: m})); err != nil {
+		rules.MustEncode(outboxItem{Message: m})); err != nil {
 		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery",
 			a.deliveryID).Msg("spawner not asked for the agent")
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -13,10 +14,69 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A random history of requests, sweeps and missed wakes: the state that the log
-// alone gives is always the live one, refusals leave nothing behind, one event
-// wakes one agent at most, and work that is not finished has its two owners. A broker whose
-// state lies in its database, and that is started anew now and then, does the same.
+// randomNames are the agents of random histories.
+var randomNames = []string{"a", "b", "c"}
+
+// randomParams returns functions that draw the params of a request, by its method.
+func randomParams(rt *rapid.T) map[string]func() m {
+	name := func(label string) string { return rapid.SampledFrom(randomNames).Draw(rt, label) }
+	id := func(prefix string) string {
+		return fmt.Sprintf("%s%d", prefix, rapid.IntRange(0, 3).Draw(rt, prefix))
+	}
+	return map[string]func() m{
+		"identity.announce": func() m {
+			n := name("agent")
+			return m{"logicalAgentId": n, "endpointId": "e" + n, "wakePolicy": rapid.SampledFrom([]string{"auto", "manual"}).Draw(rt, "policy")}
+		},
+		"identity.heartbeat":  func() m { return m{"endpointId": "e" + name("agent")} },
+		"conversation.create": func() m { return m{"id": id("c"), "kind": "group", "masterId": name("master")} },
+		"message.post": func() m {
+			text := rapid.SampledFrom([]string{"hi", "@a hi", "hi @b", "@a @c hi", "@nobody hi"}).Draw(rt, "text")
+			p := m{"id": id("m"), "conversationId": id("c"), "text": text}
+			if rapid.Bool().Draw(rt, "about work") {
+				p["workItemId"] = id("w")
+			}
+			if rapid.Bool().Draw(rt, "with target") {
+				p["targets"] = []string{name("target")}
+			}
+			return p
+		},
+		"question.ask": func() m { return m{"id": id("q"), "title": "t", "askedOfId": name("asked")} },
+		"decision.ask": func() m {
+			return m{"id": id("d"), "tool": "shell", "digest": "x", "mayDecide": []string{"tg:7"}, "expiresAt": "2026-06-01T12:30:00.000Z"}
+		},
+		"decision.decide":     func() m { return m{"id": id("d"), "verdict": "allow", "scope": "always"} },
+		"decision.revoke":     func() m { return m{"id": id("d")} },
+		"question.answer":     func() m { return m{"id": id("q"), "answer": "x"} },
+		"question.close":      func() m { return m{"id": id("q")} },
+		"question.reopen":     func() m { return m{"id": id("q")} },
+		"question.spawn_work": func() m { return m{"id": id("q"), "wake": true} },
+		"work_item.create": func() m {
+			return m{"id": id("w"), "title": "t", "ownerId": name("owner"), "nextMoveOwnerId": name("next"), "wake": rapid.Bool().Draw(rt, "wake")}
+		},
+		"work_item.update": func() m {
+			p := m{"id": id("w"), "state": rapid.SampledFrom(rules.Kinds[collab.KindWorkItem].States).Draw(rt, "state"), "nextMoveOwnerId": name("next")}
+			if rapid.Bool().Draw(rt, "waits") {
+				p["waitingOn"] = m{"kind": "work_item", "label": "x", "targetId": id("w")}
+			}
+			return p
+		},
+		"work_item.wake": func() m { return m{"id": id("w")} },
+		"invocation.create": func() m {
+			return m{"id": id("i"), "targetAgentId": name("target"), "text": "go", "workItemId": id("w")}
+		},
+		"delivery.claim": func() m { return m{"targetAgentId": name("agent"), "leaseMs": 1000} },
+		"claim.acquire":  func() m { return m{"eventId": id("e"), "ttlMs": 1000} },
+		"claim.release":  func() m { return m{"eventId": id("e"), "token": rapid.Int64Range(1, 9).Draw(rt, "token")} },
+		"claim.decline":  func() m { return m{"eventId": id("e")} },
+		"binding.set":    func() m { return m{"surface": "s", "externalId": id("x"), "agentId": name("agent")} },
+	}
+}
+
+// A random history of requests, sweeps and missed wakes: the state that follows from the log is
+// always the live one, refusals change nothing, one event wakes at most one agent, and unfinished
+// work has its two owners. The same holds for a broker whose state is in its database and that is
+// restarted at times.
 func TestState_FollowsFromTheLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, stored := newFixture(t), newStoredFixture(t)
@@ -27,60 +87,8 @@ func TestState_FollowsFromTheLog(t *testing.T) {
 				rt.Fatalf("%s %v: with a database, -without:\n%s", method, params, diff)
 			}
 		}
-		names := []string{"a", "b", "c"}
 		identities := []protocol.PeerID{"agent:a", "agent:b", "agent:c", "tg:7", "cli:will.1"}
-		name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
-		id := func(prefix string) string {
-			return fmt.Sprintf("%s%d", prefix, rapid.IntRange(0, 3).Draw(rt, prefix))
-		}
-		steps := map[string]func() m{
-			"identity.announce": func() m {
-				n := name("agent")
-				return m{"logicalAgentId": n, "endpointId": "e" + n, "wakePolicy": rapid.SampledFrom([]string{"auto", "manual"}).Draw(rt, "policy")}
-			},
-			"identity.heartbeat":  func() m { return m{"endpointId": "e" + name("agent")} },
-			"conversation.create": func() m { return m{"id": id("c"), "kind": "group", "masterId": name("master")} },
-			"message.post": func() m {
-				text := rapid.SampledFrom([]string{"hi", "@a hi", "hi @b", "@a @c hi", "@nobody hi"}).Draw(rt, "text")
-				p := m{"id": id("m"), "conversationId": id("c"), "text": text}
-				if rapid.Bool().Draw(rt, "about work") {
-					p["workItemId"] = id("w")
-				}
-				if rapid.Bool().Draw(rt, "with target") {
-					p["targets"] = []string{name("target")}
-				}
-				return p
-			},
-			"question.ask": func() m { return m{"id": id("q"), "title": "t", "askedOfId": name("asked")} },
-			"decision.ask": func() m {
-				return m{"id": id("d"), "tool": "shell", "digest": "x", "mayDecide": []string{"tg:7"}, "expiresAt": "2026-06-01T12:30:00.000Z"}
-			},
-			"decision.decide":     func() m { return m{"id": id("d"), "verdict": "allow", "scope": "always"} },
-			"decision.revoke":     func() m { return m{"id": id("d")} },
-			"question.answer":     func() m { return m{"id": id("q"), "answer": "x"} },
-			"question.close":      func() m { return m{"id": id("q")} },
-			"question.reopen":     func() m { return m{"id": id("q")} },
-			"question.spawn_work": func() m { return m{"id": id("q"), "wake": true} },
-			"work_item.create": func() m {
-				return m{"id": id("w"), "title": "t", "ownerId": name("owner"), "nextMoveOwnerId": name("next"), "wake": rapid.Bool().Draw(rt, "wake")}
-			},
-			"work_item.update": func() m {
-				p := m{"id": id("w"), "state": rapid.SampledFrom(kinds[collab.KindWorkItem].states).Draw(rt, "state"), "nextMoveOwnerId": name("next")}
-				if rapid.Bool().Draw(rt, "waits") {
-					p["waitingOn"] = m{"kind": "work_item", "label": "x", "targetId": id("w")}
-				}
-				return p
-			},
-			"work_item.wake": func() m { return m{"id": id("w")} },
-			"invocation.create": func() m {
-				return m{"id": id("i"), "targetAgentId": name("target"), "text": "go", "workItemId": id("w")}
-			},
-			"delivery.claim": func() m { return m{"targetAgentId": name("agent"), "leaseMs": 1000} },
-			"claim.acquire":  func() m { return m{"eventId": id("e"), "ttlMs": 1000} },
-			"claim.release":  func() m { return m{"eventId": id("e"), "token": rapid.Int64Range(1, 9).Draw(rt, "token")} },
-			"claim.decline":  func() m { return m{"eventId": id("e")} },
-			"binding.set":    func() m { return m{"surface": "s", "externalId": id("x"), "agentId": name("agent")} },
-		}
+		steps := randomParams(rt)
 		methods := sortedKeys(steps)
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 200).Draw(rt, "seconds")) * time.Second / 4)
@@ -115,7 +123,7 @@ func TestState_FollowsFromTheLog(t *testing.T) {
 		for _, read := range []string{"work_item.list", "question.list", "identity.list", "events.list"} {
 			ask("cli:will", read, nil)
 		}
-		for _, n := range names {
+		for _, n := range randomNames {
 			ask("cli:will", "delivery.list", m{"targetAgentId": n})
 			ask("cli:will", "conversation.get", m{"id": "c" + fmt.Sprint(len(n))})
 			ask("cli:will", "prompt.contract", m{"agentId": n})
@@ -147,7 +155,7 @@ func (d *fixture) checkInvariants(t rapid.TB) {
 		}
 	}
 	for _, r := range d.state.records.list("", "", math.MaxInt) {
-		if wrong := r.validate(); len(wrong) > 0 {
+		if wrong := r.Validate(); len(wrong) > 0 {
 			t.Fatalf("%+v is stored although %v", r, wrong)
 		}
 	}

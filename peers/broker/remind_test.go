@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,7 +209,7 @@ func TestChat_IsNotifiedOfAWake(t *testing.T) {
 	d.sent = nil
 	d.now = d.now.Add(time.Second)
 	tx := d.turn("collab:broker")
-	tx.caller = brokerCaller
+	tx.caller = rules.BrokerCaller
 	wakeHandler{tx}.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tx)
 	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
@@ -247,7 +248,7 @@ func TestWorkArrived_ContinuesWork(t *testing.T) {
 	arrived("agent:other", "build-42") // is not its work
 	arrived("chorus:gateway", "build-42", "a working lead")
 	arrived("chorus:gateway", "build-42")
-	arrived("agent:lead", "the build", "b working <nil>") // nobody is woken by what it does itself
+	arrived("agent:lead", "the build", "b working <nil>") // the caller is not woken by its own request
 	d.wantWakes("agent:lead next_move_owner")
 	d.checkRebuild()
 }

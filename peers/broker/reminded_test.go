@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol/collab"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func TestWakeReminded_ListsReminders(t *testing.T) {
 func (d *fixture) turnMissed(to string) {
 	d.t.Helper()
 	t := d.turn("collab:broker")
-	t.caller = brokerCaller
+	t.caller = rules.BrokerCaller
 	for _, s := range d.sent {
 		if s.deliveryID != "" && string(s.to) == to {
 			wakeHandler{t}.missed(s.deliveryID, s.to, formatTime(d.now))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -17,7 +18,7 @@ func (t reminderHandler) remindAll() {
 	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
 	stuck := t.stuckFlights()
 	for _, r := range records {
-		if isRemindableRecord(r) {
+		if rules.IsRemindableRecord(r) {
 			t.ofRecord(r, stuck[r.ID])
 		}
 	}
@@ -27,25 +28,21 @@ func (t reminderHandler) remindAll() {
 		}
 	}
 	for _, d := range (deliveryHandler(t)).open() {
-		if isRemindable(d) {
+		if rules.IsRemindable(d) {
 			t.ofMessage(d)
 		}
 	}
 	t.dropOld()
 }
 
-// isRemindableRecord reports whether a sweep may remind of a record: it is open, and not being
-// worked on.
-func isRemindableRecord(r *record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
-
-// stuckFlights returns the flights that are reminded of together with their work item, by its id:
-// stuck ones whose agent has the next move on the work.
+// stuckFlights returns, by the id of its work item, each stuck flight whose agent has the next move
+// on that work: one reminder covers both.
 func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 	stuck := map[string]collab.Flight{}
 	for _, id := range t.flights.openIDs() {
 		f := t.flights.get(id)
 		r := t.records.get(f.WorkItemID)
-		if r != nil && isRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity &&
+		if r != nil && rules.IsRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity &&
 			t.deliveries.get(f.DeliveryID) != nil &&
 			t.invocations.get(f.InvocationID) != nil && !t.inProgress(f) {
 			stuck[r.ID] = *f
@@ -58,18 +55,7 @@ func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 func (t reminderHandler) inProgress(f *collab.Flight) bool {
 	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning ||
 		f.State == collab.FlightWaiting
-	return begun && t.isOnline(f.TargetIdentity)
-}
-
-// isOnline reports whether an endpoint of an agent is online.
-func (s *state) isOnline(id protocol.PeerID) bool {
-	return slices.ContainsFunc(s.endpointsOf(id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
-}
-
-// isRemindable reports whether a sweep may remind of a delivery: its message requires an
-// acknowledgement and has none.
-func isRemindable(d collab.Delivery) bool {
-	return d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != ""
+	return begun && t.IsOnline(f.TargetIdentity)
 }
 
 // reminded returns the parties reminded of a subject since its last change, and whether the next
@@ -90,7 +76,7 @@ type reminder struct {
 	title        string
 	conversation string
 	reminded     []protocol.PeerID
-	situation    situation
+	situation    rules.Situation
 	about        subject
 	delivery     collab.Delivery // to a party that was not woken for it before
 }
@@ -99,16 +85,16 @@ type reminder struct {
 // returns false, by a new delivery. A person is notified in a chat.
 func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) bool) {
 	for _, id := range r.reminded {
-		r.situation.exclude(id, "was reminded before")
+		r.situation.Exclude(id, "was reminded before")
 	}
-	dec := wakeHandler(t).choose(r.situation, locality{})
+	dec := wakeHandler(t).choose(r.situation, rules.Locality{})
 	if dec.TargetAgentID == "" {
 		return // all parties were reminded
 	}
 	e := emit(t.tx, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
 		RecordID:       r.id,
 		RecordKind:     r.kind,
-		Title:          text.Clip(r.title, maxName),
+		Title:          text.Clip(r.title, rules.MaxName),
 		ConversationID: r.conversation,
 		Sweep:          true,
 		Decision:       dec,
@@ -143,7 +129,7 @@ func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec colla
 // ofRecord reminds of a work item or a question: first the party with the next move, then the
 // owner, the master of the conversation, and the requester. The agent of a stuck flight is woken
 // for that flight.
-func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
+func (t reminderHandler) ofRecord(r *rules.Record, f collab.Flight) {
 	before, due := t.reminded(r.ID, r.UpdatedAt)
 	if !due {
 		return
@@ -157,20 +143,24 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 		about:        subject{record: r},
 	}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
-	n.situation = situation{record: r, master: t.masterOf(r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
-	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
+	n.situation = rules.Situation{
+		Record: r,
+		Master: t.masterOf(r.ConversationID),
+		Asked:  cmp.Or(r.Requester(), r.Creator()),
+	}
+	if n.delivery.WorkItemID = r.ID; r.IsQuestion() {
 		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
 	}
 	for _, d := range (recordHandler(t)).waitingDeliveries(r.ID) {
-		n.situation.exclude(d.TargetIdentity, "has not taken its wake")
+		n.situation.Exclude(d.TargetIdentity, "has not taken its wake")
 	}
 	again := func(collab.Decision) bool { return false }
 	if f.ID != "" {
 		d := *t.deliveries.get(f.DeliveryID)
 		n.about.invocation = t.invocations.get(f.InvocationID)
 		again = t.rewake(d, n.about)
-		if !t.isOnline(f.TargetIdentity) {
-			n.situation.exclude(f.TargetIdentity, "is away")
+		if !t.IsOnline(f.TargetIdentity) {
+			n.situation.Exclude(f.TargetIdentity, "is away")
 			wakeHandler(t).requestSpawn(d)
 		}
 	}
@@ -185,7 +175,7 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 	if !due || d == nil || inv == nil {
 		return
 	}
-	agent := party{f.TargetAgentID, f.TargetIdentity}
+	agent := rules.Party{Name: f.TargetAgentID, ID: f.TargetIdentity}
 	if t.inProgress(&f) {
 		return
 	}
@@ -198,7 +188,10 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 		reminded:     before,
 		about:        about,
 	}
-	n.situation = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
+	n.situation = rules.Situation{
+		Explicit: []rules.Party{agent},
+		Asked:    rules.Party{Name: f.RequestedByID, ID: f.RequestedByIdentity},
+	}
 	n.delivery = collab.Delivery{
 		Reason:       collab.ReasonInvocation,
 		Policy:       collab.PolicyDurable,
@@ -206,11 +199,11 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 		WorkItemID:   f.WorkItemID,
 	}
 	switch {
-	case !t.isOnline(agent.id):
-		n.situation.exclude(agent.id, "is away")
+	case !t.IsOnline(agent.ID):
+		n.situation.Exclude(agent.ID, "is away")
 		wakeHandler(t).requestSpawn(*d)
 	case d.Wake != collab.WakeWoken:
-		n.situation.exclude(agent.id, "has not taken its wake")
+		n.situation.Exclude(agent.ID, "has not taken its wake")
 	}
 	t.remind(&n, t.rewake(*d, about))
 }
@@ -238,13 +231,13 @@ func (t reminderHandler) ofMessage(d collab.Delivery) {
 		MessageID:  m.ID,
 		WorkItemID: m.WorkItemID,
 	}
-	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}},
-		master: t.masterOf(m.ConversationID)}
+	n.situation = rules.Situation{Explicit: []rules.Party{{Name: d.TargetAgentID, ID: d.TargetIdentity}},
+		Master: t.masterOf(m.ConversationID)}
 	if m.FollowUp {
-		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}
+		n.situation.Asked = rules.Party{Name: m.AuthorID, ID: m.AuthorIdentity}
 	}
 	if d.Wake != collab.WakeWoken {
-		n.situation.exclude(d.TargetIdentity, "has not taken its wake")
+		n.situation.Exclude(d.TargetIdentity, "has not taken its wake")
 	}
 	t.remind(&n, t.rewake(d, about))
 }
@@ -261,9 +254,9 @@ func wakeKey(kind, id string) string {
 }
 
 // masterOf returns the party that answers for a conversation, if there is one.
-func (t reminderHandler) masterOf(conversationID string) party {
+func (t reminderHandler) masterOf(conversationID string) rules.Party {
 	if t.conversations.get(conversationID) == nil {
-		return party{}
+		return rules.Party{}
 	}
 	return t.master(conversationID)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -16,14 +17,14 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 		ref := t.wakes.get(wakeKey(kind, id))
 		n := len(ref.Reminded)
 		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) ||
-			!to(t.displayParty(ref.Reminded[n-1])) {
+			!to(t.DisplayParty(ref.Reminded[n-1])) {
 			return
 		}
 		dec := wakeHandler(t).lastDecision(wakeKey(kind, id))
 		r := collab.Reminder{
 			ID:               id,
 			Kind:             kind,
-			Title:            text.Clip(title, maxName),
+			Title:            text.Clip(title, rules.MaxName),
 			Since:            touched,
 			RemindedID:       dec.TargetAgentID,
 			RemindedIdentity: dec.TargetIdentity,
@@ -44,14 +45,13 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 		}
 	}
 	for _, d := range (deliveryHandler(t)).open() {
-		if isRemindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
+		if rules.IsRemindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
 			m, _ := t.message(d.MessageID)
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)
 		}
 	}
 	slices.SortFunc(list, func(a, b collab.Reminder) int {
-		return cmp.Or(cmp.Compare(a.Since, b.Since),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID },
 		func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)

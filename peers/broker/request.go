@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -55,6 +56,9 @@ const answersKept = 24 * time.Hour
 // maxResult bounds a result, so that it fits with its envelope into a frame of 1 MiB.
 const maxResult = 960 << 10
 
+// maxRefusal bounds the message of a refusal.
+const maxRefusal = 8 << 10
+
 const (
 	rememberAnswer = `INSERT INTO answers (requester, request_id, digest, content, message_id, in_reply_to, traceparent, kept, at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -68,8 +72,8 @@ const (
 // answerRequest decides one request and stores its answer. A repeated request gets the stored
 // answer.
 func answerRequest(t *tx, r request) {
-	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
-	t.caller = t.state.caller(r.from, r.names)
+	requestID := text.Clip(cmp.Or(r.content.RequestID, string(r.messageID)), rules.MaxName) // longer ones are refused
+	t.caller = t.state.Caller(r.from, r.names)
 	t.digest = digest(t.caller.Name, r.content)
 	content, kept := storedAnswer(t, r, requestID)
 	if content == nil {
@@ -126,11 +130,11 @@ func markDuplicate(content json.RawMessage) json.RawMessage {
 	}
 	members := map[string]json.RawMessage{}
 	if err = errors.Join(err, json.Unmarshal(*part, &members)); err != nil {
-		must(fmt.Errorf("reading a stored answer: %w", err))
+		rules.Must(fmt.Errorf("reading a stored answer: %w", err))
 	}
 	members["duplicate"] = json.RawMessage("true")
-	*part = mustEncode(members)
-	return mustEncode(answer)
+	*part = rules.MustEncode(members)
+	return rules.MustEncode(answer)
 }
 
 // decideRequest runs the method. It returns the answer, which may be a refusal, and whether to
@@ -139,47 +143,42 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 	before := len(t.events)
 	t.chatEvents = 0
 	var value any
-	err := attempt(func() {
+	err := rules.Attempt(func() {
 		if r.malformed != nil {
-			failInvalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
+			rules.FailInvalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
 		}
-		mustBeName("requestId", r.content.RequestID)
+		rules.MustBeName("requestId", r.content.RequestID)
 		value = mustFindMethod(r.content.Method).run(t, r.content.Params)
 	})
 	refusal, refused := errors.AsType[*collab.Error](err)
-	done := !refused || isUnroutable(refusal.Code)
+	done := !refused || rules.IsUnroutable(refusal.Code)
 	switch {
 	case err != nil && !refused:
-		must(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
+		rules.Must(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
 	case !done && len(t.events) > before+t.chatEvents:
-		must(&internalError{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
+		rules.Must(&rules.InternalError{Err: fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
 	}
 	// Any other refusal changed nothing: the request may be made again.
 	return encodeResult(requestID, value, refusal), done && !methods[r.content.Method].fresh
-}
-
-// isUnroutable reports whether a code means that somebody could not be woken, although a message
-// may be stored. Outcomes of this kind have the same names as codes.
-func isUnroutable(code collab.Code) bool {
-	return code == collab.CodeUnknownTarget || code == collab.CodeAmbiguous || code == collab.CodeUnavailable
 }
 
 // encodeResult returns the content of a collab_result: of a refusal, or else of a value.
 func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMessage {
 	r := protocol.CollabResult{RequestID: requestID, OK: refusal == nil}
 	if r.OK {
-		r.Result = mustEncode(value)
+		r.Result = rules.MustEncode(value)
 		if n := len(r.Result); n > maxResult {
 			return encodeResult(requestID, nil, collab.Refuse(collab.CodeInvalid,
 				"the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
 		}
-		return mustEncode(r)
+		return rules.MustEncode(r)
 	}
-	r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}
+	message := text.Clip(refusal.Message, maxRefusal) // may quote an id of any length
+	r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: message}
 	if refusal.Details != nil {
-		r.Error.Details = mustEncode(refusal.Details)
+		r.Error.Details = rules.MustEncode(refusal.Details)
 	}
-	return mustEncode(r)
+	return rules.MustEncode(r)
 }
 
 // digest distinguishes requests with the same requestId or record id.
@@ -189,7 +188,7 @@ func digest(caller string, c protocol.CollabRequest) string {
 	params := c.Params
 	var read any
 	if json.Unmarshal(params, &read) == nil {
-		params = mustEncode(read) // equal params have equal bytes
+		params = rules.MustEncode(read) // equal params have equal bytes
 	}
 	h.Write(params)
 	return hex.EncodeToString(h.Sum(nil)[:16])

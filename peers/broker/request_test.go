@@ -13,12 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/timetest"
 
 	"github.com/rs/zerolog"
-	"hubbub/protocol/timetest"
 )
 
 // answered decides a request, and returns its answer.
@@ -29,7 +30,7 @@ func (d *fixture) answered(from protocol.PeerID, requestID, method, params strin
 	r := request{from: from, messageID: protocol.MessageID(fmt.Sprint("in", d.ids)), content: protocol.CollabRequest{
 		Method: method, Params: json.RawMessage(params), RequestID: requestID,
 	}}
-	if err := attempt(func() { answerRequest(tr, r) }); err != nil || tr.db.Err() != nil || len(tr.answers) != 1 {
+	if err := rules.Attempt(func() { answerRequest(tr, r) }); err != nil || tr.db.Err() != nil || len(tr.answers) != 1 {
 		d.t.Fatalf("%d answers, %v, %v", len(tr.answers), err, tr.db.Err())
 	}
 	d.end(tr)
@@ -167,7 +168,7 @@ func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 	d.sweep(time.Minute)
 	d.sweep(48 * time.Hour)
 	for label, want := range map[string]string{
-		"w7": "agent:w7 has no endpoints any more", "helper": "agent:helper has no endpoints any more", "agent:w7": "agent:w7 has no endpoints any more", "agent:helper": "agent:helper has no endpoints any more", "nobody": "nobody announced",
+		"w7": "agent:w7 no longer has endpoints", "helper": "agent:helper no longer has endpoints", "agent:w7": "agent:w7 no longer has endpoints", "agent:helper": "agent:helper no longer has endpoints", "nobody": "nobody announced",
 	} {
 		if why := d.mustRefuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": label}); !strings.Contains(why["error"].(string), want) {
 			t.Errorf("%s: %v; want %s", label, why["error"], want)
@@ -177,21 +178,21 @@ func TestResolution_OfAnAgentWithoutEndpoints(t *testing.T) {
 
 // TestWakeDecision_GivesTheReasonForNobody checks the reason that people read.
 func TestWakeDecision_GivesTheReasonForNobody(t *testing.T) {
-	lead := party{"lead", "agent:lead"}
-	done := &record{WorkItem: collab.WorkItem{ID: "w", Kind: collab.KindWorkItem, State: collab.WorkDone}}
+	lead := rules.Party{Name: "lead", ID: "agent:lead"}
+	done := &rules.Record{WorkItem: collab.WorkItem{ID: "w", Kind: collab.KindWorkItem, State: collab.WorkDone}}
 	for _, c := range []struct {
-		s    situation
+		s    rules.Situation
 		want string
 	}{
-		{situation{}, "nobody was named, and nobody is responsible"},
-		{situation{sender: caller{Identity: "agent:lead"}, master: lead}, "nobody else is responsible"},
-		{situation{final: true, master: lead}, "the message is informational: it expects nothing"},
-		{situation{record: done, master: lead}, "work item w is done"},
-		{situation{thanks: true, explicit: []party{lead}}, "the message only says thanks, which needs no answer"},
-		{situation{final: true, explicit: []party{lead}}, "lead: was named explicitly"},
-		{situation{master: lead}, "lead: answers for the conversation"},
+		{rules.Situation{}, "nobody was named, and nobody is responsible"},
+		{rules.Situation{Sender: rules.Caller{Identity: "agent:lead"}, Master: lead}, "nobody else is responsible"},
+		{rules.Situation{Final: true, Master: lead}, "the message is informational: it expects nothing"},
+		{rules.Situation{Record: done, Master: lead}, "work item w is done"},
+		{rules.Situation{Thanks: true, Explicit: []rules.Party{lead}}, "the message only says thanks, which needs no answer"},
+		{rules.Situation{Final: true, Explicit: []rules.Party{lead}}, "lead: was named explicitly"},
+		{rules.Situation{Master: lead}, "lead: answers for the conversation"},
 	} {
-		d := chooseWake(c.s)
+		d := rules.ChooseWake(c.s)
 		if woken := strings.HasPrefix(c.want, "lead"); d.Reason != c.want || (d.TargetAgentID == "lead") != woken || d.Outcome != collab.OutcomeNobody {
 			t.Errorf("%q, for %q; want %q", d.Reason, d.TargetAgentID, c.want)
 		}
@@ -269,7 +270,7 @@ func TestAnnounce_EndsThePredecessor(t *testing.T) {
 	announce("agent:b", "identity", "w", "/p")
 	announce("agent:a", "new", "w", "/p/")
 	for id, want := range map[string]string{"same": "offline", "project": "online", "workspace": "online", "identity": "online", "new": "online"} {
-		if got := d.state.endpoints[id].Status; got != want {
+		if got := d.state.Endpoints[id].Status; got != want {
 			t.Errorf("%s is %s; want %s", id, got, want)
 		}
 	}
@@ -284,7 +285,7 @@ func TestAnnounce_EndsThePredecessor(t *testing.T) {
 		t.Errorf("%d events of what changes nothing", len(d.log)-before)
 	}
 	d.do("agent:a", "identity.heartbeat", m{"endpointId": "same"})
-	if e := d.log[len(d.log)-1]; len(d.log) != before+1 || e.Type != collab.EventOnline.Name || d.state.endpoints["same"].Status != "online" {
+	if e := d.log[len(d.log)-1]; len(d.log) != before+1 || e.Type != collab.EventOnline.Name || d.state.Endpoints["same"].Status != "online" {
 		t.Errorf("the last event is %s", e.Type)
 	}
 }
@@ -373,13 +374,13 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 			}
 		}
 		add(301)
-		p.notify()
-		p.notify()
+		p.wake.Notify()
+		p.wake.Notify()
 		timetest.Advance(time.Second)
 		if settled() != 301 {
 			t.Errorf("after a notice up to %d are done", settled())
 		}
-		add(302) // nobody says so: it looks every minute
+		add(302) // not notified: it polls every minute
 		timetest.Advance(time.Minute)
 		if settled() != 302 {
 			t.Errorf("after a minute up to %d are done", settled())

@@ -326,7 +326,7 @@ func TestWake_IsSentOnceAtTheNextAnnouncement(t *testing.T) {
 	group(d, "")
 	d.announce("lead")
 	d.sweep(time.Minute) // no heartbeat: offline
-	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
+	if d.state.Endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Fatal("the endpoint is still online")
 	}
 	r := d.mustRefuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi", "surface": "human"})
@@ -352,7 +352,7 @@ func TestWake_TakesAnAbsentReceiverOffline(t *testing.T) {
 	d.now = d.now.Add(time.Second)
 	wakeHandler{tr}.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tr)
-	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
+	if d.state.Endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("the endpoint is still online")
 	}
 	d.now = d.now.Add(time.Second)
@@ -410,7 +410,7 @@ func TestHeartbeat_KeepsAnEndpointOnline(t *testing.T) {
 		t.Errorf("100 heartbeats in a second made %d events", len(d.log)-before)
 	}
 	d.sweep(30 * time.Second)
-	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
+	if d.state.Endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("online without heartbeats")
 	}
 	if d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e-lead"}).at("identity", "status") != "online" {
@@ -418,7 +418,7 @@ func TestHeartbeat_KeepsAnEndpointOnline(t *testing.T) {
 	}
 	d.sweep(25 * time.Hour)
 	d.sweep(time.Second)
-	if len(d.state.endpoints) != 0 {
+	if len(d.state.Endpoints) != 0 {
 		t.Error("a dead endpoint is kept for good")
 	}
 	d.checkRebuild()
@@ -502,10 +502,10 @@ func TestEndpoint_GoingOfflineIsNoSignOfLife(t *testing.T) {
 	d.now = d.now.Add(20 * time.Second)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "new", "projectPath": "/b"})
 	d.sweep(20 * time.Second)
-	if got := d.state.endpoints["old"].Status; got != collab.StatusOffline {
+	if got := d.state.Endpoints["old"].Status; got != collab.StatusOffline {
 		t.Fatalf("the old endpoint is %s", got)
 	}
-	if got := d.state.localityOf(d.state.caller("agent:lead", d.names)); got.project != "/b" {
-		t.Errorf("the caller works in %q", got.project)
+	if got := d.state.LocalityOf(d.state.Caller("agent:lead", d.names)); got.Project != "/b" {
+		t.Errorf("the caller works in %q", got.Project)
 	}
 }

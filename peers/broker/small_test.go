@@ -99,7 +99,7 @@ func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 	d.do("cli:will", "work_item.update", verdict("p"))
 	done("v", m{"by": "boss", "next": "qa"})
 	d.do("agent:qa", "work_item.update", verdict("v"))
-	done("u", m{"by": "worker", "next": "worker"}) // nobody else is named
+	done("u", m{"by": "worker", "next": "worker"}) // no other party is named
 	d.do("agent:worker", "work_item.update", verdict("u"))
 	d.do("cli:will", "work_item.update", verdict("w"))
 }

@@ -25,7 +25,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	for b.Loop() {
 		s, err := load(b.Context(), db, time.Now())
-		if err != nil || len(s.endpoints) != 100 {
+		if err != nil || len(s.Endpoints) != 100 {
 			b.Fatalf("%v, %+v", err, s)
 		}
 	}

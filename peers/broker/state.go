@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -18,26 +19,18 @@ type state struct {
 	seq        int64 // of the last event
 	first      int64 // of the oldest kept event
 	heartbeats int64 // counts signs of life of endpoints
-	partyState
+	rules.Parties
 	parties       *table[partyRow] // rows of the partyState
 	conversations *table[*collab.Conversation]
-	messages      *table[messageRef] // by conversation
-	records       *table[*record]    // work items and questions, by kind
-	wakes         *table[wakeRef]    // by wakeKey of the record, flight or message
+	messages      *table[messageRef]    // by conversation
+	records       *table[*rules.Record] // work items and questions, by kind
+	wakes         *table[wakeRef]       // by wakeKey of the record, flight or message
 	bindings      *table[*collab.Binding]
 	created       *table[string] // digests of the requests that created records, by the event's target
 	flightState
 	deliveryState
 	claimState
 	tables *tables // nil if there is no database
-}
-
-// A partyState has the known parties.
-type partyState struct {
-	endpoints map[string]*endpoint
-	actsAs    map[protocol.PeerID]string // the name that an identity announced last
-	people    map[protocol.PeerID]bool   // people that ever sent a request
-	agents    map[protocol.PeerID]bool   // agents that ever announced themselves, and the agents of their names
 }
 
 // A partyRow is an endpoint, or the facts about an identity.
@@ -83,7 +76,7 @@ type messageRef struct {
 	Digest         string // of the request that posted it
 }
 
-func (m messageRef) author() party { return party{m.AuthorID, m.AuthorIdentity} }
+func (m messageRef) author() rules.Party { return rules.Party{Name: m.AuthorID, ID: m.AuthorIdentity} }
 
 // A wakeRef locates the last wake decision about a record.
 type wakeRef struct {
@@ -97,16 +90,16 @@ func newState(from *tables) *state {
 	return &state{
 		first:  1,
 		tables: from,
-		partyState: partyState{
-			endpoints: map[string]*endpoint{},
-			actsAs:    map[protocol.PeerID]string{},
-			people:    map[protocol.PeerID]bool{},
-			agents:    map[protocol.PeerID]bool{},
+		Parties: rules.Parties{
+			Endpoints: map[string]*rules.Endpoint{},
+			ActsAs:    map[protocol.PeerID]string{},
+			People:    map[protocol.PeerID]bool{},
+			Agents:    map[protocol.PeerID]bool{},
 		},
 		parties:       newTable[partyRow]("party", from),
 		conversations: newTable[*collab.Conversation]("conversation", from),
 		messages:      newTable[messageRef]("message", from),
-		records:       newTable[*record]("record", from),
+		records:       newTable[*rules.Record]("record", from),
 		wakes:         newTable[wakeRef]("wake", from),
 		bindings:      newTable[*collab.Binding]("binding", from),
 		created:       newTable[string]("created", from),
@@ -131,24 +124,24 @@ func newState(from *tables) *state {
 
 // loadOpen loads the open entities. The timeout of an online endpoint starts again.
 func (s *state) loadOpen(now time.Time) {
-	var heard []*endpoint
+	var heard []*rules.Endpoint
 	for _, row := range s.parties.loadOpen() {
 		if row.Endpoint != nil {
-			e := &endpoint{Endpoint: *row.Endpoint}
-			s.endpoints[e.EndpointID], heard = e, append(heard, e)
+			e := &rules.Endpoint{Endpoint: *row.Endpoint}
+			s.Endpoints[e.EndpointID], heard = e, append(heard, e)
 			continue
 		}
 		if row.ActsAs != "" {
-			s.actsAs[row.ID] = row.ActsAs
+			s.ActsAs[row.ID] = row.ActsAs
 		}
 		if row.Person {
-			s.people[row.ID] = true
+			s.People[row.ID] = true
 		}
 		if row.Agent {
-			s.agents[row.ID] = true
+			s.Agents[row.ID] = true
 		}
 	}
-	slices.SortFunc(heard, func(a, b *endpoint) int { return cmp.Compare(a.LastHeartbeatAt, b.LastHeartbeatAt) })
+	slices.SortFunc(heard, func(a, b *rules.Endpoint) int { return cmp.Compare(a.LastHeartbeatAt, b.LastHeartbeatAt) })
 	for _, e := range heard {
 		s.touch(e, now)
 	}
@@ -164,9 +157,9 @@ func (s *state) loadOpen(now time.Time) {
 }
 
 // touch notes a sign of life of an endpoint.
-func (s *state) touch(e *endpoint, now time.Time) {
+func (s *state) touch(e *rules.Endpoint, now time.Time) {
 	s.heartbeats++
-	if e.seq = s.heartbeats; e.Status == collab.StatusOnline {
+	if e.Seq = s.heartbeats; e.Status == collab.StatusOnline {
 		e.LastHeartbeatAt = formatTime(now)
 	}
 }
@@ -175,9 +168,9 @@ func (s *state) touch(e *endpoint, now time.Time) {
 func (s *state) keepIdentity(id protocol.PeerID) {
 	s.parties.put(string(id), partyRow{
 		ID:     id,
-		ActsAs: s.actsAs[id],
-		Person: s.people[id],
-		Agent:  s.agents[id],
+		ActsAs: s.ActsAs[id],
+		Person: s.People[id],
+		Agent:  s.Agents[id],
 	}, "", true, s.seq)
 }
 
@@ -198,14 +191,12 @@ var applyFuncs = func() map[string]applyFunc {
 		s.wakes.put(wakeKey(w.RecordKind, w.RecordID), wakeRef{e.Seq, e.At, w.Reminded}, "", false, e.Seq)
 	}, collab.EventWakeDecided)
 	registerApply(m, func(s *state, e collab.Event, d collab.Delivery) {
-		s.putDelivery(d,
-			e.Seq)
+		s.putDelivery(d, e.Seq)
 	}, collab.EventDelivery, collab.EventDeliveryChanged)
 	registerApply(m, (*state).applyWoken, collab.EventWoken)
 	registerApply(m, (*state).applyEndpoint, collab.EventOnline, collab.EventOffline)
 	registerApply(m, func(s *state, e collab.Event, gone collab.Endpoint) {
-		s.dropEndpoint(gone.EndpointID,
-			e.Seq)
+		s.dropEndpoint(gone.EndpointID, e.Seq)
 	}, collab.EventAgentRetired)
 	registerApply(m, (*state).applyInvocation, collab.EventInvocation)
 	registerApply(m, (*state).applyFlight, collab.EventFlight)
@@ -223,11 +214,7 @@ var applyFuncs = func() map[string]applyFunc {
 }()
 
 // registerApply registers a function on the decoded payload for some types of events.
-func registerApply[P any](
-	m map[string]applyFunc,
-	do func(s *state, e collab.Event, p P),
-	kinds ...collab.EventType[P],
-) {
+func registerApply[P any](m map[string]applyFunc, do func(*state, collab.Event, P), kinds ...collab.EventType[P]) {
 	for _, kind := range kinds {
 		m[kind.Name] = func(s *state, e collab.Event) error {
 			var p P
@@ -249,8 +236,8 @@ func (s *state) apply(e collab.Event) error {
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
-	if source := principal(protocol.PeerID(e.Source)); protocol.IsPerson(source) && !s.people[source] {
-		s.people[source] = true
+	if source := rules.Principal(protocol.PeerID(e.Source)); protocol.IsPerson(source) && !s.People[source] {
+		s.People[source] = true
 		s.keepIdentity(source)
 	}
 	err := fold(s, e)
@@ -282,13 +269,8 @@ func (s *state) applyMessage(e collab.Event) error {
 	if err != nil {
 		return err
 	}
-	s.messages.put(m.ID, messageRef{
-		e.Seq,
-		m.ConversationID,
-		m.AuthorID,
-		m.AuthorIdentity,
-		meta.Digest,
-	}, m.ConversationID, false, e.Seq)
+	ref := messageRef{e.Seq, m.ConversationID, m.AuthorID, m.AuthorIdentity, meta.Digest}
+	s.messages.put(m.ID, ref, m.ConversationID, false, e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
 		s.wakes.put(m.WorkItemID, wakeRef{Seq: e.Seq, At: e.At}, "", false, e.Seq)
 	}
@@ -302,7 +284,7 @@ func readMessage(e collab.Event) (m collab.Message, meta collab.PostMetadata, er
 
 // applyRecord stores a work item or a question.
 func (s *state) applyRecord(e collab.Event) error {
-	r := &record{}
+	r := &rules.Record{}
 	if err := json.Unmarshal(e.Payload, r); err != nil {
 		return err
 	}
@@ -339,25 +321,25 @@ func (s *state) applyWoken(e collab.Event, w collab.Wake) {
 
 // applyEndpoint stores an endpoint.
 func (s *state) applyEndpoint(e collab.Event, announced collab.Endpoint) {
-	ep := &endpoint{Endpoint: announced}
-	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
-		ep.seq = old.seq // going offline is not a sign of life
+	ep := &rules.Endpoint{Endpoint: announced}
+	if old := s.Endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
+		ep.Seq = old.Seq // going offline is not a sign of life
 	} else {
 		s.heartbeats++
-		ep.seq = s.heartbeats
+		ep.Seq = s.heartbeats
 	}
-	s.endpoints[ep.EndpointID] = ep
+	s.Endpoints[ep.EndpointID] = ep
 	s.parties.put("endpoint:"+ep.EndpointID, partyRow{Endpoint: &ep.Endpoint}, "", true, e.Seq)
 	if e.Type == collab.EventOnline.Name {
-		s.actsAs[ep.Identity] = ep.LogicalAgentID
-		s.agents[ep.Identity], s.agents[ep.AgentIdentity] = true, true
+		s.ActsAs[ep.Identity] = ep.LogicalAgentID
+		s.Agents[ep.Identity], s.Agents[ep.AgentIdentity] = true, true
 		s.keepIdentity(ep.Identity)
 		s.keepIdentity(ep.AgentIdentity)
 	}
 }
 
 func (s *state) dropEndpoint(id string, seq int64) {
-	delete(s.endpoints, id)
+	delete(s.Endpoints, id)
 	s.parties.put("endpoint:"+id, partyRow{}, "", false, seq)
 }
 

@@ -22,10 +22,10 @@ func TestLoad_RestartsTheTimeoutOfEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := s.endpoints["e-here"]; e == nil || e.LastHeartbeatAt != formatTime(d.now) {
+	if e := s.Endpoints["e-here"]; e == nil || e.LastHeartbeatAt != formatTime(d.now) {
 		t.Errorf("the endpoint that is online: %+v", e)
 	}
-	if e := s.endpoints["e-gone"]; e == nil || e.LastHeartbeatAt != then {
+	if e := s.Endpoints["e-gone"]; e == nil || e.LastHeartbeatAt != then {
 		t.Errorf("the endpoint that is gone: %+v", e)
 	}
 }
@@ -164,7 +164,7 @@ func TestEndpoint_ExpiresAfterItsTimeout(t *testing.T) {
 	} {
 		d.sweep(c.later)
 		status := ""
-		if e := d.state.endpoints["e-lead"]; e != nil {
+		if e := d.state.Endpoints["e-lead"]; e != nil {
 			status = e.Status
 		}
 		if status != c.want {

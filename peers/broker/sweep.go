@@ -70,7 +70,7 @@ func (t *tx) nextDue() (next time.Time) {
 			due(collab.ParseTime(d.ExpiresAt))
 		}
 	}
-	for _, e := range t.endpoints {
+	for _, e := range t.Endpoints {
 		if e.Status == collab.StatusOnline {
 			due(collab.ParseTime(e.LastHeartbeatAt).Add(t.opts.EndpointTimeout))
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -44,16 +45,16 @@ func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, meta
 		Type:    kind.Name,
 		Source:  string(t.caller.Identity),
 		Target:  target,
-		Payload: mustEncode(payload),
+		Payload: rules.MustEncode(payload),
 	}}
 	if brokerEvents[kind.Name] {
 		e.Source = string(protocol.PeerBroker)
 	}
 	if metadata != nil {
-		e.Metadata = mustEncode(metadata)
+		e.Metadata = rules.MustEncode(metadata)
 	}
 	if err := t.apply(e); err != nil {
-		must(&internalError{err})
+		rules.Must(&rules.InternalError{Err: err})
 	}
 	t.events = append(t.events, e)
 	return e
@@ -75,7 +76,7 @@ func (t *tx) event(seq int64) collab.Event {
 		return t.events[seq-t.events[0].Seq]
 	}
 	e, err := t.stored(seq)
-	must(err)
+	rules.Must(err)
 	return e
 }
 
@@ -83,11 +84,11 @@ func (t *tx) event(seq int64) collab.Event {
 func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
 	ref, ok := t.messages.find(id)
 	if !ok {
-		failNotFound("message", id)
+		rules.FailNotFound("message", id)
 	}
 	m, meta, err := readMessage(t.event(ref.Seq))
 	if err != nil {
-		must(fmt.Errorf("reading message %s: %w", id, err))
+		rules.Must(fmt.Errorf("reading message %s: %w", id, err))
 	}
 	return m, meta
 }
@@ -101,6 +102,6 @@ func (t *tx) mustRepeat(target, what, id string) {
 // mustBeSameRequest is mustRepeat by the digest of the earlier request.
 func (t *tx) mustBeSameRequest(digest, what, id string) {
 	if digest != t.digest {
-		fail(collab.CodeConflict, "%s %s exists with other content", what, id)
+		rules.Fail(collab.CodeConflict, "%s %s exists with other content", what, id)
 	}
 }

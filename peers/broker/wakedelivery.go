@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -16,7 +17,7 @@ import (
 // A subject is the subject of a wake.
 type subject struct {
 	message    *collab.Message
-	record     *record
+	record     *rules.Record
 	invocation *collab.Invocation
 	sweep      bool
 }
@@ -27,7 +28,7 @@ func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, 
 	d.ID, d.CreatedAt = id, formatTime(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
 	if !about.sweep {
-		d.SenderID, d.SenderIdentity, d.SenderKind = t.caller.Name, t.caller.party().id, t.caller.kind()
+		d.SenderID, d.SenderIdentity, d.SenderKind = t.caller.Name, t.caller.Party().ID, t.caller.Kind()
 	}
 	d.EndpointID = dec.EndpointID
 	if dec.Outcome == collab.OutcomeUnavailable {
@@ -64,8 +65,8 @@ func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject)
 	}
 	switch r := about.record; {
 	case r == nil:
-	case r.isQuestion():
-		w.Question = new(r.question())
+	case r.IsQuestion():
+		w.Question = new(r.Question())
 	default:
 		w.WorkItem = &r.WorkItem
 	}
@@ -86,7 +87,7 @@ func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject)
 		w.Flight = t.flights.get(f.ID)
 	}
 	e := emit(t.tx, collab.EventWoken, "agent:"+d.TargetAgentID, w, nil)
-	if ep := t.endpoints[dec.EndpointID]; ep != nil {
+	if ep := t.Endpoints[dec.EndpointID]; ep != nil {
 		t.sends = append(t.sends, sending{to: ep.Identity, event: e, deliveryID: d.ID})
 	}
 }
@@ -115,7 +116,7 @@ func (t wakeHandler) parkUnanswered(e *collab.Endpoint, earlier []string) {
 // obsolete ones.
 func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 	for _, id := range t.openFor(e) {
-		d := currentDelivery(t.deliveries.get(id), t.now)
+		d := rules.CurrentDelivery(t.deliveries.get(id), t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != collab.WakeWanted && d.Wake != collab.WakeMissed {
 			continue
 		}
@@ -124,7 +125,7 @@ func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 			continue
 		}
 		st := t.resolveTarget(d)
-		if st.Endpoint == nil || !st.Endpoint.wakeable() {
+		if st.Endpoint == nil || !st.Endpoint.Wakeable() {
 			continue
 		}
 		if d.Wake == collab.WakeMissed {
@@ -137,18 +138,18 @@ func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 
 // resolveTarget resolves the current target of a delivery: by its label, unless that now means
 // somebody else.
-func (s *state) resolveTarget(d collab.Delivery) resolution {
+func (s *state) resolveTarget(d collab.Delivery) rules.Resolution {
 	if d.AskedLabel != "" {
-		st := s.resolve(d.AskedLabel, locality{})
-		if st.Failure == collab.CodeUnknownTarget || st.Endpoint != nil && st.Endpoint.actsFor(d.TargetIdentity) {
+		st := s.Resolve(d.AskedLabel, rules.Locality{})
+		if st.Failure == collab.CodeUnknownTarget || st.Endpoint != nil && st.Endpoint.ActsFor(d.TargetIdentity) {
 			return st
 		}
 	}
-	return s.resolveParty(party{d.TargetAgentID, d.TargetIdentity}, locality{})
+	return s.ResolveParty(rules.Party{Name: d.TargetAgentID, ID: d.TargetIdentity}, rules.Locality{})
 }
 
 // wakeNow makes the wake of a waiting delivery.
-func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
+func (t wakeHandler) wakeNow(d collab.Delivery, st rules.Resolution) {
 	about := subject{
 		record:     t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)),
 		invocation: t.invocations.get(d.InvocationID),
@@ -161,12 +162,7 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 		about.message, dec, w.RecordID, w.RecordKind = &m, meta.Wake, m.ID, kindMessage
 	case d.InvocationID != "":
 		w.RecordID, w.RecordKind = about.invocation.FlightID, "flight"
-		dec = collab.Decision{
-			Rule:       collab.RuleExplicit,
-			Candidates: []collab.Candidate{},
-			Reason:     about.invocation.TargetAgentID + ": was invoked",
-		}
-		dec.TargetAgentID, dec.TargetIdentity = about.invocation.TargetAgentID, about.invocation.TargetIdentity
+		dec = rules.Invoked(rules.Party{Name: about.invocation.TargetAgentID, ID: about.invocation.TargetIdentity})
 	default:
 		w.RecordID, w.RecordKind = about.record.ID, about.record.Kind
 	}
@@ -176,7 +172,7 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 		dec = t.lastDecision(wakeKey(w.RecordKind, w.RecordID))
 	}
 	if dec.TargetIdentity != d.TargetIdentity { // somebody else was reminded since
-		dec = decisionFor(dec, party{d.TargetAgentID, d.TargetIdentity})
+		dec = rules.DecisionFor(dec, rules.Party{Name: d.TargetAgentID, ID: d.TargetIdentity})
 	}
 	dec.Outcome, dec.EndpointID = collab.OutcomeWoken, st.Endpoint.EndpointID
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
@@ -190,29 +186,14 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 	}
 }
 
-// decisionFor derives the decision for a party that another decision passed over.
-func decisionFor(dec collab.Decision, p party) collab.Decision {
-	out := collab.Decision{
-		Rule:           collab.RuleExplicit,
-		TargetAgentID:  p.name,
-		TargetIdentity: p.id,
-		Candidates:     dec.Candidates,
-		Reason:         p.name + ": its wake waited",
-	}
-	if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Identity == p.id }); i >= 0 {
-		out.Rule = dec.Candidates[i].Rule
-	}
-	return out
-}
-
 // wakeAgain sends a parked wake again, to the current endpoint. It is the same event, so that the
 // agent recognizes a repetition.
-func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
+func (t wakeHandler) wakeAgain(d collab.Delivery, st rules.Resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
 	var w collab.Wake
-	must(json.Unmarshal(e.Payload, &w))
+	rules.Must(json.Unmarshal(e.Payload, &w))
 	w.EndpointID = st.Endpoint.EndpointID
-	e.Payload = mustEncode(w)
+	e.Payload = rules.MustEncode(w)
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
 	deliveryHandler(t).change(d, nil)
 	t.notifySender(d)
@@ -227,15 +208,15 @@ func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string
 	if !parked {
 		return
 	}
-	online := t.endpointsThat(func(e *endpoint) bool { return e.Identity == to && e.Status == collab.StatusOnline })
-	if i := slices.IndexFunc(online, func(e *endpoint) bool {
-		return e.AnnouncedAt > sentAt &&
-			e.actsFor(d.TargetIdentity)
-	}); i >= 0 {
+	online := t.EndpointsThat(func(e *rules.Endpoint) bool {
+		return e.Identity == to && e.Status == collab.StatusOnline
+	})
+	newer := func(e *rules.Endpoint) bool { return e.AnnouncedAt > sentAt && e.ActsFor(d.TargetIdentity) }
+	if i := slices.IndexFunc(online, newer); i >= 0 {
 		t.wakeWaiting(&online[i].Endpoint)
 		return
 	}
-	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
+	slices.SortFunc(online, func(a, b *rules.Endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
 		identityHandler(t).setOffline(e, "a wake found "+string(to)+" absent from the bus")
 		t.presence.setLost(e.EndpointID, true)
@@ -279,7 +260,7 @@ type spawnRequest struct {
 // requestSpawn requests an absent agent for which a delivery waits.
 func (t wakeHandler) requestSpawn(d collab.Delivery) {
 	id := d.TargetIdentity
-	for _, e := range t.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) }) {
+	for _, e := range t.EndpointsThat(func(e *rules.Endpoint) bool { return e.ActsFor(id) }) {
 		if e.Status == collab.StatusOnline {
 			return // it refuses wakes, or did not take its wake
 		}
@@ -297,7 +278,7 @@ func (s *state) obsolete(d collab.Delivery) string {
 	if r := s.records.get(cmp.Or(d.WorkItemID,
 		d.QuestionID)); r != nil && r.Terminal() &&
 		r.UpdatedAt >= d.CreatedAt { // otherwise the delivery was made after the end
-		return r.name() + " is " + string(r.State)
+		return r.Name() + " is " + string(r.State)
 	}
 	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {
 		return "flight " + i.FlightID + " is " + string(s.flights.get(i.FlightID).State)
@@ -309,23 +290,23 @@ func (s *state) obsolete(d collab.Delivery) string {
 }
 
 func (t deliveryHandler) cancel(d collab.Delivery, why string) {
-	t.change(withStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
+	t.change(rules.WithStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
 }
 
 // lastDecision reads the last wake decision about a record.
 func (t wakeHandler) lastDecision(recordID string) collab.Decision {
 	ref, ok := t.wakes.find(recordID)
 	if !ok {
-		fail(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
+		rules.Fail(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
 	}
 	e := t.event(ref.Seq)
 	if e.Type == collab.EventMessagePosted.Name {
 		_, meta, err := readMessage(e)
-		must(err)
+		rules.Must(err)
 		return meta.Wake
 	}
 	var w collab.WakeDecided
-	must(json.Unmarshal(e.Payload, &w))
+	rules.Must(json.Unmarshal(e.Payload, &w))
 	return w.Decision
 }
 
@@ -342,7 +323,7 @@ func (t wakeHandler) explain(p collab.ExplainParams) (out collab.Explanation) {
 	case key != "":
 		out.Decision = t.lastDecision(key)
 	default:
-		failInvalid("messageId or workItemId is required")
+		rules.FailInvalid("messageId or workItemId is required")
 	}
 	out.Sweep = len(t.wakes.get(key).Reminded) > 0
 	t.addCurrentOutcome(&out.Decision, p)
@@ -382,9 +363,9 @@ const ackPatience = 3 * time.Second
 
 // wakeRecord decides whom a record wakes, stores the decision and makes the wake. The delivery is
 // nil if it wakes nobody.
-func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *collab.Delivery) {
-	dec := t.choose(situation{sender: sender, record: r}, locality{})
-	emit(t.tx, collab.EventWakeDecided, r.target(), collab.WakeDecided{
+func (t wakeHandler) wakeRecord(r *rules.Record, sender rules.Caller) (collab.Decision, *collab.Delivery) {
+	dec := t.choose(rules.Situation{Sender: sender, Record: r}, rules.Locality{})
+	emit(t.tx, collab.EventWakeDecided, r.Target(), collab.WakeDecided{
 		RecordID:       r.ID,
 		RecordKind:     r.Kind,
 		ConversationID: r.ConversationID,
@@ -401,7 +382,7 @@ func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *col
 		Policy:         collab.PolicyMustAck,
 		ConversationID: r.ConversationID,
 	}
-	if r.isQuestion() {
+	if r.IsQuestion() {
 		d.QuestionID = r.ID
 	} else {
 		d.WorkItemID = r.ID
@@ -411,42 +392,42 @@ func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *col
 }
 
 // choose makes a decision and resolves its target: by the label that named it, else by the party.
-func (t wakeHandler) choose(s situation, from locality, named ...namedTarget) collab.Decision {
-	if s.record != nil {
-		s.dependency = t.dependency(s.record)
+func (t wakeHandler) choose(s rules.Situation, from rules.Locality, named ...namedTarget) collab.Decision {
+	if s.Record != nil {
+		s.Dependency = t.dependency(s.Record)
 	}
-	dec := chooseWake(s)
+	dec := rules.ChooseWake(s)
 	if dec.TargetAgentID == "" {
 		return dec
 	}
-	st := t.resolveParty(party{dec.TargetAgentID, dec.TargetIdentity}, from)
+	st := t.ResolveParty(rules.Party{Name: dec.TargetAgentID, ID: dec.TargetIdentity}, from)
 	for _, n := range named {
-		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
+		if dec.Rule == collab.RuleExplicit && n.resolution.ID == dec.TargetIdentity {
 			st = n.resolution // the endpoint of its label
 		}
 	}
-	applyResolution(&dec, st)
+	rules.ApplyResolution(&dec, st)
 	return dec
 }
 
 // dependency returns the party that holds what a record waits for. It returns nobody if that is
 // external, an unknown agent, or cannot be determined.
-func (s *state) dependency(r *record) party {
+func (s *state) dependency(r *rules.Record) rules.Party {
 	on := r.WaitingOn
 	if r.State != collab.WorkWaiting || on == nil {
-		return party{}
+		return rules.Party{}
 	}
 	other := s.records.get(on.TargetID)
 	switch {
 	case other != nil && other.Terminal():
-		return party{}
+		return rules.Party{}
 	case other != nil:
-		return other.next()
-	case kinds[on.Kind] != nil, on.External():
-		return party{}
-	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.agents[on.TargetIdentity] &&
-		len(s.endpointsOf(on.TargetIdentity)) == 0:
-		return party{}
+		return other.Next()
+	case rules.Kinds[on.Kind] != nil, on.External():
+		return rules.Party{}
+	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.Agents[on.TargetIdentity] &&
+		len(s.EndpointsOf(on.TargetIdentity)) == 0:
+		return rules.Party{}
 	}
-	return party{bareName(on.TargetID), on.TargetIdentity}
+	return rules.Party{Name: rules.BareName(on.TargetID), ID: on.TargetIdentity}
 }

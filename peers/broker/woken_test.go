@@ -113,7 +113,7 @@ func TestAnnounce_ReplacesTheOldEndpoint(t *testing.T) {
 	d.do("agent:lead", "identity.announce", at("e3", "dev"))
 	d.do("agent:lead", "identity.announce", at("e2", "main")) // again
 	for id, want := range map[string]string{"e1": "offline", "e2": "online", "e3": "online"} {
-		if e := d.state.endpoints[id]; e != nil && e.Status != want {
+		if e := d.state.Endpoints[id]; e != nil && e.Status != want {
 			t.Errorf("%s is %s; want %s", id, e.Status, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	want := func(when string, status ...string) {
 		t.Helper()
 		for i, id := range []string{"e-a", "e-b"} {
-			if e := d.state.endpoints[id]; e.Status != status[i] {
+			if e := d.state.Endpoints[id]; e.Status != status[i] {
 				t.Errorf("%s: %s is %s; want %s", when, id, e.Status, status[i])
 			}
 		}
@@ -164,7 +164,7 @@ func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	d.now = d.now.Add(time.Hour)
 	turn(func(tr *tx) { identityHandler{tr}.expireAll() })
 	want("an hour without heartbeats", "online", "online")
-	r.onAnnounce("agent:b") // it is there: the bus told of it
+	r.onAnnounce("agent:b") // the bus has reported it as present
 	r.onAnnounce("agent:a")
 	if next := take(); next != 0 && next != rejoinGrace {
 		t.Errorf("looks again after %s", next)
@@ -193,7 +193,7 @@ func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	take()
 	d.now = d.now.Add(time.Millisecond)
 	d.announce("a")
-	r.onAnnounce("agent:a") // and it has gone before the bus told of it
+	r.onAnnounce("agent:a") // it has left before the bus reported it
 	if next := take(); next != joinTimeout {
 		t.Errorf("looks again after %s", next)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -12,25 +13,38 @@ import (
 // isTrue reports whether a wake was requested.
 func isTrue(wake *bool) bool { return wake != nil && *wake }
 
+// createWork stores a work item. If its parent is a question without work, the question spawned it.
 func (t recordHandler) createWork(p collab.WorkParams) collab.Result {
-	// createWork stores a work item. If its parent is a question without work, the question spawned it.
-	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), isTrue(p.Wake))
+	w := t.newRecord(rules.Record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
+	out := t.create(w, isTrue(p.Wake))
+	if q := t.records.get(w.ParentID); q != nil && q.IsQuestion() && q.SpawnedWorkItemID == "" && !out.Duplicate {
+		out.Question = t.linkSpawned(q, w.ID)
+	}
+	return out
+}
+
+// linkSpawned stores in a question that it spawned a work item.
+func (t recordHandler) linkSpawned(old *rules.Record, workID string) collab.Question {
+	q := *old
+	q.SpawnedWorkItemID, q.UpdatedAt = workID, formatTime(t.now)
+	t.store(old, &q)
+	return q.Question()
 }
 
 // updateWork changes a work item. Without a nextMoveOwnerId the next move stays.
 func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		failInvalid("id is required")
+		rules.FailInvalid("id is required")
 	}
-	if q := t.records.get(*p.ID); q != nil && q.isQuestion() {
-		failInvalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID,
+	if q := t.records.get(*p.ID); q != nil && q.IsQuestion() {
+		rules.FailInvalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID,
 			cmp.Or(p.State, "update"))
 	}
 	old := t.mustFindMovable(collab.KindWorkItem, *p.ID)
 	r := *old
 	t.applyParams(&r, p)
-	t.assignReviewer(old, &r, p.NextMoveOwnerID != nil)
-	t.mustAllowAcceptance(old, &r)
+	r.AssignReviewer(old, &t.caller, p.NextMoveOwnerID != nil)
+	r.MustAllowAcceptance(old, &t.caller)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // it no longer waits
 	}
@@ -40,7 +54,7 @@ func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 
 // arrived continues the work that waits for an external thing, as far as the caller may move it.
 func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
-	mustBeText("name", p.Name, maxTitle)
+	rules.MustBeText("name", p.Name, rules.MaxTitle)
 	out.Items = []collab.Result{}
 	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
@@ -50,14 +64,14 @@ func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 			continue
 		}
 		concerned := []protocol.PeerID{old.CreatedByIdentity, old.OwnerIdentity, old.NextMoveOwnerIdentity}
-		if !slices.ContainsFunc(concerned, t.caller.actsFor) {
+		if !slices.ContainsFunc(concerned, t.caller.ActsFor) {
 			continue
 		}
 		r := *old
 		r.State, r.WaitingOn = collab.WorkWorking, nil
 		t.update(old, &r)
 		if one := t.result(r.ID, true); size < pageBytes {
-			out.Items, size = append(out.Items, one), size+len(mustEncode(one))
+			out.Items, size = append(out.Items, one), size+len(rules.MustEncode(one))
 		} else {
 			out.Others++
 		}
@@ -70,8 +84,8 @@ func (t recordHandler) wakeWork(p collab.IDParams) collab.Result {
 	r := t.mustFindRecord(collab.KindWorkItem, p.ID)
 	out := collab.Result{WorkItem: r.WorkItem}
 	dec := t.wakeInto(&out, r)
-	if code := collab.Code(dec.Outcome); isUnroutable(code) {
-		failUnroutable(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
+	if code := collab.Code(dec.Outcome); rules.IsUnroutable(code) {
+		rules.FailUnroutable(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
 	}
 	return out
 }
@@ -85,32 +99,36 @@ func getRecord(kind string) func(t recordHandler, p collab.IDParams) collab.Resu
 
 func (t recordHandler) listWork(p collab.WorkListParams) collab.Page[collab.WorkItem] {
 	if p.State != "" {
-		mustBeOneOf("state", p.State, kinds[collab.KindWorkItem].states...)
+		rules.MustBeOneOf("state", p.State, rules.Kinds[collab.KindWorkItem].States...)
 	}
 	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID)
-	return pageOf(list, func(r *record) string { return r.ID }, (*record).workItem, p.PageParams)
+	return pageOf(list, func(r *rules.Record) string { return r.ID },
+		func(r *rules.Record) collab.WorkItem { return r.WorkItem }, p.PageParams)
 }
 
 func (t recordHandler) listQuestions(p collab.QuestionListParams) collab.Page[collab.Question] {
+	if p.State != "" {
+		rules.MustBeOneOf("state", collab.WorkState(p.State), rules.Kinds[collab.KindQuestion].States...)
+	}
 	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID)
-	return pageOf(list, func(r *record) string { return r.ID }, (*record).question, p.PageParams)
+	return pageOf(list, func(r *rules.Record) string { return r.ID }, (*rules.Record).Question, p.PageParams)
 }
 
 // ask stores a question and wakes the asked party.
 func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 	conversationHandler(t).openChat(p.ConversationID, p.Chat)
-	mustBeName("askedOfId", p.AskedOfID)
-	mustFit("answer", p.Answer, maxText)
-	asked, by := t.partyOf(p.AskedOfID, t.knownParties), t.caller.party()
-	q := record{
+	rules.MustBeName("askedOfId", p.AskedOfID)
+	rules.MustFit("answer", p.Answer, rules.MaxText)
+	asked, by := t.partyOf(p.AskedOfID, t.knownParties), t.caller.Party()
+	q := rules.Record{
 		WorkItem:        collab.WorkItem{Kind: collab.KindQuestion},
-		AskedOfID:       asked.name,
-		AskedOfIdentity: asked.id,
+		AskedOfID:       asked.Name,
+		AskedOfIdentity: asked.ID,
 		Answer:          p.Answer,
-		Obligation:      mustBeObligation(p.Obligation),
+		Obligation:      rules.MustBeObligation(p.Obligation),
 	}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
-		q.AskedByID = by.name
+		q.AskedByID = by.Name
 	}
 	r := t.newRecord(q, collab.WorkParams{
 		ID:              p.ID,
@@ -126,53 +144,54 @@ func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 		CreatedAt:       p.CreatedAt,
 		UpdatedAt:       p.UpdatedAt,
 	})
-	r.AskedByID, r.AskedByIdentity = by.name, by.id
+	r.AskedByID, r.AskedByIdentity = by.Name, by.ID
 	return t.create(r, r.State == collab.WorkOpen)
 }
 
 // answer stores the answer to a question and wakes the asking party, which has the next move.
 func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	if strings.TrimSpace(p.Answer) == "" {
-		failInvalid("answered questions require an answer")
+		rules.FailInvalid("answered questions require an answer")
 	}
-	mustFit("answer", p.Answer, maxText)
+	rules.MustFit("answer", p.Answer, rules.MaxText)
 	q := t.mustFindRecord(collab.KindQuestion, p.ID)
-	if p.By != "" && !t.caller.is(p.By) {
+	if p.By != "" && !t.caller.Is(p.By) {
 		decisionHandler(t).mustSpeakFor(p.By, q.AskedByIdentity)
 		if p.By != q.AskedOfIdentity {
-			fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
+			rules.Fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
 		}
-		t.caller = t.state.caller(p.By, nil) // the author of the answer, not the asking agent
+		t.caller = t.state.Caller(p.By, nil) // the author of the answer, not the asking agent
 	}
-	if q.State == questionAnswered {
+	if q.State == rules.QuestionAnswered {
 		if q.Answer != p.Answer {
-			failTransition(kinds[q.Kind].moves, q.State, q.State, "question %s is already %s", q.ID, q.State)
+			rules.FailTransition(rules.Kinds[q.Kind].Moves, q.State, q.State,
+				"question %s is already %s", q.ID, q.State)
 		}
 		return t.duplicate(q.ID)
 	}
-	return t.moveQuestion(p.ID, questionAnswered, func(q *record) {
+	return t.moveQuestion(p.ID, rules.QuestionAnswered, func(q *rules.Record) {
 		q.Answer = p.Answer
-		q.setNextMove(q.creator())
+		q.SetNextMove(q.Creator())
 	})
 }
 
 // endQuestion returns a method that ends a question in a state.
 func endQuestion(to collab.WorkState) func(t recordHandler, p collab.IDParams) collab.Result {
 	return func(t recordHandler, p collab.IDParams) collab.Result {
-		return t.moveQuestion(p.ID, to, func(q *record) { q.setNextMove(party{}) })
+		return t.moveQuestion(p.ID, to, func(q *rules.Record) { q.SetNextMove(rules.Party{}) })
 	}
 }
 
 // reopen withdraws an answer. The question is open again.
 func (t recordHandler) reopen(p collab.IDParams) collab.Result {
-	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) {
+	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *rules.Record) {
 		q.Answer = ""
-		q.setNextMove(cmp.Or(q.asked(), q.creator()))
+		q.SetNextMove(cmp.Or(q.Asked(), q.Creator()))
 	})
 }
 
 // moveQuestion changes the state of a question, and wakes the party with the next move.
-func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
+func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q *rules.Record)) collab.Result {
 	old := t.mustFindMovable(collab.KindQuestion, id)
 	if old.State == to {
 		return t.result(id, false) // a repetition
@@ -187,27 +206,25 @@ func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q 
 // spawnWork creates the work that a question needs. A question spawns one work item at most.
 func (t recordHandler) spawnWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		failInvalid("id (of the question) is required")
+		rules.FailInvalid("id (of the question) is required")
 	}
 	old := t.mustFindRecord(collab.KindQuestion, *p.ID)
 	if old.SpawnedWorkItemID != "" {
 		out := t.duplicate(old.SpawnedWorkItemID)
-		out.Question = old.question()
+		out.Question = old.Question()
 		return out
 	}
-	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.asked(), old.next(), old.creator()).ref()))
+	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.Asked(), old.Next(), old.Creator()).Ref()))
 	p.ID, p.Kind, p.OwnerID = nil, "", owner
 	p.Title = cmp.Or(p.Title, &old.Title)
 	p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, owner)
-	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
+	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.Creator().Ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
-	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}},
-		p)
+	work := collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}
+	w := t.newRecord(rules.Record{WorkItem: work}, p)
 	t.store(nil, w)
-	q := *old
-	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, formatTime(t.now)
-	t.store(old, &q)
+	question := t.linkSpawned(old, w.ID)
 	out := t.result(w.ID, isTrue(p.Wake))
-	out.Question = q.question()
+	out.Question = question
 	return out
 }

@@ -77,7 +77,7 @@ func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	d.mustRefuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
 	d.mustRefuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
 	moved := d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
-	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // what an agent does of itself is nobody's
+	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // an agent's own work is on nobody's behalf
 		t.Errorf("got %v, then %v", made, moved)
 	}
 	r := d.mustRefuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
@@ -104,7 +104,7 @@ func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	if steps != "created claimed waiting done reopened " {
 		t.Errorf("steps = %s", steps)
 	}
-	d.wantWakes() // nobody asked for one
+	d.wantWakes() // none was requested
 	d.checkRebuild()
 }
 
@@ -209,7 +209,7 @@ func TestSweep_RemindsOnePartyAfterTheOther(t *testing.T) {
 	d.wantWakes(all...)
 	pass(7 * time.Minute)
 	d.wantWakes()
-	pass(3 * time.Minute) // one reminder each, then the next who is responsible
+	pass(3 * time.Minute) // one reminder each, then the next responsible party
 	d.wantWakes("agent:owner owner", "agent:mover owner", "agent:mover next_move_owner")
 	d.do("agent:mover", "work_item.update", m{"id": "open", "state": "working"})
 	d.do("agent:owner", "work_item.update", m{"id": "review", "state": "done"})
@@ -218,7 +218,7 @@ func TestSweep_RemindsOnePartyAfterTheOther(t *testing.T) {
 	pass(11 * time.Minute)
 	d.wantWakes("agent:owner owner") // of what waits
 	pass(31 * time.Minute)
-	d.wantWakes() // who asked for it, a person, is the last
+	d.wantWakes() // the requester, a person, is the last
 	d.checkRebuild()
 }
 
@@ -271,6 +271,13 @@ func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 	}
 	d.do("agent:asker", "question.close", m{"id": "q"})
 	d.mustRefuse(collab.CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
+	d.do("agent:asker", "question.ask", m{"id": "q0", "title": "t", "askedOfId": "asked"})
+	for _, id := range []string{"w0", "w1", "w0"} { // the first one with the question as its parent follows from it
+		d.do("agent:asked", "work_item.create", m{"id": id, "title": "do it", "ownerId": "asked", "nextMoveOwnerId": "asked", "parentId": "q0"})
+		if got := d.do("agent:asker", "question.get", m{"id": "q0"}).at("question", "spawnedWorkItemId"); got != "w0" {
+			t.Errorf("after %s, the question spawned %v", id, got)
+		}
+	}
 	d.mustRefuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
 	d.mustRefuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
 	r := d.mustRefuse(collab.CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/protocol/collab"
 )
@@ -165,21 +166,21 @@ func (w *writer) commitBatch(ctx context.Context, jobs []job) (t *tx, guilty int
 			stored:   func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}
 		for i, j := range jobs {
-			t.caller = brokerCaller
-			if db.Fail(attempt(func() { j.decide(t) })); db.Err() == nil {
+			t.caller = rules.BrokerCaller
+			if db.Fail(rules.Attempt(func() { j.decide(t) })); db.Err() == nil {
 				continue
 			}
-			if _, own := errors.AsType[*internalError](db.Err()); own {
+			if _, own := errors.AsType[*rules.InternalError](db.Err()); own {
 				guilty = i
 			}
 			return
 		}
-		t.caller = brokerCaller
+		t.caller = rules.BrokerCaller
 		for _, s := range t.sends {
-			db.Fail(attempt(func() { w.enqueue(t, s) }))
+			db.Fail(rules.Attempt(func() { w.enqueue(t, s) }))
 		}
 		for _, a := range t.spawnRequests {
-			db.Fail(attempt(func() { w.enqueueSpawn(t, a) }))
+			db.Fail(rules.Attempt(func() { w.enqueueSpawn(t, a) }))
 		}
 		for _, e := range t.events {
 			appendEvent(db, e)

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hubbub/peers/broker/rules"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -99,7 +100,7 @@ func TestWriter_FailsOnlyTheFaultyRequest(t *testing.T) {
 	}
 	if err := w.change(t.Context(), func(tr *tx) {
 		if live := tr.conversations.list("", "", math.MaxInt); tr.seq != 10 || !reflect.DeepEqual(live, stored) {
-			must(errors.New("the live state differs from the stored one"))
+			rules.Must(errors.New("the live state differs from the stored one"))
 		}
 	}); err != nil {
 		t.Error(err)
@@ -220,7 +221,7 @@ func TestWriter_AnswersWaitingJobsOnStop(t *testing.T) {
 // TestWriter_ReportsAChangeOnlyWhenDurable also covers callers that no longer wait and callers
 // without room.
 func TestWriter_ReportsAChangeOnlyWhenDurable(t *testing.T) {
-	w := &writer{jobs: make(chan job, 1)} // nobody takes them
+	w := &writer{jobs: make(chan job, 1)} // the writer does not run
 	ctx, stop := context.WithCancel(t.Context())
 	told := make(chan error)
 	go func() { told <- w.change(ctx, func(*tx) {}) }()

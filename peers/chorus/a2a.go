@@ -105,56 +105,28 @@ func (g *Gateway) serveTasks(
 	defer leave()
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // the log would contain messages
-	binding(taskAPI{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
+	binding(taskAPI{unsupported, g, inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
 // A taskAPI implements A2A for a remote agent with the secret of one inbox.
 type taskAPI struct {
-	unsupported
-	g     *Gateway
-	inbox InboxName
+	a2asrv.RequestHandler // for the methods that our card does not offer
+	g                     *Gateway
+	inbox                 InboxName
 }
 
 // unsupported implements the methods that our card does not offer.
-type unsupported struct{ a2asrv.RequestHandler }
-
-// GetTaskPushConfig implements a2asrv.RequestHandler.
-func (unsupported) GetTaskPushConfig(context.Context, *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
-	return nil, sdk.ErrPushNotificationNotSupported
-}
-
-// ListTaskPushConfigs implements a2asrv.RequestHandler.
-func (unsupported) ListTaskPushConfigs(context.Context, *sdk.ListTaskPushConfigRequest) ([]*sdk.PushConfig, error) {
-	return nil, sdk.ErrPushNotificationNotSupported
-}
-
-// CreateTaskPushConfig implements a2asrv.RequestHandler.
-func (unsupported) CreateTaskPushConfig(context.Context, *sdk.PushConfig) (*sdk.PushConfig, error) {
-	return nil, sdk.ErrPushNotificationNotSupported
-}
-
-// DeleteTaskPushConfig implements a2asrv.RequestHandler.
-func (unsupported) DeleteTaskPushConfig(context.Context, *sdk.DeleteTaskPushConfigRequest) error {
-	return sdk.ErrPushNotificationNotSupported
-}
-
-// GetExtendedAgentCard implements a2asrv.RequestHandler.
-func (unsupported) GetExtendedAgentCard(context.Context, *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
-	return nil, sdk.ErrExtendedCardNotConfigured
-}
+var unsupported = a2asrv.NewHandler(nil, a2asrv.WithLogger(slog.New(slog.DiscardHandler)))
 
 // submit stores a message as a task.
 func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string, error) {
 	m := r.Message
 	switch {
 	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID ||
-		text.StripInvisible(m.ContextID) != m.ContextID:
-		return "", sdk.NewError(
-			sdk.ErrInvalidParams,
-			"a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible "+
-				"characters",
-		)
+		!text.IsCleanName(m.ID) || !text.IsCleanName(m.ContextID):
+		return "", sdk.NewError(sdk.ErrInvalidParams,
+			"a message needs a messageId; it and the contextId have at most 1024 bytes and must be "+text.NameRule)
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported
 	}
@@ -218,7 +190,7 @@ func (c taskAPI) watch(ctx context.Context, id string, stop func(*task) bool) it
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
 		for {
-			changed := c.g.tasks.changed.wait()
+			changed := c.g.tasks.changed.C()
 			t, err := c.task(ctx, id)
 			if err != nil {
 				yield(nil, err)

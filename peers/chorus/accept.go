@@ -110,8 +110,9 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 	return in, nil
 }
 
-// judgePace makes a new message that of a program if its sender answers an agent like one.
-func (g *Gateway) judgePace(in *inboundMessage) error {
+// classifySender marks the sender of a new message as a program if it answers an agent at the pace
+// of a program.
+func (g *Gateway) classifySender(in *inboundMessage) error {
 	p, author := in.posted, in.said.Author
 	if p.Kind != "" || author.Kind != string(attention.AuthorHuman) || p.Callback == taskCallback {
 		return nil
@@ -151,9 +152,8 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 
 // accept stores a message and its channel in one transaction. It seals the callback and the
 // channel's tools. A message that is already stored, by (channel ID, message ID), changes
-// nothing. The function also is called within the transaction, with the sequence number of the
-// message.
-func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *store.Tx, seq int64)) error {
+// nothing. onStored is called within the transaction, with the sequence number of the message.
+func (g *Gateway) accept(ctx context.Context, in *inboundMessage, onStored func(tx *store.Tx, seq int64)) error {
 	s, now := g.store, micros(g.opts.Now())
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if seq := store.Value[int64](
@@ -162,10 +162,10 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 			in.channel,
 			in.posted.MessageID,
 		); seq != 0 {
-			also(tx, seq)
+			onStored(tx, seq)
 			return
 		}
-		tx.Fail(g.judgePace(in))
+		tx.Fail(g.classifySender(in))
 		ready := s.ensureChannel(tx, in)
 		s.joinRoom(tx, in)
 		seq := store.Value[int64](
@@ -194,7 +194,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 				in.channel,
 			)
 		}
-		also(tx, seq)
+		onStored(tx, seq)
 		g.commands().sendKept(tx, in.channel)
 		if !g.handleCommand(tx, in, seq) {
 			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, ready)
@@ -258,7 +258,7 @@ func (s *Store) mcpServersOf(ctx context.Context, channel protocol.PeerID) (serv
 
 // openSecret reads and opens a sealed secret. It returns "" if there is none.
 func (s *Store) openSecret(ctx context.Context, label, query string, of any) (string, error) {
-	sealed, err := store.Read(ctx, s.db, func(tx *store.Tx) []byte { return store.Value[[]byte](tx, query, of) })
+	sealed, err := store.ReadValue[[]byte](ctx, s.db, query, of)
 	if len(sealed) == 0 {
 		return "", err
 	}

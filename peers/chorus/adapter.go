@@ -1,8 +1,6 @@
 package chorus
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -27,13 +25,7 @@ func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, 
 
 // Message returns the chat_message of an event. Every attempt has the same messageId and sourceId,
 // by which the agent recognizes it.
-func (c adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
-	failed := store.Autocommit(ctx, c.g.store.db, func(tx *store.Tx) { m, err = c.message(tx, e) })
-	return m, cmp.Or(failed, err)
-}
-
-// message is Message. An error of tx takes precedence over the error that it returns.
-func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
+func (c adapter) Message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
 	in := one(
 		tx,
 		outbox.Permanent(errNotKept),
@@ -61,7 +53,7 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 
 // onNotice reports to the callback of the oldest waiting message, once, that no agent is available.
 // The messages are kept.
-func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
+func (c adapter) onNotice(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent is available yet; the message is kept"
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"

@@ -55,7 +55,7 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	}
 	key := shortKey(r.Header.Get("Idempotency-Key"))
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if slices.Contains(lineTypes, kind) {
+	if slices.Contains(lineTypes, kind) || hasLines(body) {
 		return g.serveLines(w, r, d, body, key)
 	}
 	if err := g.takeAgentEvent(r.Context(), d, body, key); err != nil {
@@ -73,7 +73,7 @@ func (g *Gateway) takeAgentEvent(ctx context.Context, d *delivery, body []byte, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackTimeout)
 	defer cancel()
 	err = g.handleAgentEvent(ctx, d, event, key)
-	if refused, ok := errors.AsType[forbidden](err); ok {
+	if refused, ok := errors.AsType[forbiddenError](err); ok {
 		return newHTTPError(http.StatusForbidden, refused.Forbidden())
 	}
 	return err
@@ -81,6 +81,13 @@ func (g *Gateway) takeAgentEvent(ctx context.Context, d *delivery, body []byte, 
 
 // lineTypes are the media types of a body with one JSON object in each line.
 var lineTypes = []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+
+// hasLines reports whether a body has several lines of which the first is an event, so that it is no
+// JSON. Some clients do not name the media type.
+func hasLines(body []byte) bool {
+	first, rest, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
+	return len(rest) > 0 && json.Valid(first)
+}
 
 // maxLines limits the events in one body.
 const maxLines = 500
@@ -182,15 +189,11 @@ func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.E
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
 		return errFrameTooLarge
 	}
-	n, err := store.Read(ctx, g.store.db, func(tx *store.Tx) int {
-		return one(
-			tx,
-			errUnknownSecret,
-			store.Scalar[int],
-			`UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`,
-			d.id,
-		)
-	})
+	n, err := readOne(ctx, g.store.db,
+		errUnknownSecret,
+		store.Scalar[int],
+		`UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`,
+		d.id)
 	if err != nil {
 		return err
 	}

@@ -365,7 +365,7 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 // TestCallbacks_DoNotRepeatAnUnansweredPost checks that a post without an answer is not sent again,
 // since the service may have it, and that the channel's next events do not wait for it.
 func TestCallbacks_DoNotRepeatAnUnansweredPost(t *testing.T) {
-	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 3 * time.Second })
+	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 8 * time.Second })
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
 	callback := newReceiver(t)
@@ -435,6 +435,31 @@ func TestInbox_AcceptedMessageSurvivesARestart(t *testing.T) {
 	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "and answered", InReplyTo: m.SourceID})
 	if got := callback.types(3); got != "lifecycle:processing message lifecycle:idle" {
 		t.Errorf("calls %s", got)
+	}
+}
+
+// TestVisibility_PrivateReplyIsNotShownToChannel checks a channel of several people and one of two.
+func TestVisibility_PrivateReplyIsNotShownToChannel(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	for _, c := range []struct{ channel, context, visibility, want string }{
+		{"all", "", "dm", protocol.StatusFailed},
+		{"all", "", "ephemeral", protocol.StatusFailed},
+		{"all", "", "channel", protocol.StatusDelivered},
+		{"two", "direct message", "dm", protocol.StatusDelivered},
+	} {
+		m := posted(c.channel, c.channel+c.visibility, "hello", callback.url)
+		m["channel"].(map[string]any)["context"] = c.context
+		post(t, inbox, m)
+		d := agent.NextOf(t, protocol.TypeChatMessage)
+		agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "x", Visibility: c.visibility})
+		var s protocol.DeliveryStatus
+		if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil || s.Status != c.want {
+			t.Errorf("%+v: %+v, %v", c, s, err)
+		}
 	}
 }
 

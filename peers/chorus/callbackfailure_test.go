@@ -26,7 +26,7 @@ func TestCallbacks_FailedReportsDelayNothing(t *testing.T) {
 			map[string]int{"lifecycle:processing": 1, "message": 1, "lifecycle:idle": 1}, "lifecycle:processing" + strings.Repeat(" tool_call", 10) + " message lifecycle:idle"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 3 * time.Second })
+			r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 8 * time.Second })
 			spawner(t, r.bus, "agent:a")
 			agent := r.bus.Join(t, "agent:a", "agent:a")
 			callback := newReceiver(t)

@@ -14,9 +14,23 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestCommand_CreatesWorkInAChannel: what a person in a channel wants of the broker is done in
-// their name, and the channel is told what came of it; its own agent hears nothing of it. A
-// leading mention of an agent elsewhere goes there.
+// textMatching reads the texts of a channel up to the first that matches an expression.
+func textMatching(t *testing.T, callback *receiver, want string) string {
+	t.Helper()
+	expr := regexp.MustCompile(want)
+	for {
+		if c := callback.next(); c.body["type"] == "message" {
+			if text := c.body["content"].(string); expr.MatchString(text) {
+				return text
+			}
+			t.Logf("before %q: %s", want, c.raw)
+		}
+	}
+}
+
+// TestCommand_CreatesWorkInAChannel checks that a command in a channel is carried out in its
+// author's name, and that the channel is told the outcome. The channel's own agent does not see it.
+// With a leading mention of an agent elsewhere, it goes to that agent.
 func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
@@ -38,18 +52,7 @@ func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 			t.Fatalf("%s: %d %s", text, status, answer)
 		}
 	}
-	told := func(want string) string { // the next texts in the channel, up to the one that has want
-		t.Helper()
-		expr := regexp.MustCompile(want)
-		for {
-			if c := callback.next(); c.body["type"] == "message" {
-				if text := c.body["content"].(string); expr.MatchString(text) {
-					return text
-				}
-				t.Logf("before %q: %s", want, c.raw)
-			}
-		}
-	}
+	told := func(want string) string { return textMatching(t, callback, want) }
 	answer := func(with string) {
 		t.Helper()
 		if status, said := post(t, elsewhere.next().body["callback"].(string), `{"type":"message","content":"`+with+`"}`); status != http.StatusOK {

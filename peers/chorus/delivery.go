@@ -93,15 +93,11 @@ func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post
 	settled, forget := q.waiters.register(d.id)
 	defer forget()
 	for {
-		now, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
-			return one(
-				tx,
-				errSuperseded,
-				(*delivery).columns,
-				`SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`,
-				d.id,
-			)
-		})
+		now, err := readOne(ctx, q.g.store.db,
+			errSuperseded,
+			(*delivery).columns,
+			`SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`,
+			d.id)
 		switch {
 		case err != nil:
 			return err
@@ -191,17 +187,13 @@ func (q *deliveryQueue) send(ctx context.Context, item outbox.Item) error {
 // buildPost returns where to POST a delivery, and the body. Every attempt restarts the lifetime
 // of the callback.
 func (q *deliveryQueue) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
-	d, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
-		return one(
-			tx,
-			errSuperseded,
-			(*delivery).columns,
-			`UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
-			micros(q.g.store.now().Add(q.g.opts.CallbackTTL)),
-			id,
-			deliveryPosting,
-		)
-	})
+	d, err := readOne(ctx, q.g.store.db,
+		errSuperseded,
+		(*delivery).columns,
+		`UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
+		micros(q.g.store.now().Add(q.g.opts.CallbackTTL)),
+		id,
+		deliveryPosting)
 	if err != nil {
 		return "", nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 )
 
 // TestFindAnswered_UsesAnIndex checks that the cost does not grow with the channel.
@@ -16,19 +16,10 @@ func TestFindAnswered_UsesAnIndex(t *testing.T) {
 	}
 	defer s.Close()
 	for query, indexes := range map[string][]string{answeredNamedQuery: {"inbound_source", "inbound_message"}, answeredLastQuery: {"PRIMARY KEY", "inbound_channel"}} {
-		type step struct {
-			id, parent, unused int
-			detail             string
-		}
-		var plan []string
-		tx, args := store.On(t.Context(), s.db), []any{"chorus:ops.c", 0, "m"}[:2+strings.Count(query, "?3")/2]
-		for _, p := range store.All(tx, func(s *step) []any { return []any{&s.id, &s.parent, &s.unused, &s.detail} }, "EXPLAIN QUERY PLAN "+query, args...) {
-			plan = append(plan, p.detail)
-		}
-		all := strings.Join(plan, "\n")
+		plan, err := storetest.Plan(s.db, query, []any{"chorus:ops.c", 0, "m"}[:2+strings.Count(query, "?3")/2]...)
 		for _, index := range indexes {
-			if tx.Err() != nil || !strings.Contains(all, index) || strings.Contains(all, "SCAN inbound") || strings.Contains(all, "autoindex") {
-				t.Errorf("%s is answered by %s, %v", query, all, tx.Err())
+			if err != nil || !strings.Contains(plan, index) || strings.Contains(plan, "SCAN inbound") || strings.Contains(plan, "autoindex") {
+				t.Errorf("%s is answered by %s, %v", query, plan, err)
 			}
 		}
 	}

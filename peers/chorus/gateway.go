@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/http1"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/net/netutil"
@@ -123,6 +124,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.proxy = newToolProxy(g)
 	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{
 		OneAgent:   true,
+		OnNotice:   adapter{g}.onNotice,
 		OnSettled:  adapter{g}.onSettled,
 		Commands:   g.commands(),
 		MinBackoff: g.opts.MinBackoff,
@@ -250,23 +252,12 @@ func (g *Gateway) serve(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return calls },
 		ErrorLog:    log.New(errorWriter{g.opts.Log}, "", 0),
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopServing)
-		defer cancel()
-		time.AfterFunc(stopServing/2, cut) // streams would not end otherwise
-		if err := server.Shutdown(grace); err != nil {
-			_ = server.Close()
-		}
-	}()
-	err := server.Serve(netutil.LimitListener(g.listener, maxConnections))
-	if errors.Is(err, http.ErrServerClosed) {
-		<-stopped
-		return nil
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(stopServing/2, cut) }) // streams would not end otherwise
+	defer stop()
+	if err := http1.Serve(ctx, netutil.LimitListener(g.listener, maxConnections), server, stopServing); err != nil {
+		return fmt.Errorf("serving: %w", err)
 	}
-	return fmt.Errorf("serving: %w", err)
+	return nil
 }
 
 // An errorWriter logs the HTTP server's reports of connections and panics, which never contain a

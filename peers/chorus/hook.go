@@ -101,28 +101,26 @@ func (s *Store) Hooks(ctx context.Context) ([]Hook, error) {
 		Hook
 		refused int64
 	}
-	rows, err := store.Read(ctx, s.db, func(tx *store.Tx) []row {
-		return store.All(tx, func(r *row) []any {
-			return []any{
-				&r.Name,
-				&r.Chat,
-				&r.Oblige,
-				(*moment)(&r.CreatedAt),
-				(*moment)(&r.ChangedAt),
-				&r.refused,
-				&r.RefusedWhy,
-				&r.Posts,
-				&r.Waiting,
-				&r.Lost,
-				&r.LostWhy,
-			}
-		}, `SELECT name, chat, oblige, created_at, changed_at, refused_at, refused_why,
+	rows, err := store.ReadAll(ctx, s.db, func(r *row) []any {
+		return []any{
+			&r.Name,
+			&r.Chat,
+			&r.Oblige,
+			store.Micros{Time: &r.CreatedAt},
+			store.Micros{Time: &r.ChangedAt},
+			&r.refused,
+			&r.RefusedWhy,
+			&r.Posts,
+			&r.Waiting,
+			&r.Lost,
+			&r.LostWhy,
+		}
+	}, `SELECT name, chat, oblige, created_at, changed_at, refused_at, refused_why,
 		(SELECT count(*) FROM hook_post WHERE hook = name),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = chat AND state IN ('pending', 'sending') AND `+keyOfHook+`),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = chat AND state = 'dead' AND `+keyOfHook+`),
 		coalesce((SELECT error FROM outbox WHERE queue = ?1 AND destination = chat AND state IN ('dead', 'pending') AND `+keyOfHook+` ORDER BY id DESC LIMIT 1), '')
 		FROM hook ORDER BY name`, hookQueue)
-	})
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +145,9 @@ func HookURL(publicURL string, name HookName) string {
 // hookOf returns a hook and its secret. It fails with errNoHook if there is none.
 func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string, err error) {
 	var sealed []byte
-	h, err = store.Read(ctx, s.db, func(tx *store.Tx) Hook {
-		return one(tx, errNoHook, func(h *Hook) []any { return []any{&h.Name, &h.Chat, &h.Oblige, &sealed} },
-			`SELECT name, chat, oblige, secret FROM hook WHERE name = ?`, name)
-	})
+	h, err = readOne(ctx, s.db,
+		errNoHook, func(h *Hook) []any { return []any{&h.Name, &h.Chat, &h.Oblige, &sealed} },
+		`SELECT name, chat, oblige, secret FROM hook WHERE name = ?`, name)
 	if err != nil {
 		return h, "", err
 	}
@@ -162,15 +159,12 @@ func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string,
 // refusal per second, since strangers may also POST.
 func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) error {
 	now := s.now()
-	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
-		tx.Exec(
-			`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
-			micros(now),
-			why,
-			name,
-			micros(now.Add(-time.Second)),
-		)
-	})
+	return store.Exec(ctx, s.db,
+		`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
+		micros(now),
+		why,
+		name,
+		micros(now.Add(-time.Second)))
 }
 
 // Trouble returns what is wrong with a hook, or "".

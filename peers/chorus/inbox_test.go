@@ -53,6 +53,7 @@ func invalidBodies(callback string) map[string]any {
 		"a number as name":              with(func(m map[string]any) { sub(m, "channel")["name"] = 7 }),
 		"empty content":                 with(func(m map[string]any) { sub(m, "message")["content"] = "" }),
 		"blank content":                 with(func(m map[string]any) { sub(m, "message")["content"] = " \n\t" }),
+		"content that nobody sees":      with(func(m map[string]any) { sub(m, "message")["content"] = "\u200b\ufeff \u2060" }),
 		"an attachment without address": with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{map[string]any{"name": "a.pdf"}} }),
 		"a number as attachment":        with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{1} }),
 		"an inline attachment":          with(func(m map[string]any) { sub(m, "message")["attachments"] = []any{"data:text/plain,x"} }),
@@ -107,6 +108,10 @@ func TestInbox_RefusesInvalidBodies(t *testing.T) {
 		"attachments": with(func(m map[string]any) {
 			sub(m, "message")["id"], sub(m, "message")["content"] = "m2", ""
 			sub(m, "message")["attachments"] = []any{"https://files.example/a.pdf", map[string]any{"name": "b", "url": "https://files.example/b"}}
+		}),
+		"an attachment with a name in lines": with(func(m map[string]any) {
+			sub(m, "message")["id"] = "m6"
+			sub(m, "message")["attachments"] = []any{map[string]any{"name": "a\nb\u202e.pdf", "url": "https://files.example/a"}}
 		}),
 		"no attachments": with(func(m map[string]any) { sub(m, "message")["id"], sub(m, "message")["attachments"] = "m5", []any{} }),
 		"null mcp":       with(func(m map[string]any) { sub(m, "message")["id"], m["mcp"] = "m3", nil }),

@@ -51,11 +51,13 @@ type MCPServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
+var errNotUTF8 = errors.New("the text is not valid UTF-8")
+
 // ParseInboxMessage parses the body of a POST to an inbox. Member names are case-sensitive, and
 // unknown members are ignored. An error names the invalid member but never repeats a value.
 func ParseInboxMessage(body []byte, guard *netguard.Policy) (p *InboxMessage, err error) {
 	if !utf8.Valid(body) {
-		return nil, errors.New("the body is not valid UTF-8")
+		return nil, errNotUTF8
 	}
 	top := readObject("the body", "", body, &err)
 	channel, message := top.object("channel"), top.object("message")
@@ -125,17 +127,20 @@ func (o object) object(name string) object {
 // nonBlank reads a string that must not be blank.
 func (o object) nonBlank(name string, limit int) string {
 	s := o.requiredText(name, limit)
-	if strings.TrimSpace(s) == "" {
+	if isBlank(s) {
 		o.fail("%s%s must not be blank", o.path, name)
 	}
 	return s
 }
 
+// isBlank reports whether people see nothing of a text.
+func isBlank(s string) bool { return strings.TrimSpace(text.CleanName(s)) == "" }
+
 // identifier reads a required string that logs and terminals show.
 func (o object) identifier(name string, limit int) string {
 	s := o.nonBlank(name, limit)
 	if !text.IsCleanName(s) {
-		o.fail("%s%s must not contain control or invisible characters", o.path, name)
+		o.fail("%s%s must be %s", o.path, name, text.NameRule)
 	}
 	return s
 }
@@ -144,8 +149,8 @@ func (o object) identifier(name string, limit int) string {
 // scripts, but not only those.
 func (o object) displayName(name string, limit int) string {
 	s := o.nonBlank(name, limit)
-	if strings.ContainsFunc(s, text.IsControl) || strings.TrimSpace(text.StripInvisible(s)) == "" {
-		o.fail("%s%s must not contain control characters, or consist only of invisible ones", o.path, name)
+	if strings.ContainsFunc(s, text.IsControl) {
+		o.fail("%s%s must not contain control characters", o.path, name)
 	}
 	return s
 }
@@ -196,7 +201,7 @@ func (o object) content() string {
 	if len(lines) == 0 {
 		return o.nonBlank("content", maxBody)
 	}
-	if said := o.requiredText("content", maxBody); strings.TrimSpace(said) != "" {
+	if said := o.requiredText("content", maxBody); !isBlank(said) {
 		lines = slices.Insert(lines, 0, said)
 	}
 	return strings.Join(lines, "\n")
@@ -222,12 +227,12 @@ func (o object) attachments() (lines []string) {
 		var address, name string
 		if json.Unmarshal(item, &address) != nil {
 			file := readObject(path, path+".", item, o.err)
-			name = cmp.Or(file.optional("name", maxLabel), file.optional("filename", maxLabel))
+			name = text.CleanName(cmp.Or(file.optional("name", maxLabel), file.optional("filename", maxLabel)))
 			address = file.optional("url", netguard.MaxURL)
 		}
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(address) > netguard.MaxURL ||
-			strings.ContainsFunc(address+name, text.IsControl) {
+			strings.ContainsFunc(address, text.IsControl) {
 			o.fail("%s needs a url that begins with https:// or http://: files are accepted only by their address", path)
 		}
 		lines = append(lines, cmp.Or(name, "a file")+": "+address)

@@ -156,21 +156,16 @@ type killing struct {
 
 	got      map[string]int  // messages that the agent got, by text
 	answered map[string]int  // answers that the callback got, by text
-	replied  map[string]bool // messages whose answer the gateway took, by id
-	underWay map[string]bool // those of them whose answer had not come when a kill came
-	unknown  map[string]bool // messages whose answer's outcome is unknown, by id
+	replied  map[string]bool // messages whose answer the gateway accepted, by id
+	underWay map[string]bool // those whose answer had not arrived at a kill
+	unknown  map[string]bool // messages whose answer has an unknown outcome, by id
 }
 
 func newKilling(t *testing.T) *killing {
 	t.Helper()
 	t.Parallel()
 	b := bustest.Start(t, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close() // its port is the gateway's, which is started again and again
-	c := &child{t: t, folder: filepath.Join(t.TempDir(), "chorus"), listen: listener.Addr().String(), bus: b.URL()}
+	c := &child{t: t, folder: filepath.Join(t.TempDir(), "chorus"), listen: bustest.FreeAddress(t), bus: b.URL()}
 	store, err := chorus.OpenStore(c.folder)
 	if err != nil {
 		t.Fatal(err)

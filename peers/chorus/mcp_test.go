@@ -250,7 +250,7 @@ func TestMCP_ClaimsComeFromTheBroker(t *testing.T) {
 	if got, _ := x.call("chat.claim", map[string]any{"eventId": "taken"}); got["granted"] != false || got["owner"] != "agent:other" {
 		t.Errorf("claim %v", got)
 	}
-	<-done // the event has ended with it: nobody is asked again
+	<-done // the event has ended with it, so no more requests follow
 	if status, body := post(t, knock.body["callback"].(string), `{"type":"message","content":"mine"}`); status != http.StatusForbidden || !strings.Contains(body, "claim") {
 		t.Errorf("without the claim: %d %s; want 403", status, body)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/netguard"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -180,17 +181,11 @@ func (m *combinedServer) close() {
 
 // run closes idle connections, and all connections when ctx ends.
 func (c *mcpCombiner) run(ctx context.Context) error {
-	ticker := time.NewTicker(time.Minute)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			c.closeIdle(0)
-			return nil
-		case <-ticker.C:
-			c.closeIdle(combinedIdle)
-		}
+	for retry.Sleep(ctx, time.Minute) {
+		c.closeIdle(combinedIdle)
 	}
+	c.closeIdle(0)
+	return nil
 }
 
 func (c *mcpCombiner) closeIdle(idle time.Duration) {

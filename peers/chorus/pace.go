@@ -1,10 +1,10 @@
 package chorus
 
 import (
-	"strings"
 	"sync"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/protocol"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -16,6 +16,7 @@ import (
 const (
 	fastAnswer  = 8 * time.Second
 	fastAnswers = 8
+	pause       = 30 * time.Second
 	maxPaced    = 32 // senders of one channel
 )
 
@@ -39,8 +40,9 @@ type channelPace struct {
 
 // A senderPace counts the answers of a sender.
 type senderPace struct {
-	answers int
+	fast    int // more fast answers than slow ones
 	said    int // the agent's message that was answered last
+	program bool
 }
 
 func newPaceTracker(now func() time.Time) *paceTracker {
@@ -73,18 +75,29 @@ func (t *paceTracker) heard(channel protocol.PeerID, sender, text string) (answe
 	if s == nil {
 		s = &senderPace{}
 	}
-	isSlow := t.now().Sub(c.at) >= fastAnswer
-	if isSlow || strings.HasPrefix(strings.TrimSpace(text), "/") || len(c.senders) >= maxPaced {
+	elapsed := t.now().Sub(c.at)
+	if elapsed >= pause || elapsed >= fastAnswer && s.fast == 0 || isCommand(text) || len(c.senders) >= maxPaced {
 		clear(c.senders)
 		return ""
 	}
 	c.senders[sender] = s
-	if s.said != c.said {
-		s.answers++
+	switch {
+	case s.said == c.said:
+	case elapsed < fastAnswer:
+		s.fast++
+	default:
+		s.fast--
 	}
 	s.said = c.said
-	if s.answers <= fastAnswers {
+	s.program = s.program || s.fast > fastAnswers
+	if !s.program {
 		return ""
 	}
 	return c.agent
+}
+
+// isCommand reports whether a text is a command of people.
+func isCommand(text string) bool {
+	verb, _ := bridge.ParseCommand("/", text)
+	return verb != "" || bridge.ParseHalt("/", text) != ""
 }

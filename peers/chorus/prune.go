@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/protocol/retry"
 )
 
 // How long data is kept.
@@ -17,16 +18,12 @@ const (
 
 // prune gives up messages that waited too long and deletes old data, until ctx ends.
 func (g *Gateway) prune(ctx context.Context) error {
-	ticker := time.NewTicker(pruneEvery)
-	defer ticker.Stop()
 	for {
 		if err := g.pruneOnce(ctx); err != nil && ctx.Err() == nil {
 			g.opts.Log.Error().Err(err).Msg("pruning failed; trying again")
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pruneEvery) {
 			return nil
-		case <-ticker.C:
 		}
 	}
 }

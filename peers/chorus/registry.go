@@ -70,27 +70,22 @@ func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
 
 // Inboxes lists the inboxes by name, including revoked ones.
 func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
-	list, err := store.Read(ctx, s.db, func(tx *store.Tx) []Inbox {
-		return store.All(tx, func(in *Inbox) []any {
-			return []any{&in.Name, &in.Revoked, (*moment)(&in.CreatedAt), (*moment)(&in.ChangedAt), &in.Channels}
-		}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
+	list, err := store.ReadAll(ctx, s.db, func(in *Inbox) []any {
+		return []any{&in.Name, &in.Revoked, store.Micros{Time: &in.CreatedAt}, store.Micros{Time: &in.ChangedAt},
+			&in.Channels}
+	}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
 		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
-	})
 	return append([]Inbox{}, list...), err // never null in JSON
 }
 
 // inboxOf returns the inbox of a secret. Unknown, wrong, rotated and revoked secrets take the
 // same path: one hash and one failed lookup, which is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
-	return store.Read(ctx, s.db, func(tx *store.Tx) InboxName {
-		return one(
-			tx,
-			errUnknownSecret,
-			store.Scalar[InboxName],
-			`SELECT name FROM inbox WHERE secret_sha256 = ?`,
-			hashSecret(secret),
-		)
-	})
+	return readOne(ctx, s.db,
+		errUnknownSecret,
+		store.Scalar[InboxName],
+		`SELECT name FROM inbox WHERE secret_sha256 = ?`,
+		hashSecret(secret))
 }
 
 // ConnectionString returns what an owner gives to a Chorus service.
@@ -198,11 +193,9 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		ExternalAgent
 		settings, sealed []byte
 	}
-	rows, err := store.Read(ctx, s.db, func(tx *store.Tx) []row {
-		return store.All(tx, func(r *row) []any {
-			return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, (*moment)(&r.AddedAt)}
-		}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
-	})
+	rows, err := store.ReadAll(ctx, s.db, func(r *row) []any {
+		return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, store.Micros{Time: &r.AddedAt}}
+	}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -221,9 +214,8 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 
 // recordTrouble stores why an external agent is not on the bus, or "" if it is.
 func (g *Gateway) recordTrouble(ctx context.Context, name AgentName, trouble string) {
-	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
-		tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
-	})
+	err := store.Exec(ctx, g.store.db,
+		`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
 	if err != nil && ctx.Err() == nil {
 		g.opts.Log.Error().Err(err).Msg("state of an agent not stored")
 	}

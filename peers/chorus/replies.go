@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/attention"
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
@@ -54,6 +55,8 @@ type pendingEvent struct {
 	Claim     *protocol.ReplyClaim `json:"claim,omitempty"`
 	Asks      bool                 `json:"asks,omitempty"`  // it expects an answer
 	Edits     string               `json:"edits,omitempty"` // the key of the reply that it replaces
+	// for one person alone
+	Private bool `json:"private,omitempty"`
 }
 
 // handleReply stores an agent's reply for the callback of the answered message.
@@ -67,6 +70,7 @@ func (q *callbackQueue) handleReply(ctx context.Context, d *peer.Delivery) error
 		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),
 		Reply: d.Message.MessageID, Key: reply.IdempotencyKey, InReplyTo: reply.InReplyTo, Claim: reply.Claim,
 		Asks: len(reply.Buttons) > 0, Edits: reply.Edits,
+		Private: reply.Visibility == "dm" || reply.Visibility == "ephemeral",
 	}
 	done = done && !strings.HasPrefix(p.Key, decisionKey) && !strings.HasPrefix(p.Edits, decisionKey)
 	return q.enqueue(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
@@ -252,6 +256,15 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 		return outbox.Permanent(errNotKept)
 	case callback == taskCallback:
 		return q.g.tasks.advance(ctx, &p)
+	case p.Private:
+		kind, err := store.ReadValue[string](ctx, q.g.store.db,
+			`SELECT json_extract(CAST(content AS TEXT), '$.chat.kind') FROM inbound WHERE seq = ?`, p.Inbound)
+		if err != nil {
+			return fmt.Errorf("reading the kind of a channel: %w", err)
+		}
+		if kind != string(attention.ConversationDM) {
+			return outbox.Permanent(errors.New("everybody in this channel would read a private reply"))
+		}
 	}
 	body, err := json.Marshal(p.Event)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -77,7 +78,10 @@ func jsonText(value json.RawMessage) json.RawMessage {
 // ParseEvent parses what an external agent POSTs to a callback. An error names the invalid member
 // and repeats no value.
 func ParseEvent(body []byte) (e *chorus.Event, err error) {
-	o := readObject("the body", "", body, &err)
+	if !utf8.Valid(body) {
+		return nil, errNotUTF8
+	}
+	o := readObject("the event", "", body, &err)
 	e = &chorus.Event{Type: chorus.EventType(o.nonBlank("type", 64))}
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 // elsewhere (echoed), or has the identity of an agent as its name. A mere name does not suffice,
 // since people have names, too. onBus reports which agents are online.
 func authorOf(p *InboxMessage, echoed protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
-	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
+	a := protocol.Author{ID: text.CleanName(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	bare, isIdentity := strings.CutPrefix(p.Sender, "agent:")
 	name := protocol.AgentID(strings.ToLower(bare))
 	service, _, _ := strings.Cut(p.Service, " ")
@@ -98,8 +98,7 @@ func (c adapter) isRoom(tx *store.Tx, e *bridge.Event) bool {
 		JOIN inbound t ON t.source_id = m.source_id AND t.channel <> ?1
 		JOIN channel s ON s.peer = t.channel JOIN inbox i ON i.name = s.inbox AND i.secret_sha256 IS NOT NULL`,
 		e.Chat, roomHistory), func(sibling protocol.PeerID) bool {
-		agent := c.agentOf(tx, sibling)
-		return agent != "" && agent != e.Agent
+		return c.agentOf(tx, sibling) != e.Agent
 	})
 }
 

@@ -101,6 +101,7 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 		"slow":                    {[]said{{slow, "timber", "and?"}}, false},
 		"a person between":        {[]said{timber, {slow, "alice", "well"}}, false},
 		"a command":               {[]said{timber, {0, "timber", " /who"}}, false},
+		"no command":              {[]said{{fast, "timber", "/etc/hosts says so"}}, true},
 	} {
 		now := time.Unix(0, 0)
 		tracker := newPaceTracker(func() time.Time { return now })
@@ -119,6 +120,28 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 		}
 		if (answered == "agent:a") != c.want {
 			t.Errorf("%s: answers %q; want a program: %t", name, answered, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		after []time.Duration // of the answers, in turn
+		want  bool
+	}{
+		"sometimes slow": {[]time.Duration{fast, 3 * fast, slow + fast, fast, slow + 4*fast, fast}, true},
+		"mostly slow":    {[]time.Duration{fast, slow, slow + fast, fast}, false},
+		"a pause":        {[]time.Duration{fast, fast, fast, fast, pause}, false},
+	} {
+		now := time.Unix(0, 0)
+		tracker := newPaceTracker(func() time.Time { return now })
+		answers := 0
+		for i := range 60 {
+			tracker.spoke("agent:a", "chorus:a.c")
+			now = now.Add(c.after[i%len(c.after)])
+			if tracker.heard("chorus:a.c", "timber", "and what of that?") != "" {
+				answers++
+			}
+		}
+		if c.want != (answers > 30) || !c.want && answers > 0 {
+			t.Errorf("%s: %d of 60 answers are a program's; want most: %t", name, answers, c.want)
 		}
 	}
 	tracker := newPaceTracker(func() time.Time { return time.Unix(0, 0) })

@@ -8,8 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"hubbub/protocol/datafolder"
 )
@@ -21,11 +19,9 @@ const (
 	toolPrefix     = "mcp_" // a bearer token for an MCP endpoint
 )
 
-const keyBytes = 32
-
 // random256 returns 256 random bits.
 func random256() []byte {
-	b := make([]byte, keyBytes)
+	b := make([]byte, datafolder.KeyBytes)
 	_, _ = rand.Read(b) // never fails
 	return b
 }
@@ -45,26 +41,12 @@ type sealer struct{ aead cipher.AEAD }
 // openSealer reads the key at path (chorus.key), creating it if necessary. It refuses a key that
 // other users may read.
 func openSealer(path string) (*sealer, error) {
-	if err := createKey(path); err != nil {
-		return nil, fmt.Errorf("creating the key of the sealed secrets: %w", err)
+	key, err := datafolder.Key(path)
+	if errors.Is(err, datafolder.ErrNoKey) {
+		err = fmt.Errorf("%w, or remove it and add every agent again", err)
 	}
-	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the key of the sealed secrets: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("other users of this machine can read %s: run chmod 600 on it", path)
-	}
-	key, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the key of the sealed secrets: %w", err)
-	}
-	if len(key) != keyBytes {
-		return nil, fmt.Errorf(
-			"%s is not a key of %d bytes: restore it from a backup, or remove it and add every agent again",
-			path,
-			keyBytes,
-		)
+		return nil, fmt.Errorf("the key of the sealed secrets: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -72,18 +54,6 @@ func openSealer(path string) (*sealer, error) {
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	return &sealer{aead}, err
-}
-
-// createKey creates the key if it does not exist. If two programs do so concurrently, both use
-// the first key.
-func createKey(path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	if err := datafolder.MkdirAll(filepath.Dir(path)); err != nil {
-		return err
-	}
-	return datafolder.WriteNew(path, random256())
 }
 
 // seal encrypts a secret. The label names its kind and its owner; a sealed secret can be opened

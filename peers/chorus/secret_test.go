@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 )
 
 // TestSecrets_AppearNowhere drives both sides through success and failure, and then
@@ -84,27 +86,8 @@ func TestSecrets_AppearNowhere(t *testing.T) {
 	tg.Leave()
 	b.Stop()
 	places := map[string][]byte{"the log": []byte(r.logs.String()), "the list": []byte(asJSON(agents) + asJSON(inboxes))}
-	for _, dir := range []string{folder, filepath.Dir(b.Log)} {
-		err := filepath.WalkDir(dir, func(path string, f os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := f.Info()
-			if err != nil {
-				return err
-			}
-			if dir == folder && info.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s has mode %s; want it for its owner alone", path, info.Mode())
-			}
-			if !f.IsDir() {
-				places[f.Name()], err = os.ReadFile(path)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	addFiles(t, places, folder, 0o077)
+	addFiles(t, places, filepath.Dir(b.Log), 0)
 	if len(places["chorus.db"]) == 0 || len(places["agent-good.db"]) == 0 || len(places["activity.db"]) == 0 || len(places["the log"]) == 0 {
 		t.Fatal("a place is empty; nothing was looked at")
 	}
@@ -113,6 +96,44 @@ func TestSecrets_AppearNowhere(t *testing.T) {
 			if bytes.Contains(content, []byte(s)) {
 				at := bytes.Index(content, []byte(s))
 				t.Errorf("%s holds %q: ...%q", where, s, content[max(0, at-80):min(len(content), at+80)])
+			}
+		}
+	}
+}
+
+// addFiles adds the contents of the files below a folder, by name. None may have one of the
+// forbidden permissions.
+func addFiles(t *testing.T, places map[string][]byte, folder string, forbidden fs.FileMode) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, f os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&forbidden != 0 {
+			t.Errorf("%s has mode %s; want it for its owner alone", path, info.Mode())
+		}
+		if !f.IsDir() {
+			places[f.Name()], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSecrets_HaveShapes checks that the activity log and agents' tools show none of our secrets: they
+// know them by their shapes.
+func TestSecrets_HaveShapes(t *testing.T) {
+	r := redact.New()
+	for range 200 {
+		for _, s := range append(chorus.NewSecrets(), protocol.NewDerivedToken("token", "https://h.example")) {
+			if got := r.String("https://h.example/inbox/" + s + " is mine"); strings.Contains(got, s[:12]) || !strings.HasSuffix(got, " is mine") {
+				t.Fatalf("%s is shown as %s", s, got)
 			}
 		}
 	}
@@ -139,6 +160,15 @@ func TestSealer_RefusesAReadableKey(t *testing.T) {
 	}
 	if _, err := chorus.OpenStore(folder); err == nil || !strings.Contains(err.Error(), "chmod") {
 		t.Errorf("a key that others can read: %v; want a refusal that says what to do", err)
+	}
+	if err := os.WriteFile(key, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chorus.OpenStore(folder); err == nil || !strings.Contains(err.Error(), "restore it from a backup, or remove it") {
+		t.Errorf("a key that was cut: %v; want a refusal that says what to do", err)
 	}
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)

@@ -313,7 +313,7 @@ func TestExternalAgent_CallbackExpires(t *testing.T) {
 // TestExternalAgent_MissingAnswerIsReported checks that an error that the agent reported is the
 // reason.
 func TestExternalAgent_MissingAnswerIsReported(t *testing.T) {
-	r := startNew(t, func(o *chorus.Options) { o.CallbackTTL = 2 * time.Second })
+	r := startNew(t, func(o *chorus.Options) { o.CallbackTTL = 8 * time.Second })
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
 	tg := r.bus.Join(t, "tg:42", "tg:42")

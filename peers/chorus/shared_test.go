@@ -94,8 +94,34 @@ func TestInbox_OneChannelIsOneRoom(t *testing.T) {
 	}
 }
 
-// TestInbox_SoleAgentIsAddressed checks channels in which one agent hears: a word that names
-// nobody known is for it, also while other inboxes exist and have channels of the same name.
+// TestInbox_RoomCountsAgentThatStarts has the agent behind one inbox of a channel start long after
+// that behind the other. A message to nobody obliges neither.
+func TestInbox_RoomCountsAgentThatStarts(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
+	for _, name := range []string{"alpha", "beta"} {
+		if status, answer := post(t, r.inbox(chorus.InboxName(name)), sameChannel("m1", "hello you two", callback.url)); status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	requests := []protocol.PeerID{
+		system.NextOf(t, protocol.TypeSpawnRequest).Message.From,
+		system.NextOf(t, protocol.TypeSpawnRequest).Message.From,
+	}
+	for _, channel := range requests {
+		inbox, _, _ := strings.Cut(channel.Name(), ".")
+		id := protocol.AgentID("w-" + inbox)
+		agent := r.bus.Join(t, id, protocol.Pattern(id))
+		system.Send(t, channel.Topic(), protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: channel.Topic(), Agent: id})
+		if m := nextChat(t, agent); len(m.Mentions) > 0 {
+			t.Errorf("the message mentions %v to %s; want nobody", m.Mentions, id)
+		}
+	}
+}
+
+// TestInbox_SoleAgentIsAddressed covers channels with one agent: a message that names nobody
+// known is for that agent, even while other inboxes have channels of the same name.
 func TestInbox_SoleAgentIsAddressed(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)

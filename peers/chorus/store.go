@@ -55,17 +55,13 @@ const publicURL = "public_url"
 
 // SetPublicURL stores the gateway's public address.
 func (s *Store) SetPublicURL(ctx context.Context, url string) error {
-	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT INTO setting (name, value) VALUES (?, ?)
+	return store.Exec(ctx, s.db, `INSERT INTO setting (name, value) VALUES (?, ?)
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
-	})
 }
 
 // PublicURL returns the gateway's public address, or "" if no gateway has stored it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
-	return store.Read(ctx, s.db, func(tx *store.Tx) string {
-		return store.Value[string](tx, `SELECT value FROM setting WHERE name = ?`, publicURL)
-	})
+	return store.ReadValue[string](ctx, s.db, `SELECT value FROM setting WHERE name = ?`, publicURL)
 }
 
 // change runs a statement that must change a row. It fails with the error none if no row changed;
@@ -91,14 +87,16 @@ func one[T any](tx *store.Tx, none error, columns func(*T) []any, query string, 
 	return v
 }
 
-func micros(t time.Time) int64 { return t.UnixMicro() }
-
-// A moment is a time stored in microseconds.
-type moment time.Time
-
-// Scan reads a stored time.
-func (m *moment) Scan(stored any) error {
-	at, _ := stored.(int64) // the columns are integers and not null
-	*m = moment(time.UnixMicro(at).UTC())
-	return nil
+// readOne is one outside any transaction.
+func readOne[T any](
+	ctx context.Context,
+	db *store.DB,
+	none error,
+	columns func(*T) []any,
+	query string,
+	args ...any,
+) (T, error) {
+	return store.Read(ctx, db, func(tx *store.Tx) T { return one(tx, none, columns, query, args...) })
 }
+
+func micros(t time.Time) int64 { return t.UnixMicro() }

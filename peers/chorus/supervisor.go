@@ -36,8 +36,8 @@ type Agent interface {
 	Tools(chat, turn, revision string) http.Handler
 }
 
-// A forbidden is an error for something that policy forbids. It says what to do instead.
-type forbidden interface {
+// A forbiddenError is an error for something that policy forbids. It says what to do instead.
+type forbiddenError interface {
 	error
 	Forbidden() string
 }
@@ -101,16 +101,10 @@ func (m *agentSupervisor) lookup(name AgentName) Agent {
 // run follows the database until ctx ends, and returns when every agent has ended.
 func (m *agentSupervisor) run(ctx context.Context) error {
 	defer m.wg.Wait()
-	ticker := time.NewTicker(reconcileInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			m.reconcile(ctx)
-		}
+	for retry.Sleep(ctx, reconcileInterval) {
+		m.reconcile(ctx)
 	}
+	return nil
 }
 
 // reconcile stops removed agents and starts new ones.
@@ -118,13 +112,9 @@ func (m *agentSupervisor) reconcile(ctx context.Context) {
 	if m.g.opts.OpenAgent == nil {
 		return
 	}
-	wanted, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) []agentEntry {
-		return store.All(
-			tx,
-			func(one *agentEntry) []any { return []any{&one.name, &one.added} },
-			`SELECT name, added_at FROM agent`,
-		)
-	})
+	wanted, err := store.ReadAll(ctx, m.g.store.db,
+		func(one *agentEntry) []any { return []any{&one.name, &one.added} },
+		`SELECT name, added_at FROM agent`)
 	if err != nil {
 		if ctx.Err() == nil {
 			m.g.opts.Log.Error().Err(err).Msg("agents not read; trying again")
@@ -193,14 +183,10 @@ func (m *agentSupervisor) setAgent(one *agentEntry, agent Agent) {
 func (m *agentSupervisor) removeData(one *agentEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	there, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) bool {
-		return store.Value[bool](
-			tx,
-			`SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`,
-			one.name,
-			one.added,
-		)
-	})
+	there, err := store.ReadValue[bool](ctx, m.g.store.db,
+		`SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`,
+		one.name,
+		one.added)
 	if err == nil && !there {
 		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"hubbub/peers/bridge"
@@ -15,6 +14,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
+	"hubbub/protocol/notify"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
@@ -53,12 +53,13 @@ type task struct {
 	Text     string
 	Interim  bool
 	Working  int
-	At       moment
+	At       time.Time
 	Messages []string // the agent's answers
 }
 
 func (t *task) columns() []any {
-	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Text, &t.Interim, &t.Working, &t.At}
+	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Text, &t.Interim, &t.Working,
+		store.Micros{Time: &t.At}}
 }
 
 const taskColumns = `SELECT id, inbox, inbound, context, state, words, interim, working, at FROM task `
@@ -71,31 +72,6 @@ func (t *task) isFinal() bool {
 // ever.
 func (t *task) awaitsSender() bool { return t.isFinal() || t.State == taskInputRequired }
 
-// A broadcast notifies all waiters that some task has changed.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that is closed at the next change.
-func (n *broadcast) wait() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch == nil {
-		n.ch = make(chan struct{})
-	}
-	return n.ch
-}
-
-func (n *broadcast) notify() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch != nil {
-		close(n.ch)
-		n.ch = nil
-	}
-}
-
 // loadTask returns a task of an inbox with its answers so far.
 func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 	t := one(tx, sdk.ErrTaskNotFound, (*task).columns, taskColumns+`WHERE id = ? AND inbox = ?`, id, inbox)
@@ -106,7 +82,7 @@ func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 // A taskList stores the tasks of A2A.
 type taskList struct {
 	g       *Gateway
-	changed broadcast
+	changed notify.Broadcast
 }
 
 // submit stores a message as a task, or as the next message of the task taskID. If it is
@@ -198,7 +174,7 @@ func (l *taskList) save(tx *store.Tx, t *task) {
 		micros(l.g.opts.Now()),
 		t.ID,
 	)
-	tx.OnCommit(l.changed.notify)
+	tx.OnCommit(l.changed.Notify)
 }
 
 // cancel lets the agent withdraw its turn, as if the message was deleted.
@@ -257,8 +233,7 @@ func (t *task) artifact(n int) *sdk.Artifact {
 }
 
 func (t *task) status() sdk.TaskStatus {
-	at := time.Time(t.At)
-	s := sdk.TaskStatus{State: sdk.TaskState("TASK_STATE_" + strings.ToUpper(t.State)), Timestamp: &at}
+	s := sdk.TaskStatus{State: sdk.TaskState("TASK_STATE_" + strings.ToUpper(t.State)), Timestamp: &t.At}
 	if t.Text != "" {
 		s.Message = sdk.NewMessageForTask(sdk.MessageRoleAgent, t, sdk.NewTextPart(t.Text))
 		s.Message.ID = t.ID + " " + t.State

@@ -50,6 +50,7 @@ type account struct {
 	router  *bridge.Router
 	pairing *bridge.Pairing
 	files   *bridge.FileServer
+	cipher  cipher // nil without encryption
 
 	fatal context.CancelCauseFunc
 	crash func(at string)
@@ -78,6 +79,8 @@ func (a *account) identify(ctx context.Context) error {
 		case err == nil:
 			a.setBot(now.user, now.device)
 			return a.saveAccount(ctx, &now)
+		case errors.Is(err, ErrToken):
+			return err
 		case isRefusedToken(err):
 			return fmt.Errorf("%w: %w", ErrToken, err)
 		case ctx.Err() != nil:
@@ -100,8 +103,11 @@ func (a *account) logIn(ctx context.Context, device string) (now stored, err err
 	defer cancel()
 	if a.api.AccessToken != "" {
 		who, err := a.api.Whoami(ctx)
-		if err == nil {
-			return stored{user: string(who.UserID), device: string(who.DeviceID)}, nil
+		if err == nil && a.opts.User != "" && string(who.UserID) != a.opts.User {
+			err = fmt.Errorf("%w: it is the token of %s, and --user is %s", ErrToken, who.UserID, a.opts.User)
+		}
+		if err == nil || errors.Is(err, ErrToken) {
+			return stored{user: string(who.UserID), device: string(who.DeviceID)}, err
 		}
 		if a.opts.Token != "" || !isRefusedToken(err) {
 			return now, err
@@ -135,34 +141,18 @@ func (a *account) loadAccount(ctx context.Context) (s stored, known bool, err er
 // saveAccount stores the account. A token of the settings is not stored.
 func (a *account) saveAccount(ctx context.Context, now *stored) error {
 	a.log.Info().Str("bot", now.user).Msg("bot identified")
-	return store.Autocommit(ctx, a.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT INTO account (one, user, device, token) VALUES (1, ?1, ?2, ?3)
+	return store.Exec(ctx, a.db, `INSERT INTO account (one, user, device, token) VALUES (1, ?1, ?2, ?3)
 			ON CONFLICT (one) DO UPDATE SET device = ?2, token = CASE ?3 WHEN '' THEN token ELSE ?3 END`,
-			now.user, now.device, now.token)
-	})
+		now.user, now.device, now.token)
 }
 
-// call makes a request to the homeserver with the usual timeout.
-func (a *account) call(ctx context.Context, method string, path mautrix.ClientURLPath, query map[string]string,
-	body, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+// get makes a request to the homeserver for what the library has no type for: events as they are.
+func (a *account) get(ctx context.Context, limit time.Duration, path mautrix.ClientURLPath, query map[string]string,
+	result any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := a.api.MakeFullRequest(ctx, mautrix.FullRequest{
-		Method:            method,
-		URL:               a.api.BuildURLWithQuery(path, query),
-		RequestJSON:       body,
-		ResponseJSON:      result,
-		ResponseSizeLimit: maxSync,
-	})
+	_, err := a.api.MakeRequest(ctx, http.MethodGet, a.api.BuildURLWithQuery(path, query), nil, result)
 	return err
-}
-
-// errorCode returns the code of a homeserver's refusal, such as M_FORBIDDEN, or "".
-func errorCode(err error) string {
-	if refused, ok := errors.AsType[mautrix.RespError](err); ok {
-		return refused.ErrCode
-	}
-	return ""
 }
 
 // statusOf returns the HTTP status of a homeserver's answer, 0 if there was none.
@@ -174,9 +164,8 @@ func statusOf(err error) int {
 }
 
 func isRefusedToken(err error) bool {
-	code := errorCode(err)
-	return code == "M_UNKNOWN_TOKEN" || code == "M_MISSING_TOKEN" || code == "M_FORBIDDEN" ||
-		code == "M_USER_DEACTIVATED"
+	return errors.Is(err, mautrix.MUnknownToken) || errors.Is(err, mautrix.MMissingToken) ||
+		errors.Is(err, mautrix.MForbidden) || errors.Is(err, mautrix.MUserDeactivated)
 }
 
 // retryAfter returns how long a homeserver asks to wait, 0 if it does not.

@@ -2,12 +2,10 @@ package mx
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
@@ -35,12 +33,7 @@ func (a *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID,
 
 // Message implements [bridge.Adapter]. It builds the chat_message of an event from what is known
 // now about agents and people.
-func (a *adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
-	failed := store.Autocommit(ctx, a.db, func(tx *store.Tx) { m, err = a.message(tx, e) })
-	return m, cmp.Or(err, failed)
-}
-
-func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
+func (a *adapter) Message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
 	var bus string
 	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus} },
 		`SELECT data, bus_id FROM events WHERE id = ?`, e.ID)
@@ -57,9 +50,6 @@ func (a *adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, erro
 		func(name string) bool { return len(a.People(tx, e.Chat, name)) > 0 })
 	if d.ReplyTo != "" {
 		content.ReplyTo = a.answered(tx, c, d.ReplyTo)
-		if content.Event == protocol.EventReaction && content.ReplyTo.Author == "" && a.isSending(tx, c) {
-			return protocol.Message{}, bridge.ErrBeingSent
-		}
 	}
 	if tx.Err() != nil {
 		return protocol.Message{}, tx.Err()
@@ -94,55 +84,34 @@ func (a *outbound) answered(tx *store.Tx, c *chat, event string) *protocol.Reply
 	return r
 }
 
-// isSending reports whether a send to the chat began within the last minute and has not ended.
-func (a *adapter) isSending(tx *store.Tx, c *chat) bool {
-	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends s JOIN replies r ON r.id = s.reply
-		WHERE r.chat = ? AND s.begun_at > ? AND s.event = '' AND s.kind <> 'signal')`, c.key,
-		nowMicros()-time.Minute.Microseconds())
-}
-
-// Notify implements [bridge.Adapter].
-func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
-	thread := ""
-	if n.Kind == bridge.NoticeSlow || n.Kind == bridge.NoticeStartFailed {
-		thread = store.Value[string](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
-	}
-	key, words := n.Text()
-	if c, known := a.load(tx, n.Chat.Name()); known && !c.isMuted() && words != "" {
-		a.notice(tx, c, thread, key, words)
-	}
-}
-
-// relayToOtherAgents delivers what an agent said, and people have seen, to the other agents of the
-// chat as an event. In a direct chat with several agents the event counts as said in a channel: it
-// is for none of them unless it names one.
-func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, event string) {
-	others := bridge.OthersThan(out.router.Agents(tx, o.chat.peer()), protocol.PeerID(o.agent))
-	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, sourceID(event))
-	if len(others) == 0 || o.agent == "" || o.content.Text == "" || relayed && o.content.Edits == "" {
-		return
-	}
-	thread := threadFor(tx, &o.content)
-	in := out.describe(tx, o.chat, thread)
-	if in.Kind == "dm" {
-		in.Kind = "channel"
-	}
-	d := eventData{Content: bridge.RelayedMessage(protocol.PeerID(o.agent), &o.content, in)}
-	own := strings.ToLower(localpart(string(out.bot)))
-	silent := func(at int) bool { return isSilent(o.content.Text, at) }
-	for _, name := range bridge.MentionedNames(o.content.Text, silent) {
-		if name != own { // no person wrote it, so the bot's name does not mean the first agent
-			d.Names = append(d.Names, name)
+// relay delivers what an agent said, and people have seen, to the other agents of the chat as an event.
+// In a direct chat with several agents the event counts as said in a channel: it is for none of them
+// unless it names one.
+func (out *outbound) relay(tx *store.Tx, o *outgoing, event string) {
+	out.view(o.chat).Relay(tx, o.agent, &o.content, sourceID(event), func() int64 {
+		thread := threadFor(tx, &o.content)
+		in := out.describe(tx, o.chat, thread)
+		if in.Kind == "dm" {
+			in.Kind = "channel"
 		}
-	}
-	if len(d.Names) == 0 { // a name takes precedence over the answered message
-		d.ReplyTo = eventOf(o.content.ReplyTo)
-	}
-	number := store.Value[int64](tx, `INSERT INTO events
+		d := eventData{Content: bridge.RelayedMessage(protocol.PeerID(o.agent), &o.content, in)}
+		own := strings.ToLower(localpart(string(out.bot)))
+		silent := func(at int) bool { return isSilent(o.content.Text, at) }
+		for _, name := range bridge.MentionedNames(o.content.Text, silent) {
+			if name != own { // no person wrote it, so the bot's name does not mean the first agent
+				d.Names = append(d.Names, name)
+			}
+		}
+		if len(d.Names) == 0 { // a name takes precedence over the answered message
+			d.ReplyTo = eventOf(o.content.ReplyTo)
+		}
+		return out.putEvent(tx, o.chat, event, string(out.bot), thread, sourceID(event), &d)
+	})
+}
+
+// putEvent stores an event and returns its number.
+func (a *account) putEvent(tx *store.Tx, c *chat, event, sender, thread, source string, d *eventData) int64 {
+	return store.Value[int64](tx, `INSERT INTO events
 		(chat, event, sender, thread, source_id, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		o.chat.key, event, string(out.bot), thread, sourceID(event), mustJSON(d), string(protocol.NewMessageID()),
-		nowMicros())
-	if tx.Err() == nil {
-		out.router.DeliverTo(tx, &bridge.Event{ID: number, Chat: o.chat.peer(), Source: sourceID(event)}, others)
-	}
+		c.key, event, sender, thread, source, mustJSON(d), string(protocol.NewMessageID()), nowMicros())
 }

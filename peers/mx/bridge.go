@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"hubbub/peers/bridge"
@@ -22,26 +23,28 @@ import (
 // A Bridge connects one bot to the bus.
 type Bridge struct {
 	*account
-	peer     *peer.Peer
-	out      *outbound
-	ingest   *ingester
-	typeists *typeists
+	peer   *peer.Peer
+	out    *outbound
+	ingest *ingester
+	people *typingList // who are typing
 }
 
 // New returns a Bridge for a bot of a homeserver, on a database opened by Open. It does no I/O.
 // The homeserver is an address such as https://matrix.example.org.
 func New(homeserver string, db *store.DB, opts *Options) (*Bridge, error) {
 	o := opts.withDefaults()
+	o.OnReady = sync.OnceFunc(o.OnReady) // Run may connect again
 	api, err := mautrix.NewClient(homeserver, "", "")
 	if err != nil {
 		return nil, fmt.Errorf("the address of the homeserver: %w", err)
 	}
 	api.Client = &http.Client{Transport: o.Transport}
 	api.Log = zerolog.Nop() // its lines have the texts of people
-	api.IgnoreRateLimit = true
+	api.IgnoreRateLimit, api.ResponseSizeLimit = true, maxSync
 	api.StateStore = nil
 	b := &Bridge{account: &account{db: db, opts: o, log: o.Log, api: api, crash: o.Crash}}
-	b.setBot("", "")
+	api.SetAppServiceUserID = o.Token != "" && o.User != ""
+	b.setBot(o.User, "")
 	return b, nil
 }
 
@@ -63,10 +66,10 @@ func (b *Bridge) build() {
 		people = append(people, peerOf(user))
 	}
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
-		People: people, Commands: b.out, Prefix: prefix, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+		People: people, Commands: b.out, Prefix: prefix, Crash: b.crash, Log: b.log,
 	})
-	b.typeists = &typeists{out: b.out, wake: notify.New(), here: map[typeist]time.Time{}}
-	b.ingest = &ingester{outbound: b.out, arrived: notify.New(), typeists: b.typeists}
+	b.people = newTypingList(toldFor, b.tellTyping)
+	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
 }
 
 // Run serves the bot until ctx ends; then it returns nil. It returns an error if the homeserver
@@ -75,7 +78,7 @@ func (b *Bridge) build() {
 // logs in again.
 func (b *Bridge) Run(ctx context.Context) error {
 	for {
-		err, expired := b.serve(ctx)
+		expired, err := b.serve(ctx)
 		if !expired || b.opts.Token != "" || ctx.Err() != nil {
 			return err
 		}
@@ -87,17 +90,28 @@ func (b *Bridge) Run(ctx context.Context) error {
 }
 
 // serve serves the bot once, and reports whether the homeserver stopped accepting its token.
-func (b *Bridge) serve(ctx context.Context) (err error, expired bool) {
+func (b *Bridge) serve(ctx context.Context) (expired bool, err error) {
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.build()
 	err = bridge.Ended(ctx, b.run(ctx), ErrToken)
-	return err, errors.Is(context.Cause(ctx), ErrToken)
+	return errors.Is(context.Cause(ctx), ErrToken), err
 }
 
 func (b *Bridge) run(ctx context.Context) error {
 	if err := b.identify(ctx); err != nil {
 		return err
+	}
+	if b.opts.Encryption {
+		if b.api.DeviceID == "" {
+			return fmt.Errorf("%w: it has no device, so it cannot encrypt (--encryption)", ErrToken)
+		}
+		c, err := newCipher(ctx, b.account)
+		if err != nil {
+			return err
+		}
+		defer c.close() //nolint:errcheck // each of its transactions is on disk
+		b.cipher = c
 	}
 	if err := b.connect(ctx); err != nil {
 		return err
@@ -107,32 +121,21 @@ func (b *Bridge) run(ctx context.Context) error {
 		return err
 	}
 	return bridge.Serve(ctx, b.peer, b.opts.OnReady, b.syncLoop, b.ingest.run, b.router.Run, b.out.matrix.Run,
-		b.out.typing.run, b.typeists.run, b.pruneLoop, serveFiles)
+		b.out.typing.run, b.people.run, b.pruneLoop, serveFiles)
 }
 
 // connect sets up the one connection that serves all rooms of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
 	b.peer = bridge.NewPeer(peerOf(string(b.bot)), b.opts.Peer, b.router, "a room of Matrix")
-	b.typeists.peer = b.peer
-	b.peer.Handle(protocol.TypeChatReply, b.out.takeReply)
+	b.peer.Handle(protocol.TypeChatReply, b.out.replies().Take(b.router))
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
-	b.peer.HandlePresence(b.out.typing.onPresence)
+	b.peer.HandlePresence(b.out.onPresence)
 	return b.peer.Subscribe(ctx, "mx:*")
 }
 
 // pruneLoop deletes old records once a day. Events are kept.
-func (b *Bridge) pruneLoop(ctx context.Context) error { return bridge.PruneDaily(ctx, b.log, b.prune) }
-
-func (b *Bridge) prune(ctx context.Context) error {
-	now := time.Now()
-	old := now.Add(-bridge.KeepRecords)
-	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
-		tx.Exec(`DELETE FROM inbox WHERE received_at < ? AND state <> 'new'`, now.Add(-keepInbox).UnixMicro())
-		tx.Exec(`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, old.UnixMicro())
-		tx.Exec(`DELETE FROM replies WHERE received_at < ?`, old.UnixMicro())
+func (b *Bridge) pruneLoop(ctx context.Context) error {
+	return bridge.PruneDaily(ctx, b.router, func(tx *store.Tx) {
+		tx.Exec(`DELETE FROM inbox WHERE received_at < ? AND state <> 'new'`, time.Now().Add(-keepInbox).UnixMicro())
 	})
-	if err != nil {
-		return err
-	}
-	return b.router.Prune(ctx, old)
 }

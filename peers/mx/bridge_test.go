@@ -3,18 +3,19 @@ package mx_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"hubbub/peers/bridge/bridgetest"
 	"hubbub/peers/mx"
-	"hubbub/peers/mx/mxtest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
@@ -50,9 +51,11 @@ func (c *child) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
+	var ready atomic.Int32
 	b, err := mx.New(c.Server, db, &mx.Options{
 		User: "@bot:hs", Password: "password", AllowUsers: []string{"@will:hs"}, FilesListen: "none",
 		Peer: &peer.Options{Buses: []string{c.Bus}, Log: &log}, Log: &log,
+		OnReady: func() { ready.Add(1) },
 		Crash: func(at string) {
 			if at == c.Point {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -63,12 +66,16 @@ func (c *child) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.Run(ctx)
+	err = b.Run(ctx)
+	if n := ready.Load(); n > 1 {
+		err = errors.Join(err, fmt.Errorf("OnReady was called %d times", n))
+	}
+	return err
 }
 
 // newDriver returns a driver with a homeserver.
-func newDriver(t *testing.T) (*bridgetest.Driver, *mxtest.Server) {
-	s := mxtest.New("@bot:hs")
+func newDriver(t *testing.T) (*bridgetest.Driver, *homeserver) {
+	s := newHomeserver("@bot:hs")
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
 	t.Cleanup(web.CloseClientConnections)
@@ -108,7 +115,7 @@ func newDriver(t *testing.T) (*bridgetest.Driver, *mxtest.Server) {
 }
 
 // join waits until the bot is in a room.
-func join(t *testing.T, s *mxtest.Server, room string) {
+func join(t *testing.T, s *homeserver, room string) {
 	t.Helper()
 	for {
 		changed := s.Changed()
@@ -124,7 +131,7 @@ func join(t *testing.T, s *mxtest.Server, room string) {
 }
 
 // shownIn returns the texts of a room as people see them: with edits in place.
-func shownIn(s *mxtest.Server, room string) []string {
+func shownIn(s *homeserver, room string) []string {
 	var ids, texts []string
 	for _, e := range s.Sent(room, "m.room.message") {
 		body, _ := e.Content["body"].(string)

@@ -75,22 +75,9 @@ func (a *account) find(tx *store.Tx, topic protocol.Topic) (*chat, string) {
 	return c, ""
 }
 
-// setPresent records whether the bot is a member of a room. If it is not, the chat requests no
-// agent.
-func (a *account) setPresent(tx *store.Tx, c *chat, present bool) {
-	c.present = present
-	tx.Exec(`UPDATE chats SET present = ? WHERE chat = ?`, present, c.key)
-	a.updateRouter(tx, c)
-}
-
-// setStopped records that a person stopped or restarted a chat.
-func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
-	c.stopped = stopped
-	tx.Exec(`UPDATE chats SET stopped = ? WHERE chat = ?`, stopped, c.key)
-	a.updateRouter(tx, c)
-}
-
-func (a *account) updateRouter(tx *store.Tx, c *chat) {
+// save stores where a chat is and what it may do. If nothing may be sent to it, it requests no agent.
+func (a *account) save(tx *store.Tx, c *chat) {
+	tx.Exec(`UPDATE chats SET room = ?, present = ?, stopped = ? WHERE chat = ?`, c.room, c.present, c.stopped, c.key)
 	set := a.router.Open
 	if c.isMuted() {
 		set = a.router.Close
@@ -115,22 +102,21 @@ func (a *account) admitsChat(tx *store.Tx, c *chat) bool {
 			return true
 		}
 	}
-	return c.isDirect() && slices.ContainsFunc(a.members(tx, c.room), func(m member) bool {
-		return m.user != string(a.bot) && a.admitsUser(tx, m.user)
-	})
+	return c.isDirect() && slices.ContainsFunc(a.others(tx, c.room), func(u string) bool { return a.admitsUser(tx, u) })
 }
 
-// A member is a user of a room.
-type member struct{ user, name string }
-
-// isCalled reports whether a name is the user's, with or without the server.
-func (m member) isCalled(name string) bool {
-	return name != "" && (strings.EqualFold(name, m.name) || strings.EqualFold(name, localpart(m.user)))
+// others returns the users of a room other than the bot.
+func (a *account) others(tx *store.Tx, room string) []string {
+	return store.All(tx, store.Scalar[string], `SELECT user FROM members WHERE room = ? AND user <> ? ORDER BY user`,
+		room, string(a.bot))
 }
 
-func (a *account) members(tx *store.Tx, room string) []member {
-	return store.All(tx, func(m *member) []any { return []any{&m.user, &m.name} },
-		`SELECT user, name FROM members WHERE room = ? ORDER BY user`, room)
+// called returns the users, other than the bot, that a name means in a room, or in any room for "":
+// by their display name there or by the name of their account.
+func (a *account) called(tx *store.Tx, room, name string) []id.UserID {
+	return store.All(tx, store.Scalar[id.UserID], `SELECT DISTINCT user FROM members
+		WHERE (called = ?2 OR user COLLATE NOCASE BETWEEN '@' || ?2 || ':' AND '@' || ?2 || ';') AND ?2 <> ''
+		AND user <> ?3 AND (?1 = '' OR room = ?1) ORDER BY user`, room, strings.ToLower(name), string(a.bot))
 }
 
 // nameOf returns the name of a user in a room.
@@ -150,10 +136,8 @@ func (a *account) describe(tx *store.Tx, c *chat, thread string) *protocol.Chat 
 		d.Kind = string(attention.ConversationDM)
 	}
 	if c.isDirect() && d.Title == "" {
-		for _, m := range a.members(tx, c.room) {
-			if m.user != string(a.bot) {
-				d.Title = cmp.Or(m.name, localpart(m.user))
-			}
+		for _, user := range a.others(tx, c.room) {
+			d.Title = a.nameOf(tx, c.room, user)
 		}
 	}
 	return d

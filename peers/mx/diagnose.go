@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-
-	"maunium.net/go/mautrix"
 )
 
 // Check asks the homeserver for its versions and, with a token, for the token's owner, which it
@@ -17,14 +14,12 @@ func Check(ctx context.Context, homeserver string, opts *Options) (bot string, e
 	if err != nil {
 		return "", err
 	}
-	if err := b.call(ctx, http.MethodGet, mautrix.ClientURLPath{"versions"}, nil, nil, nil); err != nil {
+	if _, err := b.api.Versions(ctx); err != nil {
 		return "", fmt.Errorf("asking the homeserver for its versions: %w", err)
 	}
 	if b.api.AccessToken = b.opts.Token; b.opts.Token == "" {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
 	who, err := b.api.Whoami(ctx)
 	switch {
 	case err != nil && isRefusedToken(err):

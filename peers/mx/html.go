@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"hubbub/protocol/text"
+
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"maunium.net/go/mautrix/id"
@@ -13,9 +15,13 @@ import (
 // maxDepth bounds the nesting of HTML that is read.
 const maxDepth = 64
 
-// marks are the marks of Markdown for elements.
-var marks = map[atom.Atom]string{
-	atom.Strong: "**", atom.B: "**", atom.Em: "_", atom.I: "_", atom.Del: "~~", atom.S: "~~", atom.Code: "`",
+// marks are what stands before and after the text of elements in Markdown.
+var marks = map[atom.Atom][2]string{
+	atom.Strong: {"**", "**"}, atom.B: {"**", "**"}, atom.Em: {"_", "_"}, atom.I: {"_", "_"}, atom.Del: {"~~", "~~"},
+	atom.S: {"~~", "~~"}, atom.Code: {"`", "`"}, atom.Sup: {"^", ""}, atom.Td: {"", " | "}, atom.Th: {"", " | "},
+	atom.P: {"", "\n\n"}, atom.Div: {"", "\n\n"}, atom.Tr: {"", "\n\n"}, atom.Summary: {"", "\n\n"},
+	atom.H1: {"# ", "\n\n"}, atom.H2: {"## ", "\n\n"}, atom.H3: {"### ", "\n\n"}, atom.H4: {"#### ", "\n\n"},
+	atom.H5: {"##### ", "\n\n"}, atom.H6: {"###### ", "\n\n"},
 }
 
 // markdownOf returns the HTML of a message as Markdown, so that formatting that carries meaning
@@ -27,23 +33,20 @@ func markdownOf(source string) string {
 	}
 	var w htmlReader
 	w.children(doc, 0)
-	return strings.TrimSpace(strings.Join(w.lines(), "\n"))
+	return strings.TrimSpace(w.text())
 }
 
 // An htmlReader writes the text of elements.
-type htmlReader struct{ strings.Builder }
+type htmlReader struct {
+	strings.Builder
+	raw bool // without marks
+}
 
-// lines returns the text without runs of blank lines.
-func (w *htmlReader) lines() (list []string) {
-	for line := range strings.SplitSeq(w.String(), "\n") {
-		if blank := strings.TrimSpace(line) == ""; !blank || len(list) > 0 && list[len(list)-1] != "" {
-			if blank {
-				line = ""
-			}
-			list = append(list, line)
-		}
-	}
-	return list
+var blankLines = text.Pattern(`\n[\pZ\s]*\n`)
+
+// text returns the text without runs of blank lines.
+func (w *htmlReader) text() string {
+	return strings.Trim(blankLines().ReplaceAllString("\n"+w.String()+"\n", "\n\n"), "\n")
 }
 
 func (w *htmlReader) children(n *html.Node, depth int) {
@@ -65,30 +68,29 @@ func (w *htmlReader) children(n *html.Node, depth int) {
 func inside(n *html.Node, depth int) string {
 	var w htmlReader
 	w.children(n, depth)
-	return strings.Trim(strings.Join(w.lines(), "\n"), "\n")
+	return w.text()
 }
 
 func (w *htmlReader) node(n *html.Node, depth, number int) {
-	if depth > maxDepth {
+	switch {
+	case depth > maxDepth:
 		return
-	}
-	if n.Type == html.TextNode {
+	case n.Type == html.TextNode:
 		w.WriteString(n.Data)
+		return
+	case w.raw && n.DataAtom != atom.Br:
+		w.children(n, depth)
 		return
 	}
 	switch n.DataAtom {
 	case atom.Br:
 		w.WriteString("\n")
-	case atom.P, atom.Div, atom.Tr:
-		w.WriteString(inside(n, depth) + "\n\n")
-	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
-		w.WriteString(strings.Repeat("#", int(n.Data[1]-'0')) + " " + inside(n, depth) + "\n\n")
-	case atom.Td, atom.Th:
-		w.WriteString(inside(n, depth) + " | ")
 	case atom.Blockquote:
 		w.WriteString("\n> " + strings.ReplaceAll(inside(n, depth), "\n", "\n> ") + "\n\n")
 	case atom.Pre:
-		w.WriteString("\n```\n" + strings.Trim(rawText(n, depth), "\n") + "\n```\n")
+		code := htmlReader{raw: true}
+		code.children(n, depth)
+		w.WriteString("\n```\n" + strings.Trim(code.String(), "\n") + "\n```\n")
 	case atom.Li:
 		mark := "- "
 		if number > 0 {
@@ -100,24 +102,20 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 	case atom.Img: // such as an emoji of the room
 		alt, _ := attribute(n, "alt")
 		w.WriteString(alt)
-	case atom.Sup:
-		w.WriteString("^" + inside(n, depth))
-	case atom.Summary:
-		w.WriteString(inside(n, depth) + "\n\n")
 	case atom.Script, atom.Style, atom.Head, atom.Title:
 	default:
 		if n.Data == "mx-reply" { // the quoted message, for old clients
 			return
 		}
-		mark, text := marks[n.DataAtom], inside(n, depth)
+		around, known := marks[n.DataAtom]
 		if _, hidden := attribute(n, "data-mx-spoiler"); hidden {
-			mark = "||"
+			around, known = [2]string{"||", "||"}, true
 		}
-		if text == "" || mark == "" {
-			w.children(n, depth)
+		if text := inside(n, depth); known && (text != "" || around[0] == "") {
+			w.WriteString(around[0] + text + around[1])
 			return
 		}
-		w.WriteString(mark + text + mark)
+		w.children(n, depth)
 	}
 }
 
@@ -142,22 +140,4 @@ func attribute(n *html.Node, key string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// rawText returns the text below an element without marks.
-func rawText(n *html.Node, depth int) string {
-	if depth > maxDepth {
-		return ""
-	}
-	if n.Type == html.TextNode {
-		return n.Data
-	}
-	var b strings.Builder
-	for c := range n.ChildNodes() {
-		b.WriteString(rawText(c, depth+1))
-	}
-	if n.DataAtom == atom.Br {
-		return "\n"
-	}
-	return b.String()
 }

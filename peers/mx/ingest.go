@@ -1,12 +1,11 @@
 package mx
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +19,7 @@ import (
 // An ingester applies stored events: it decides what follows from each.
 type ingester struct {
 	*outbound
-	arrived  notify.Signal // events have been stored
-	typeists *typeists
+	arrived notify.Signal // events have been stored
 }
 
 // A storedEvent is an event that has not been applied yet.
@@ -38,10 +36,9 @@ func (in *ingester) run(ctx context.Context) error {
 }
 
 func (in *ingester) applyBatch(ctx context.Context) (int, error) {
-	batch, err := store.Read(ctx, in.db, func(tx *store.Tx) []storedEvent {
-		return store.All(tx, func(e *storedEvent) []any { return []any{&e.seq, &e.kind, &e.room, (*[]byte)(&e.raw)} },
-			`SELECT seq, kind, room, raw FROM inbox WHERE state = 'new' ORDER BY seq LIMIT 100`)
-	})
+	batch, err := store.ReadAll(ctx, in.db,
+		func(e *storedEvent) []any { return []any{&e.seq, &e.kind, &e.room, (*[]byte)(&e.raw)} },
+		`SELECT seq, kind, room, raw FROM inbox WHERE state = 'new' ORDER BY seq LIMIT 100`)
 	for i := range batch {
 		if err := in.apply(context.WithoutCancel(ctx), &batch[i]); err != nil {
 			return 0, err
@@ -53,12 +50,20 @@ func (in *ingester) applyBatch(ctx context.Context) (int, error) {
 // apply applies one event in one transaction.
 func (in *ingester) apply(ctx context.Context, e *storedEvent) error {
 	err := store.InTx(ctx, in.db, func(tx *store.Tx) {
-		state := "done"
-		reason, err := in.handleSafely(tx, e)
+		if !store.Value[bool](tx, `SELECT 1 FROM inbox WHERE seq = ? AND raw = ?`, e.seq, string(e.raw)) {
+			return // its key has arrived in the meantime: the next batch has the decrypted event
+		}
+		state, reason := "done", ""
+		err := bridge.Guard(in.log, "reading an event", func() (err error) {
+			reason, err = in.handleStored(tx, e)
+			return err
+		})
 		switch {
 		case err != nil:
 			in.log.Error().Err(err).Int64("event", e.seq).Msg("event not understood; kept unchanged")
 			state, reason = "unreadable", err.Error()
+		case reason == noKey:
+			state = "locked"
 		case reason != "":
 			state = "skipped"
 		}
@@ -70,20 +75,10 @@ func (in *ingester) apply(ctx context.Context, e *storedEvent) error {
 	return err
 }
 
-// handleSafely acts on an event and turns a panic into an error. It returns why no agent receives
-// the event, or "" if the agents do.
-func (in *ingester) handleSafely(tx *store.Tx, e *storedEvent) (reason string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("reading an event panicked")
-			err = fmt.Errorf("reading this event panicked: %v", p)
-		}
-	}()
-	switch e.kind {
-	case "invite":
+// handleStored acts on a stored event. It returns why no agent receives it, or "" if the agents do.
+func (in *ingester) handleStored(tx *store.Tx, e *storedEvent) (reason string, err error) {
+	if e.kind == "invite" {
 		return in.handleInvite(tx, e)
-	case "receipt":
-		return in.handleReceipt(tx, e)
 	}
 	var raw rawEvent
 	if err := json.Unmarshal(e.raw, &raw); err != nil {
@@ -94,7 +89,10 @@ func (in *ingester) handleSafely(tx *store.Tx, e *storedEvent) (reason string, e
 	}
 	switch {
 	case raw.Sender == string(in.bot):
-		return "the bot's own event", in.handleEcho(tx, &raw)
+		if txn, shown := sentAs(&raw); txn != "" { // the answer to the request may have been lost
+			tx.Exec(`UPDATE sends SET event = ? WHERE txn = ? AND event = ''`, shown, txn)
+		}
+		return "the bot's own event", nil
 	case e.kind == "old":
 		return "older than the bot's membership", nil
 	}
@@ -113,8 +111,8 @@ func (in *ingester) handleMessage(tx *store.Tx, room string, raw *rawEvent) (str
 	case "m.room.redaction":
 		return in.handleRedaction(tx, room, raw)
 	case "m.room.encrypted":
-		in.announceEncryption(tx, in.ensure(tx, room))
-		return "an encrypted message", nil
+		in.announceEncryption(tx, in.ensure(tx, room), true)
+		return noKey, nil
 	default:
 		return "an event of the type " + raw.Type, nil
 	}
@@ -153,7 +151,7 @@ func (in *ingester) handle(tx *store.Tx, h *parsedEvent) string {
 		}
 	}
 	in.storeEvent(tx, c, h)
-	if in.namesOutsider(tx, c, h) {
+	if in.view(c).LeadsElsewhere(tx, &h.data.Content, h.data.Names) {
 		in.enqueueCommand(tx, c, h, bridge.VerbSay, h.data.Content.Text)
 	}
 	return ""
@@ -161,12 +159,9 @@ func (in *ingester) handle(tx *store.Tx, h *parsedEvent) string {
 
 // isForAgents reports whether a message in a room is addressed to the bot or to one of its agents.
 func (in *ingester) isForAgents(tx *store.Tx, c *chat, h *parsedEvent) bool {
-	return slices.Contains(h.data.Names, strings.ToLower(localpart(string(in.bot)))) ||
-		h.data.ReplyTo != "" && protocol.RoleOf(protocol.PeerID(in.answered(tx, c, h.data.ReplyTo).Author)) ==
-			protocol.RoleAgent ||
-		slices.ContainsFunc(in.router.Agents(tx, c.peer()), func(a bridge.Assignment) bool {
-			return slices.Contains(h.data.Names, a.Agent.Name())
-		})
+	return in.view(c).NamesAgent(tx, h.data.Names) ||
+		h.data.ReplyTo != "" &&
+			protocol.RoleOf(protocol.PeerID(in.answered(tx, c, h.data.ReplyTo).Author)) == protocol.RoleAgent
 }
 
 // checkEdit returns why an edit does not count, or adds what it keeps of the message that it
@@ -193,21 +188,13 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedEvent) {
 	if m.Author == nil {
 		m.Author = in.authorOf(h.sender, in.nameOf(tx, c.room, h.sender))
 	}
-	m.Chat = in.describe(tx, c, h.thread)
-	if h.data.Content.Event == protocol.EventReaction && h.thread == "" {
-		m.Chat = in.describe(tx, c, in.threadOf(tx, h.data.ReplyTo))
+	thread := h.thread
+	if m.Event == protocol.EventReaction && thread == "" {
+		thread = in.threadOf(tx, h.data.ReplyTo)
 	}
-	source := h.source
-	if source == "" {
-		source = sourceID(h.event)
-	}
-	event := h.event
-	if h.edits != "" {
-		event = h.edits
-	}
-	number := store.Value[int64](tx, `INSERT INTO events
-		(chat, event, sender, thread, source_id, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		c.key, event, h.sender, h.thread, source, mustJSON(h.data), string(protocol.NewMessageID()), nowMicros())
+	m.Chat = in.describe(tx, c, thread)
+	source, event := cmp.Or(h.source, sourceID(h.event)), cmp.Or(h.edits, h.event)
+	number := in.putEvent(tx, c, event, h.sender, h.thread, source, &h.data)
 	if tx.Err() == nil {
 		in.router.Deliver(tx, &bridge.Event{ID: number, Chat: c.peer(), Source: source}, time.Time{})
 	}
@@ -215,25 +202,9 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedEvent) {
 
 // threadOf returns the thread of a message, of a person or an agent, or "".
 func (a *account) threadOf(tx *store.Tx, event string) string {
-	if thread := store.Value[string](tx, `SELECT thread FROM events WHERE event = ? ORDER BY id LIMIT 1`,
-		event); thread != "" {
-		return thread
-	}
-	return store.Value[string](tx, `SELECT coalesce(r.content ->> '$.threadId', '') FROM sends s
-		JOIN replies r ON r.id = s.reply WHERE s.event = ?`, event)
-}
-
-// handleEcho stores the ID of an event that the bot sent, if the answer to the request was lost.
-func (in *ingester) handleEcho(tx *store.Tx, e *rawEvent) error {
-	var content map[string]json.RawMessage
-	if err := json.Unmarshal(e.Content, &content); err != nil {
-		return fmt.Errorf("reading an own event: %w", err)
-	}
-	var txn string
-	if json.Unmarshal(content[txnKey], &txn) == nil && txn != "" {
-		tx.Exec(`UPDATE sends SET event = ? WHERE txn = ? AND event = ''`, e.ID, txn)
-	}
-	return nil
+	return cmp.Or(store.Value[string](tx, `SELECT thread FROM events WHERE event = ? ORDER BY id LIMIT 1`, event),
+		store.Value[string](tx, `SELECT coalesce(r.content ->> '$.threadId', '') FROM sends s
+			JOIN replies r ON r.id = s.reply WHERE s.event = ?`, event))
 }
 
 // handleRedaction passes on that a person removed a message.
@@ -244,10 +215,7 @@ func (in *ingester) handleRedaction(tx *store.Tx, room string, e *rawEvent) (str
 	if err := json.Unmarshal(e.Content, &content); err != nil {
 		return "", fmt.Errorf("reading a redaction: %w", err)
 	}
-	target := content.Redacts
-	if target == "" {
-		target = e.Redacts
-	}
+	target := cmp.Or(content.Redacts, e.Redacts)
 	tx.Exec(`DELETE FROM reactions WHERE event = ?`, target) // the agent may show it again
 	type row struct{ source, thread, kind string }
 	of, known := store.One(tx, func(r *row) []any { return []any{&r.source, &r.thread, &r.kind} },
@@ -264,23 +232,32 @@ func (in *ingester) handleRedaction(tx *store.Tx, room string, e *rawEvent) (str
 	return in.handle(tx, h), nil
 }
 
-// handleReceipt tells an agent that a person has read its message, in rooms of a few people.
-func (in *ingester) handleReceipt(tx *store.Tx, e *storedEvent) (string, error) {
-	var r receipt
-	if err := json.Unmarshal(e.raw, &r); err != nil {
-		return "", fmt.Errorf("reading a receipt: %w", err)
+// handleReceipts tells agents that people have read their messages, in rooms of a few people.
+func (in *ingester) handleReceipts(tx *store.Tx, room string, list []json.RawMessage) {
+	for _, raw := range list {
+		var e rawEvent
+		var content map[string]map[string]map[string]any // by event, kind and user
+		c, known := in.load(tx, room)
+		if json.Unmarshal(raw, &e) != nil || e.Type != "m.receipt" || json.Unmarshal(e.Content, &content) != nil ||
+			!known || c.members > maxMembers {
+			continue
+		}
+		for of, kinds := range content {
+			for user := range kinds["m.read"] {
+				h := &parsedEvent{room: room, sender: user, event: "receipt:" + of + ":" + user}
+				if user == string(in.bot) || !store.Value[bool](tx, `SELECT 1 FROM sends s JOIN replies r ON r.id = s.reply
+					WHERE s.event = ? AND r.agent <> '' AND NOT EXISTS (SELECT 1 FROM events WHERE event = ?)`, of, h.event) {
+					continue
+				}
+				h.data.ReplyTo = of
+				h.data.Content = protocol.ChatMessage{
+					Text: in.opts.Glyphs["seen"], Event: protocol.EventReaction, Signal: "seen",
+					CreatedAt: protocol.FormatTime(time.Now()),
+				}
+				in.handle(tx, h)
+			}
+		}
 	}
-	c := in.ensure(tx, e.room)
-	if c.members > maxMembers {
-		return "a receipt in a large room", nil
-	}
-	h := &parsedEvent{room: e.room, sender: r.User, event: "receipt:" + r.Event + ":" + r.User}
-	h.data.ReplyTo = r.Event
-	h.data.Content = protocol.ChatMessage{
-		Text: in.opts.Glyphs["seen"], Event: protocol.EventReaction, Signal: "seen",
-		CreatedAt: time.UnixMilli(r.At).UTC().Format(time.RFC3339),
-	}
-	return in.handle(tx, h), nil
 }
 
 // takeHookMessage stores a message from a hook as an event of its chat. People do not see it, only
@@ -292,12 +269,8 @@ func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error
 	}
 	return store.InTx(ctx, in.db, func(tx *store.Tx) {
 		c, refusal := in.find(tx, d.Topic)
-		switch {
-		case refusal != "":
-		case !in.admitsChat(tx, c):
-			refusal = "the chat is no longer admitted"
-		case c.isMuted():
-			refusal = "the chat is stopped, or the bot is not a member of it"
+		if refusal == "" && (c.isMuted() || !in.admitsChat(tx, c)) {
+			refusal = "the chat is stopped or no longer admitted, or the bot is not a member of it"
 		}
 		if refusal != "" {
 			tx.Fail(peer.Reject(refusal))

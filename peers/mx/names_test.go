@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"hubbub/peers/store"
@@ -29,7 +30,7 @@ func TestPeople_OfAName(t *testing.T) {
 			{"!other:hs", "@mallory:hs", "Sam"}, {"!other:hs", "@zoe:hs", "Zoe"}, {"!other:hs", "@zoe:elsewhere", "Z"},
 			{"!other:hs", "@ann:hs", "Sam"},
 		} {
-			tx.Exec(`INSERT INTO members (room, user, name, joined) VALUES (?, ?, ?, 1)`, m[0], m[1], m[2])
+			tx.Exec(`INSERT INTO members (room, user, name, called, joined) VALUES (?, ?, ?, ?, 1)`, m[0], m[1], m[2], strings.ToLower(m[2]))
 		}
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -16,6 +17,42 @@ import (
 	"github.com/rs/zerolog"
 	"maunium.net/go/mautrix"
 )
+
+// TestParse_TakesNoImpossibleEventID relates a message to events that no server can have.
+func TestParse_TakesNoImpossibleEventID(t *testing.T) {
+	a := &account{bot: "@hubbub:hs", opts: (&Options{}).withDefaults()}
+	parse := func(kind, relation string) *parsedEvent {
+		t.Helper()
+		e := &rawEvent{ID: "$1", Type: kind, Sender: "@will:hs", Content: json.RawMessage(
+			`{"msgtype":"m.text","body":"a","m.new_content":{"msgtype":"m.text","body":"b"},"m.relates_to":` + relation + `}`)}
+		read := a.parseMessage
+		if kind == "m.reaction" {
+			read = a.parseReaction
+		}
+		h, err := read(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	for of, taken := range map[string]bool{
+		"$a": true, "$old:hs.example": true, "$" + strings.Repeat("a", 254): true,
+		"": false, "a": false, "$" + strings.Repeat("a", 255): false, "$a b": false, "$a\u0000": false, "$a\u202e": false, "$a\u00a0b": false, "$a\n": false,
+	} {
+		thread := parse("m.room.message", `{"rel_type":"m.thread","event_id":`+mustJSON(of)+`}`).thread
+		reply := parse("m.room.message", `{"m.in_reply_to":{"event_id":`+mustJSON(of)+`}}`).data.ReplyTo
+		edit := parse("m.room.message", `{"rel_type":"m.replace","event_id":`+mustJSON(of)+`}`)
+		reaction := parse("m.reaction", `{"rel_type":"m.annotation","event_id":`+mustJSON(of)+`,"key":"👍"}`)
+		for what, got := range map[string]bool{
+			"thread": thread == of && of != "", "reply": reply == of && of != "",
+			"edit": edit.skip == "" && edit.edits == of, "reaction": reaction.skip == "" && reaction.data.ReplyTo == of,
+		} {
+			if got != taken {
+				t.Errorf("a %s of %.40q is taken: %v, want %v", what, of, got, taken)
+			}
+		}
+	}
+}
 
 // TestParseMessage_OfOddContent checks what agents get of what no usual client sends.
 func TestParseMessage_OfOddContent(t *testing.T) {
@@ -27,6 +64,7 @@ func TestParseMessage_OfOddContent(t *testing.T) {
 		`{"msgtype":"m.text","body":"a","info":7,"url":5}`:                                      "a []",
 		`{"msgtype":"m.file","body":"a.txt","url":"mxc://hs/a","info":{"size":"many"}}`:         " [] document a.txt",
 		`{"msgtype":"m.file","body":"../../b\n\u202e.txt","url":"mxc://hs/a"}`:                  " [] document b .txt",
+		`{"msgtype":"m.file","body":"","url":"mxc://hs/a"}`:                                     " [] document ",
 		`{"msgtype":"m.text","body":5}`:                                                         " [] a message with nothing in it",
 		`{"body":"cat","url":"mxc://hs/a","info":{"mimetype":"image/png"}}`:                     "cat [] sticker cat",
 		`{"msgtype":"m.text","body":"> <@ann:hs> old @lead\n> more\n\nyes",` + answer + `}`:     "yes []",
@@ -128,7 +166,7 @@ func TestPut_TakesEveryTextThatFits(t *testing.T) {
 		"```\n" + strings.Repeat("if a < b && c > d {\n", 800) + "```", strings.Repeat("> a & b\n>\n", 1500),
 		strings.Repeat("- _ü_\n", 2300),
 	} {
-		for i, p := range splitParts(&reply{content: protocol.ChatReply{Text: source}}) {
+		for i, p := range splitParts(&bridge.Reply{Content: protocol.ChatReply{Text: source}}) {
 			db, err := Open(t.TempDir() + "/" + Database)
 			if err != nil {
 				t.Fatal(err)

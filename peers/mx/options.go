@@ -17,7 +17,7 @@ type Options struct {
 	Peer *peer.Options // for the connection to the bus
 
 	Token     string            // access token of the bot
-	User      string            `flag:"user" usage:"id of the bot, such as @hubbub:example.org; needed with MATRIX_PASSWORD"`
+	User      string            `flag:"user" usage:"id of the bot, such as @hubbub:example.org; needed with MATRIX_PASSWORD, or with the token of an application service"`
 	Password  string            // of User
 	Transport http.RoundTripper // default: http.DefaultTransport
 
@@ -28,12 +28,14 @@ type Options struct {
 	Glyphs bridge.Glyphs // emoji of signals, in place of the defaults
 	Zones  bridge.Zones  // time zones of rooms, by their ids
 
+	Encryption bool   `flag:"encryption" usage:"read and write in encrypted rooms (needs a hubbub-matrix built by make encryption)"`
+	Folder     string // of the keys; needed with Encryption
+
 	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
 
-	SyncTimeout   time.Duration `default:"30s"` // of one long poll
-	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
-	MaxPending    int           `default:"10000"` // replies waiting for Matrix
+	SyncTimeout time.Duration `default:"30s"`   // of one long poll
+	MaxPending  int           `default:"10000"` // replies waiting for Matrix
 
 	OnReady func()          // called once, when connected and subscribed
 	Crash   func(at string) // set by crash tests
@@ -45,7 +47,7 @@ const (
 	maxAge        = 24 * time.Hour // of a reply that waits for Matrix
 	requestTime   = 30 * time.Second
 	keepInbox     = 30 * 24 * time.Hour
-	maxSync       = 64 << 20 // bytes of one sync
+	maxSync       = 64 << 20 // bytes of one sync, and of any other answer
 	maxEvent      = 64 << 10 // bytes of one event, as Matrix limits it
 	maxBackfill   = 1000     // events of one room, read after a gap
 	maxText       = 16 << 10 // bytes of the text of one message

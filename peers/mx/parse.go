@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"hubbub/protocol/text"
 
 	"maunium.net/go/mautrix/event"
+	"maunium.net/go/mautrix/id"
 )
 
 // A parsedEvent is the content of a message, before anything is looked up.
@@ -72,10 +72,11 @@ func (a *account) parseMessage(e *rawEvent) (*parsedEvent, error) {
 	}
 	h := a.newEvent(e, protocol.EventMessage)
 	if m.RelatesTo != nil && m.RelatesTo.Type == event.RelReplace {
-		h.edits, h.source = m.RelatesTo.EventID.String(), sourceID(m.RelatesTo.EventID.String())
+		h.edits = relatedID(m.RelatesTo.EventID)
+		h.source = sourceID(h.edits)
 		h.data.Content.Event = protocol.EventEdit
-		if m.NewContent == nil {
-			h.skip = "an edit without new content"
+		if h.edits == "" || m.NewContent == nil {
+			h.skip = "an edit of no message or without new content"
 			return h, nil
 		}
 		m = *m.NewContent
@@ -127,9 +128,23 @@ func (a *account) newEvent(e *rawEvent, kind string) *parsedEvent {
 
 // setRelation sets the thread and the answered message.
 func (h *parsedEvent) setRelation(r *event.RelatesTo) {
-	h.thread = r.GetThreadParent().String()
-	h.data.ReplyTo = r.GetNonFallbackReplyTo().String()
+	h.thread = relatedID(r.GetThreadParent())
+	h.data.ReplyTo = relatedID(r.GetNonFallbackReplyTo())
 }
+
+// relatedID returns the ID of an event to which another relates, as its author's client wrote it. It
+// returns "" if no event can have that ID.
+func relatedID(of id.EventID) string {
+	s := of.String()
+	if !strings.HasPrefix(s, "$") || len(s) > maxEventID ||
+		strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
+		return ""
+	}
+	return s
+}
+
+// maxEventID is the limit of Matrix, in bytes.
+const maxEventID = 255
 
 // setFile adds the file of a message.
 func (h *parsedEvent) setFile(m *event.MessageEventContent) {
@@ -140,12 +155,16 @@ func (h *parsedEvent) setFile(m *event.MessageEventContent) {
 	if kind == "audio" && m.MSC3245Voice != nil {
 		kind = "voice"
 	}
-	f := protocol.Attachment{Kind: cmp.Or(kind, "document"), Name: cleanName(path.Base(m.GetFileName()))}
+	name := m.GetFileName()
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	f := protocol.Attachment{Kind: cmp.Or(kind, "document"), Name: cleanName(name)}
 	if m.Info != nil {
 		f.MimeType, f.Size = m.Info.MimeType, int64(m.Info.Size)
 	}
 	if m.URL != "" {
 		h.files = []bridge.StoredFile{{Attachment: f, ID: string(m.URL)}}
+	} else if m.File != nil {
+		h.files = []bridge.StoredFile{{Attachment: f, ID: mustJSON(m.File)}}
 	}
 }
 
@@ -209,7 +228,7 @@ func beginsWithName(words, name string) bool {
 
 // cleanName returns a name that somebody chose as one line without invisible characters.
 func cleanName(name string) string {
-	return text.Clip(text.StripInvisible(text.OneLine(name)), bridge.MaxReason)
+	return text.Clip(text.CleanName(text.OneLine(name)), bridge.MaxReason)
 }
 
 // isSilent reports whether a byte of a text is in code or a quote.
@@ -226,10 +245,10 @@ func (a *account) parseReaction(e *rawEvent) (*parsedEvent, error) {
 		return nil, fmt.Errorf("reading a reaction: %w", err)
 	}
 	h := a.newEvent(e, protocol.EventReaction)
-	if r.RelatesTo.Type != event.RelAnnotation || r.RelatesTo.EventID == "" {
+	h.data.ReplyTo = relatedID(r.RelatesTo.EventID)
+	if r.RelatesTo.Type != event.RelAnnotation || h.data.ReplyTo == "" {
 		h.skip = "a reaction to nothing"
 	}
-	h.data.ReplyTo = r.RelatesTo.EventID.String()
 	h.data.Content.Text = text.Clip(r.RelatesTo.Key, 100)
 	h.data.Content.Signal = a.opts.Glyphs.SignalOf(r.RelatesTo.Key)
 	return h, nil

@@ -11,7 +11,6 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/mx"
-	"hubbub/peers/mx/mxtest"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 )
@@ -80,7 +79,7 @@ func TestBridge_HearsPeople(t *testing.T) {
 }
 
 // startBridge starts a bridge with a homeserver and a bus, and returns its database.
-func startBridge(t *testing.T) (s *mxtest.Server, b *bustest.Bus, database string, stop func()) {
+func startBridge(t *testing.T) (s *homeserver, b *bustest.Bus, database string, stop func()) {
 	t.Helper()
 	d, s := newDriver(t)
 	b, database = bustest.Start(t, nil), filepath.Join(t.TempDir(), "bridge.db")
@@ -104,6 +103,48 @@ func assign(t *testing.T, cli *bustest.Scripted, room string) {
 	}
 }
 
+// continuing is the content of m.room.create in the successor of a room.
+func continuing(room string) map[string]any {
+	return map[string]any{"predecessor": map[string]any{"room_id": room, "event_id": "$tombstone"}}
+}
+
+// TestBridge_LeavesARoomThatContinuesAnother checks that a tombstone alone does not lead the bot into a
+// room of others: the room must say that it continues the one with the tombstone.
+func TestBridge_LeavesARoomThatContinuesAnother(t *testing.T) {
+	s, b, _, stop := startBridge(t)
+	defer stop()
+	old := s.Room("@will:hs", "@mallory:hs")
+	await(t, s, "the bot joins", func() bool { return len(s.Sent(old, "m.room.member")) == 1 })
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	s.Say(old, "@will:hs", "before")
+	assign(t, cli, old)
+	for i, made := range []map[string]any{
+		{}, {"predecessor": "x"}, {"predecessor": map[string]any{}}, continuing("!elsewhere:hs"), {"predecessor": map[string]any{"room_id": 7}},
+	} {
+		other := fmt.Sprintf("!other%d:hs", i)
+		s.Invite(other, "@zoe:hs", made)
+		await(t, s, "the bot rejects a stranger", func() bool { return len(s.Sent(other, "m.room.member")) == 1 })
+		s.SetState(old, "@mallory:hs", "m.room.tombstone", map[string]any{"replacement_room": other})
+		await(t, s, "the bot tries to join", func() bool { return s.Asked("POST v3/join/" + other) })
+		s.Invite(other, "@zoe:hs", made)
+		s.Say(other, "@zoe:hs", "from strangers")
+		await(t, s, "the bot leaves", func() bool {
+			list := s.Sent(other, "m.room.member")
+			return len(list) == 3 && list[2].Content["membership"] == "leave"
+		})
+	}
+	s.Say(old, "@will:hs", "after")
+	for text := ""; text != "after"; {
+		var m protocol.ChatMessage
+		if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		if text = m.Text; m.Chat.ID != old || text == "from strangers" {
+			t.Errorf("%q came from %s, want %s", m.Text, m.Chat.ID, old)
+		}
+	}
+}
+
 // TestBridge_FollowsAnUpgrade checks that the successor of a private room, which the bot may join
 // only after an invitation, continues the chat, and that the wait leaves no dead letter.
 func TestBridge_FollowsAnUpgrade(t *testing.T) {
@@ -115,7 +156,7 @@ func TestBridge_FollowsAnUpgrade(t *testing.T) {
 	assign(t, cli, old)
 	s.SetState(old, "@will:hs", "m.room.tombstone", map[string]any{"replacement_room": successor})
 	await(t, s, "the bot tries to join", func() bool { return s.Asked("POST v3/join/" + successor) })
-	s.Invite(successor, "@will:hs")
+	s.Invite(successor, "@will:hs", continuing(old))
 	await(t, s, "the bot joins the successor", func() bool { return len(s.Sent(successor, "m.room.member")) == 1 })
 	s.Say(successor, "@will:hs", "after")
 	for text := ""; text != "after"; {
@@ -135,17 +176,74 @@ func TestBridge_FollowsAnUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	dead, err := store.Read(t.Context(), db, func(tx *store.Tx) []string {
-		return store.All(tx, store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead'`)
-	})
+	dead, err := store.ReadAll(t.Context(), db,
+		store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead'`)
 	if err != nil || len(dead) > 0 {
 		t.Errorf("dead letters: %q, %v", dead, err)
 	}
 }
 
+// TestBridge_FollowsOnlyTrueUpgrades checks that a tombstone neither joins two chats, nor leads a chat
+// away from its room once it has moved.
+func TestBridge_FollowsOnlyTrueUpgrades(t *testing.T) {
+	s, b, _, stop := startBridge(t)
+	defer stop()
+	first, other := s.Room("@will:hs"), s.Room("@will:hs")
+	for _, room := range []string{first, other} {
+		await(t, s, "the bot joins", func() bool { return len(s.Sent(room, "m.room.member")) == 1 })
+	}
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	upgrade := func(room, key string, content map[string]any) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.state(room, "@will:hs", "m.room.tombstone", key, content)
+	}
+	heardFrom := func(text, chat string) {
+		t.Helper()
+		for m := (protocol.ChatMessage{}); m.Text != text; {
+			if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+			if m.Text == text && m.Chat.ID != chat {
+				t.Errorf("%q came from %s, want %s", text, m.Chat.ID, chat)
+			}
+		}
+	}
+	for _, room := range []string{first, other} {
+		s.Say(room, "@will:hs", "hello")
+		assign(t, cli, room)
+		heardFrom("hello", room)
+	}
+	upgrade(first, "", map[string]any{"replacement_room": other}) // a room with a chat of its own
+	upgrade(first, "", map[string]any{"replacement_room": first})
+	upgrade(first, "", map[string]any{"body": "closed"})
+	upgrade(first, "", map[string]any{"replacement_room": 7})
+	upgrade(first, "key", map[string]any{"replacement_room": "!keyed:hs"})
+	s.Say(first, "@will:hs", "in the first room")
+	heardFrom("in the first room", first)
+	s.Say(other, "@will:hs", "in the other room")
+	heardFrom("in the other room", other)
+	for i, successor := range []string{"!second:hs", "!third:hs"} {
+		upgrade([]string{first, "!second:hs"}[i], "", map[string]any{"replacement_room": successor})
+		await(t, s, "the bot tries to join "+successor, func() bool { return s.Asked("POST v3/join/" + successor) })
+		s.Invite(successor, "@will:hs", continuing([]string{first, "!second:hs"}[i]))
+		await(t, s, "the bot joins "+successor, func() bool { return len(s.Sent(successor, "m.room.member")) == 1 })
+		s.Say(successor, "@will:hs", "in "+successor)
+		heardFrom("in "+successor, first)
+		upgrade(first, "", map[string]any{"replacement_room": "!elsewhere:hs"}) // the chat is no longer there
+	}
+	s.Say("!third:hs", "@will:hs", "the end")
+	heardFrom("the end", first)
+	for _, room := range []string{"!keyed:hs", "!elsewhere:hs"} {
+		if s.Asked("POST v3/join/" + room) {
+			t.Errorf("the bot tried to join %s", room)
+		}
+	}
+}
+
 // refuseReaction checks that an answer is shown, and no notice that it was lost, if the homeserver
 // refuses only the reaction that comes with it.
-func refuseReaction(t *testing.T, s *mxtest.Server, lead *bustest.Scripted, room, said string) {
+func refuseReaction(t *testing.T, s *homeserver, lead *bustest.Scripted, room, said string) {
 	t.Helper()
 	s.Refuse("m.reaction")
 	reply := protocol.ChatReply{Signal: "agree", Text: "Agreed.", InReplyTo: "mx:" + said, IdempotencyKey: "agree"}
@@ -163,7 +261,7 @@ func refuseReaction(t *testing.T, s *mxtest.Server, lead *bustest.Scripted, room
 }
 
 // comeAndGo has people invited, joining, declining, leaving and banned.
-func comeAndGo(s *mxtest.Server, room string) {
+func comeAndGo(s *homeserver, room string) {
 	for _, step := range [][2]string{
 		{"@invited:hs", "invite"}, {"@declines:hs", "invite"},
 		{"@declines:hs", "leave"}, // who never was there
@@ -176,7 +274,7 @@ func comeAndGo(s *mxtest.Server, room string) {
 }
 
 // await waits until a condition of the homeserver holds.
-func await(t *testing.T, s *mxtest.Server, what string, holds func() bool) {
+func await(t *testing.T, s *homeserver, what string, holds func() bool) {
 	t.Helper()
 	timeout := time.After(time.Minute)
 	for {
@@ -240,6 +338,9 @@ func TestBridge_StoppedRoomAndEdits(t *testing.T) {
 		t.Errorf("the edit of an answer is about %+v", m.ReplyTo)
 	}
 	s.Say(room, "@will:hs", "!STOP")
+	if m := heard("stop"); m.Signal != protocol.SignalStop || !slices.Contains(m.Mentions, "agent:lead") {
+		t.Errorf("the agent of a room that stops got the signal %q, and mentions of %q", m.Signal, m.Mentions)
+	}
 	edit(first, "stopped: an edit")
 	s.Say(room, "@will:hs", "stopped: to nobody")
 	s.Say(room, "@will:hs", "@bot stopped: to the bot")

@@ -3,7 +3,6 @@ package mx
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -22,30 +21,19 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (string, error) {
 		return "", outbox.Permanent(fmt.Errorf("%q is not a message of Matrix, so it cannot get a reaction",
 			o.content.InReplyTo))
 	}
-	type reaction struct{ agent, signal, event string }
-	shown, err := store.Read(ctx, out.db, func(tx *store.Tx) []reaction {
-		return store.All(tx, func(r *reaction) []any { return []any{&r.agent, &r.signal, &r.event} },
-			`SELECT agent, signal, event FROM reactions WHERE target = ?`, target)
+	var made, before string
+	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
+		made = store.Value[string](tx, `SELECT event FROM reactions WHERE target = ? AND signal = ?`, target, o.body)
+		before = store.Value[string](tx, `SELECT event FROM reactions mine WHERE target = ?1 AND agent = ?2
+			AND NOT EXISTS (SELECT 1 FROM reactions WHERE target = ?1 AND event = mine.event AND agent <> ?2)`, target,
+			o.agent)
 	})
 	if err != nil {
 		return "", err
 	}
 	if o.body == "seen" {
-		err := out.call(ctx, http.MethodPost,
-			mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "receipt", "m.read", target}, nil, struct{}{}, nil)
-		if err != nil {
+		if err := out.api.MarkRead(ctx, id.RoomID(o.chat.room), id.EventID(target)); err != nil {
 			out.log.Warn().Err(err).Msg("read receipt not accepted by the homeserver; the reaction says the same")
-		}
-	}
-	var made, before string
-	users := map[string]int{} // agents by reaction
-	for _, r := range shown {
-		users[r.event]++
-		if r.signal == o.body {
-			made = r.event
-		}
-		if r.agent == o.agent {
-			before = r.event
 		}
 	}
 	if made == "" {
@@ -56,15 +44,14 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (string, error) {
 			return "", err
 		}
 	}
-	if before != "" && before != made && users[before] == 1 {
-		err := out.call(ctx, http.MethodPut,
-			mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "redact", before, o.txn + "-r"}, nil, struct{}{}, nil)
+	if before != "" && before != made {
+		_, err := out.api.RedactEvent(ctx, id.RoomID(o.chat.room), id.EventID(before),
+			mautrix.ReqRedact{TxnID: o.txn + "-r"})
 		if err != nil {
 			return "", err
 		}
 	}
-	return made, store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT OR REPLACE INTO reactions (target, agent, signal, event) VALUES (?, ?, ?, ?)`, target, o.agent,
-			o.body, made)
-	})
+	return made, store.Exec(context.WithoutCancel(ctx), out.db,
+		`INSERT OR REPLACE INTO reactions (target, agent, signal, event) VALUES (?, ?, ?, ?)`, target, o.agent,
+		o.body, made)
 }

@@ -2,21 +2,17 @@ package mx
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
-	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/notify"
 )
 
 // queueMatrix is the name of the queue of requests to the homeserver.
@@ -26,34 +22,19 @@ const queueMatrix = "matrix"
 type outbound struct {
 	*account
 	matrix *outbox.Outbox
-	typing *typingIndicator
-	sent   sync.Map // IDs in Matrix of sent items, until they are settled
+	typing *typingList // agents
 }
 
 func newOutbound(a *account) *outbound {
 	out := &outbound{account: a}
-	out.typing = &typingIndicator{out: out, wake: notify.New(), busy: map[typingKey]time.Time{},
-		shown: map[string]time.Time{}}
+	out.typing = newTypingList(typingRefresh, out.showTyping)
 	out.matrix = outbox.New(a.db, out.send, &outbox.Options{
 		Name: queueMatrix, Poll: 5 * time.Second, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 16,
 		AttemptTimeout: time.Minute, StopTimeout: 6 * time.Second, OnInterrupted: outbox.Resend,
 		OnSettled: out.onSettled, Log: a.log,
-		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
-			out.sent.Delete(item.ID)
-			a.crash("recorded")
-		},
+		AfterSettled: func(outbox.Item, outbox.State, error) { a.crash("recorded") },
 	})
 	return out
-}
-
-// A reply is a chat_reply of an agent, or a notice of the bridge, which has no agent.
-type reply struct {
-	chat    string
-	agent   string
-	key     string // unique per agent
-	busID   protocol.MessageID
-	trace   string
-	content protocol.ChatReply
 }
 
 // The kinds of parts.
@@ -63,68 +44,31 @@ const (
 	kindSignal = "signal"
 )
 
-// takeReply handles a chat_reply. When it returns nil, the reply is on disk. It rejects a reply
-// that can never be shown. A reply that the state of the chat prevents is stored, and its
-// delivery_status reports the failure.
-func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
-	r := reply{agent: string(d.Message.From), busID: d.Message.MessageID, trace: d.Message.TraceParent}
-	if err := d.Decode(&r.content); err != nil {
-		return peer.Reject("the content of this chat_reply cannot be read: " + err.Error())
+// replies returns how the bridge takes replies.
+func (out *outbound) replies() *bridge.ReplyTaker[*chat] {
+	return &bridge.ReplyTaker[*chat]{
+		System:   "Matrix",
+		InTx:     store.InTx,
+		Check:    func(content *protocol.ChatReply) error { return bridge.CheckReply(content, utf8.RuneCountInString) },
+		IsSource: func(name string) bool { return eventOf(name) != "" },
+		Typing:   out.setTyping,
+		Find:     out.find,
+		Store:    out.storeReply,
 	}
-	if err := bridge.CheckReply(&r.content, utf8.RuneCountInString); err != nil {
-		return peer.Reject(err.Error())
-	}
-	var c *chat
-	var refusal string
-	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
-		if c, refusal = out.find(tx, d.Topic); refusal == "" {
-			bridge.ResolveSourceIDs(tx, &r.content, d.Message.InReplyTo,
-				func(name string) bool { return eventOf(name) != "" })
-		}
-	})
-	switch {
-	case err != nil:
-		return err
-	case refusal != "":
-		return peer.Reject(refusal)
-	}
-	r.chat = c.key
-	if r.content.Text == "" && r.content.Signal == "" && r.content.File == nil {
-		out.typing.set(c, &r)
-		return nil
-	}
-	r.key = cmp.Or(r.content.IdempotencyKey, string(r.busID))
-	out.crash("reply received")
-	var fresh bool
-	err = store.InTx(ctx, out.db, func(tx *store.Tx) {
-		fresh, err = out.storeReply(tx, &r)
-		tx.Fail(err)
-	})
-	switch {
-	case errors.Is(err, outbox.ErrFull):
-		return errors.New("too many replies are waiting for Matrix; try again later")
-	case err != nil:
-		return err
-	}
-	out.crash("reply stored")
-	if fresh && r.content.Signal == "" {
-		out.typing.clear(c.room, r.agent)
-	}
-	return nil
 }
 
 type part struct{ kind, body string }
 
 // splitParts splits a reply into parts, each of which is one event.
-func splitParts(r *reply) (parts []part) {
-	if r.content.Signal != "" {
-		parts = append(parts, part{kindSignal, r.content.Signal})
+func splitParts(r *bridge.Reply) (parts []part) {
+	if r.Content.Signal != "" {
+		parts = append(parts, part{kindSignal, r.Content.Signal})
 	}
-	texts := markdown.Messages(r.content.Text, maxText)
-	if len(texts) == 0 && r.content.Text != "" { // the Markdown renders to nothing, such as a lone comment
-		texts = []markdown.Message{{Text: r.content.Text}}
+	texts := markdown.Messages(r.Content.Text, maxText)
+	if len(texts) == 0 && r.Content.Text != "" { // the Markdown renders to nothing, such as a lone comment
+		texts = []markdown.Message{{Text: r.Content.Text}}
 	}
-	if r.content.File != nil {
+	if r.Content.File != nil {
 		caption := markdown.Message{}
 		if len(texts) > 0 {
 			caption = texts[0]
@@ -148,18 +92,18 @@ type item struct {
 // storeReply stores a reply and queues its parts. It reports false if the agent has used the key
 // before, or tx has an error. The queue's refusal is returned and does not fail tx. The transaction
 // ID of a part depends on the agent and its key alone.
-func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
+func (out *outbound) storeReply(tx *store.Tx, c *chat, r *bridge.Reply) (bool, error) {
 	number, fresh := store.One(tx, store.Scalar[int64], `INSERT OR IGNORE INTO replies
 		(chat, agent, key, bus_id, content, received_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
-		r.chat, r.agent, r.key, string(r.busID), mustJSON(r.content), nowMicros())
+		c.key, r.Agent, r.Key, string(r.BusID), mustJSON(r.Content), nowMicros())
 	if !fresh {
 		return false, nil
 	}
 	for i, p := range splitParts(r) {
 		tx.Exec(`INSERT INTO sends (reply, part, kind, body, txn) VALUES (?, ?, ?, ?, ?)`, number, i, p.kind, p.body,
-			"hubbub-"+digest(r.chat, r.agent, r.key, fmt.Sprint(i)))
-		_, err := out.matrix.EnqueueTx(tx, string(peerOf(r.chat)), fmt.Sprintf("%d.%d", number, i),
-			[]byte(mustJSON(item{Reply: number, Part: i, Trace: r.trace})))
+			"hubbub-"+digest(c.key, r.Agent, r.Key, fmt.Sprint(i)))
+		_, err := out.matrix.EnqueueTx(tx, string(peerOf(c.key)), fmt.Sprintf("%d.%d", number, i),
+			[]byte(mustJSON(item{Reply: number, Part: i, Trace: r.Trace})))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}
@@ -169,18 +113,18 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 
 // notice queues a text of the bridge itself to a chat, once per key, unless the queue is full.
 func (out *outbound) notice(tx *store.Tx, c *chat, thread, key, words string) {
-	r := reply{chat: c.key, key: key, content: protocol.ChatReply{Text: words, ThreadID: thread}}
-	if _, err := out.storeReply(tx, &r); !errors.Is(err, outbox.ErrFull) {
+	r := bridge.Reply{Key: key, Content: protocol.ChatReply{Text: words, ThreadID: thread}}
+	if _, err := out.storeReply(tx, c, &r); !errors.Is(err, outbox.ErrFull) {
 		tx.Fail(err)
 	}
 }
 
 // An act is a request of the bridge itself about a room.
 type act struct {
-	Kind   string `json:"kind"`
-	Room   string `json:"room"`
-	Via    string `json:"via,omitempty"` // a server that knows the room
-	Reason string `json:"reason,omitempty"`
+	Kind   string   `json:"kind"`
+	Room   string   `json:"room"`
+	Via    []string `json:"via,omitempty"` // servers that know the room
+	Reason string   `json:"reason,omitempty"`
 }
 
 // The kinds of acts.

@@ -13,14 +13,15 @@ CREATE TABLE account (
 CREATE TABLE inbox (
   seq         INTEGER PRIMARY KEY AUTOINCREMENT, -- order of arrival
   event       TEXT    NOT NULL UNIQUE,
-  kind        TEXT    NOT NULL CHECK (kind IN ('event','old','invite','receipt')),
+  kind        TEXT    NOT NULL CHECK (kind IN ('event','old','invite')),
   room        TEXT    NOT NULL,
   raw         TEXT    NOT NULL,
   received_at INTEGER NOT NULL,
-  state       TEXT    NOT NULL DEFAULT 'new' CHECK (state IN ('new','done','skipped','unreadable')),
+  state       TEXT    NOT NULL DEFAULT 'new' CHECK (state IN ('new','locked','done','skipped','unreadable')),
   reason      TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX inbox_new ON inbox (seq) WHERE state = 'new';
+CREATE INDEX inbox_waiting ON inbox (seq) WHERE state IN ('new', 'locked');
 CREATE INDEX inbox_age ON inbox (received_at);
 
 CREATE TABLE chats (
@@ -42,10 +43,13 @@ CREATE TABLE members (
   room   TEXT    NOT NULL,
   user   TEXT    NOT NULL,
   name   TEXT    NOT NULL,   -- as shown in the room
+  called TEXT    NOT NULL,   -- the name in lower case
   joined INTEGER NOT NULL,   -- 0: only invited
   PRIMARY KEY (room, user)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX members_user ON members (user);
+CREATE INDEX members_called ON members (called);
+CREATE INDEX members_localpart ON members (user COLLATE NOCASE);
 
 CREATE TABLE events (
   id          INTEGER PRIMARY KEY AUTOINCREMENT, -- also the sequence on the bus
@@ -79,7 +83,6 @@ CREATE TABLE sends (
   kind     TEXT    NOT NULL CHECK (kind IN ('text','file','signal')),
   body     TEXT    NOT NULL,
   txn      TEXT    NOT NULL UNIQUE,       -- transaction ID, also in the content of the event
-  begun_at INTEGER NOT NULL DEFAULT 0,
   event    TEXT    NOT NULL DEFAULT '',   -- ID in Matrix, once it is known
   PRIMARY KEY (reply, part)
 ) STRICT, WITHOUT ROWID;

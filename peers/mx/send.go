@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"hubbub/protocol/text"
 
 	"maunium.net/go/mautrix"
+	"maunium.net/go/mautrix/crypto/attachment"
 	"maunium.net/go/mautrix/event"
 	"maunium.net/go/mautrix/id"
 )
@@ -37,33 +39,23 @@ func (out *outbound) send(ctx context.Context, of outbox.Item) error {
 	}
 	if o.Act != nil {
 		err := out.perform(ctx, o.Act)
-		if code := errorCode(err); code == "M_FORBIDDEN" || code == "M_NOT_FOUND" {
+		if errors.Is(err, mautrix.MForbidden) || errors.Is(err, mautrix.MNotFound) {
 			// The invitation was withdrawn, or the successor of a private room has yet to invite the bot.
 			return outbox.Drop(err)
 		}
 		return out.classifyError(err)
 	}
 	if o.event != "" { // the answer was lost, and the event came back
-		out.sent.Store(of.ID, o.event)
 		return nil
 	}
 	if err := out.checkMayShow(ctx, o); err != nil {
 		return out.reportDelay(ctx, o, err)
 	}
-	begun, err := store.Read(ctx, out.db, func(tx *store.Tx) int64 {
-		return store.Value[int64](tx, `UPDATE sends SET begun_at = ?3 WHERE reply = ?1 AND part = ?2
-			RETURNING (SELECT begun_at FROM sends WHERE reply = ?1 AND part = ?2)`, o.Reply, o.Part, nowMicros())
-	})
-	if err != nil {
-		return err
-	}
 	made := ""
-	if of.Attempt > 1 && begun > 0 { // an earlier attempt may have sent it
-		if made, err = out.findSent(ctx, o); err != nil {
-			return out.reportDelay(ctx, o, out.classifyError(err))
-		}
+	if of.Attempt > 1 { // an earlier attempt may have sent it
+		made, err = out.findSent(ctx, o)
 	}
-	if made == "" {
+	if made == "" && err == nil {
 		out.crash("sending")
 		made, err = out.transmit(ctx, o)
 		out.crash("sent")
@@ -71,8 +63,8 @@ func (out *outbound) send(ctx context.Context, of outbox.Item) error {
 	if err != nil {
 		return out.reportDelay(ctx, o, out.classifyError(err))
 	}
-	out.sent.Store(of.ID, made)
-	return nil
+	return store.Exec(context.WithoutCancel(ctx), out.db, `UPDATE sends SET event = ? WHERE reply = ? AND part = ?`,
+		made, o.Reply, o.Part)
 }
 
 // transmit sends a part and returns the ID of the event that it became, if any.
@@ -92,7 +84,7 @@ func (out *outbound) transmit(ctx context.Context, o *outgoing) (string, error) 
 		m.MsgType = event.MsgNotice
 	}
 	if o.kind == kindFile {
-		if err := out.attach(ctx, &m, o.content.File); err != nil {
+		if err := out.attach(ctx, &m, o.content.File, out.encrypts(o.chat)); err != nil {
 			return "", err
 		}
 	}
@@ -117,8 +109,19 @@ func (out *outbound) transmit(ctx context.Context, o *outgoing) (string, error) 
 	return made, err
 }
 
-// put sends an event with its transaction ID.
+// encrypts reports whether messages to a chat are encrypted.
+func (out *outbound) encrypts(c *chat) bool { return c.encrypted && out.cipher != nil }
+
+// put sends an event with its transaction ID, which stays readable in an encrypted one.
 func (out *outbound) put(ctx context.Context, o *outgoing, kind string, content any) (string, error) {
+	if out.encrypts(o.chat) && kind != "m.reaction" { // clients count reactions without a key
+		sealed, err := out.cipher.encrypt(ctx, o.chat.room, kind, content)
+		if err != nil {
+			return "", fmt.Errorf("encrypting a message: %w", err)
+		}
+		kind, content = "m.room.encrypted", sealed
+		out.crash("encrypted")
+	}
 	var members map[string]any
 	if err := json.Unmarshal([]byte(mustJSON(content)), &members); err != nil {
 		return "", outbox.Permanent(err)
@@ -133,13 +136,15 @@ func (out *outbound) put(ctx context.Context, o *outgoing, kind string, content 
 	if n := plain.Len(); n > maxEvent-4<<10 { // the homeserver adds its part
 		return "", outbox.Permanent(fmt.Errorf("the event has %d bytes, which is more than Matrix accepts", n))
 	}
-	var sent mautrix.RespSendEvent
-	err := out.call(ctx, http.MethodPut, mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "send", kind, o.txn}, nil,
-		members, &sent)
+	sent, err := out.api.SendMessageEvent(ctx, id.RoomID(o.chat.room), event.NewEventType(kind), members,
+		mautrix.ReqSendEvent{TransactionID: o.txn})
 	if err == nil && sent.EventID == "" {
 		err = errNoAnswer
 	}
-	return sent.EventID.String(), err
+	if err != nil {
+		return "", err
+	}
+	return sent.EventID.String(), nil
 }
 
 // findSent returns the event that an earlier attempt at a part made, if there is one among the
@@ -148,20 +153,26 @@ func (out *outbound) findSent(ctx context.Context, o *outgoing) (string, error) 
 	var page struct {
 		Chunk []rawEvent `json:"chunk"`
 	}
-	err := out.call(ctx, http.MethodGet, mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "messages"},
-		map[string]string{"dir": "b", "limit": "100"}, nil, &page)
+	err := out.get(ctx, requestTime, mautrix.ClientURLPath{"v3", "rooms", o.chat.room, "messages"},
+		map[string]string{"dir": "b", "limit": "100"}, &page)
 	for i := range page.Chunk {
 		e := &page.Chunk[i]
-		var content map[string]json.RawMessage
-		if e.Sender != string(out.bot) || json.Unmarshal(e.Content, &content) != nil {
-			continue
-		}
-		var txn string
-		if json.Unmarshal(content[txnKey], &txn) == nil && txn == o.txn {
-			return e.ID, nil
+		if txn, shown := sentAs(e); e.Sender == string(out.bot) && txn == o.txn {
+			return shown, nil
 		}
 	}
 	return "", err
+}
+
+// sentAs returns the transaction ID in the content of an event, or "", and the message that people see:
+// the event, or the one that it edits.
+func sentAs(e *rawEvent) (txn, shown string) {
+	var c struct {
+		Txn string          `json:"dev.hubbub.txn"`
+		Of  event.RelatesTo `json:"m.relates_to"`
+	}
+	_ = json.Unmarshal(e.Content, &c) // others may write anything there
+	return c.Txn, cmp.Or(c.Of.GetReplaceID().String(), e.ID)
 }
 
 // editTarget returns the message that an edit replaces, or "" if it is not known to have been
@@ -211,25 +222,28 @@ func relationFor(tx *store.Tx, o *outgoing) *event.RelatesTo {
 
 // mentioned returns the members of a room that a text names, so that their clients notify them.
 func (out *outbound) mentioned(tx *store.Tx, c *chat, words string) (users []id.UserID) {
-	names := bridge.MentionedNames(words, func(at int) bool { return isSilent(words, at) })
-	if len(names) == 0 {
-		return nil
-	}
-	for _, m := range out.members(tx, c.room) {
-		if m.user != string(out.bot) && slices.ContainsFunc(names, m.isCalled) {
-			users = append(users, id.UserID(m.user))
+	for _, name := range bridge.MentionedNames(words, func(at int) bool { return isSilent(words, at) }) {
+		for _, user := range out.called(tx, c.room, name) {
+			if !slices.Contains(users, user) {
+				users = append(users, user)
+			}
 		}
 	}
 	return users
 }
 
 // attach uploads a file and makes it the content of a message, with the text as its caption.
-func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f *protocol.File) error {
+func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f *protocol.File, encrypted bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	kind := http.DetectContentType(f.Data)
-	made, err := out.api.UploadMedia(ctx,
-		mautrix.ReqUploadMedia{ContentBytes: f.Data, ContentType: kind, FileName: f.Name})
+	upload := mautrix.ReqUploadMedia{ContentBytes: f.Data, ContentType: kind, FileName: f.Name}
+	if encrypted {
+		m.File = &event.EncryptedFileInfo{EncryptedFile: *attachment.NewEncryptedFile()}
+		upload = mautrix.ReqUploadMedia{ContentBytes: slices.Clone(f.Data), ContentType: "application/octet-stream"}
+		m.File.EncryptInPlace(upload.ContentBytes)
+	}
+	made, err := out.api.UploadMedia(ctx, upload)
 	if statusOf(err) == http.StatusRequestEntityTooLarge {
 		err = fmt.Errorf("the homeserver accepts no file of %d bytes: %w", len(f.Data), err)
 	}
@@ -237,14 +251,14 @@ func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f
 		return err
 	}
 	m.MsgType = event.MsgFile
-	for prefix, as := range map[string]event.MessageType{
-		"image/": event.MsgImage, "audio/": event.MsgAudio, "video/": event.MsgVideo,
-	} {
-		if strings.HasPrefix(kind, prefix) {
-			m.MsgType = as
-		}
+	if as, _, _ := strings.Cut(kind, "/"); as == "image" || as == "audio" || as == "video" {
+		m.MsgType = event.MessageType("m." + as)
 	}
-	m.URL, m.FileName = made.ContentURI.CUString(), f.Name
+	if m.FileName = f.Name; encrypted {
+		m.File.URL = made.ContentURI.CUString()
+	} else {
+		m.URL = made.ContentURI.CUString()
+	}
 	m.Body = cmp.Or(m.Body, f.Name)
 	m.Info = &event.FileInfo{MimeType: kind, Size: len(f.Data)}
 	return nil
@@ -253,33 +267,39 @@ func (out *outbound) attach(ctx context.Context, m *event.MessageEventContent, f
 // fetchFile fetches a file from the homeserver; see [bridge.FileServer]. The ID of an encrypted file
 // is its address with its key, as JSON.
 func (a *account) fetchFile(ctx context.Context, file, _ string) (*http.Response, string, error) {
+	var sealed event.EncryptedFileInfo
+	if json.Unmarshal([]byte(file), &sealed) == nil {
+		file = string(sealed.URL)
+	}
 	uri, err := id.ParseContentURI(file)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %s is no address of a file", bridge.ErrNoFile, file)
+		return nil, "", fmt.Errorf("%w: %s is not the address of a file", bridge.ErrNoFile, file)
 	}
 	resp, err := a.api.Download(ctx, uri)
 	if status := statusOf(err); status == http.StatusNotFound || status == http.StatusRequestEntityTooLarge {
 		return nil, "", fmt.Errorf("the homeserver does not provide this file: %w", bridge.ErrNoFile)
 	}
+	if err == nil && sealed.URL != "" && resp.ContentLength <= bridge.MaxFile {
+		data, err := io.ReadAll(io.LimitReader(resp.Body, bridge.MaxFile))
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, "", err
+		}
+		if err := sealed.DecryptInPlace(data); err != nil {
+			return nil, "", fmt.Errorf("%w: %w", bridge.ErrNoFile, err)
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(data))
+	}
 	return resp, file, err
 }
 
 // perform performs an act of the bridge.
-func (out *outbound) perform(ctx context.Context, a *act) error {
-	switch a.Kind {
-	case actJoin:
-		var via []string
-		if a.Via != "" {
-			via = []string{a.Via}
-		}
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
-		defer cancel()
-		_, err := out.api.JoinRoom(ctx, a.Room, &mautrix.ReqJoinRoom{Via: via})
-		return err
-	default:
-		return out.call(ctx, http.MethodPost, mautrix.ClientURLPath{"v3", "rooms", a.Room, "leave"}, nil,
-			map[string]string{"reason": a.Reason}, nil)
+func (out *outbound) perform(ctx context.Context, a *act) (err error) {
+	if a.Kind == actLeave {
+		_, err = out.api.LeaveRoom(ctx, id.RoomID(a.Room), &mautrix.ReqLeave{Reason: a.Reason})
+	} else {
+		_, err = out.api.JoinRoom(ctx, a.Room, &mautrix.ReqJoinRoom{Via: a.Via})
 	}
+	return err
 }
 
 // checkMayShow returns why a reply must not be shown, or nil. The reason is the state of the chat,
@@ -299,6 +319,8 @@ func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 		return outbox.Permanent(errNotJoined)
 	case o.agent == "":
 		return nil
+	case o.chat.encrypted && out.cipher == nil && o.kind != kindSignal: // signals are never encrypted
+		return outbox.Permanent(errors.New("this room is encrypted, and the bridge runs without --encryption"))
 	case !o.chat.isDirect() && (v == "dm" || v == "ephemeral"):
 		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this room; "+
 			"send it to the person's direct room", v))
@@ -316,21 +338,21 @@ func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 // effect, so whatever may succeed later is repeated.
 func (out *outbound) classifyError(err error) error {
 	_, settled := errors.AsType[mautrix.HTTPError](err)
-	switch status, code := statusOf(err), errorCode(err); {
+	_, inWords := errors.AsType[mautrix.RespError](err)
+	switch status := statusOf(err); {
 	case err == nil:
 		return nil
 	case !settled:
 		return err
-	case code == "M_UNKNOWN_TOKEN":
+	case errors.Is(err, mautrix.MUnknownToken):
 		out.fatal(fmt.Errorf("%w: %w", ErrToken, err))
 		return outbox.Retry(0, err)
 	case retryAfter(err) > 0:
 		return outbox.Retry(retryAfter(err), err)
 	case status == 0:
 		return outbox.Retry(0, fmt.Errorf("%w: %w", errNoAnswer, err))
-	case code == "" && status != http.StatusRequestEntityTooLarge: // a proxy answered in place of the homeserver
-		return outbox.Retry(0, err)
-	case status >= 500, status/100 == 3:
+	case !inWords && status != http.StatusRequestEntityTooLarge, // a proxy answered in place of the homeserver
+		status >= 500, status/100 == 3:
 		return outbox.Retry(0, err)
 	}
 	return outbox.Permanent(err)

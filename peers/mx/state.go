@@ -3,6 +3,7 @@ package mx
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"hubbub/peers/attention"
@@ -36,7 +37,7 @@ func (in *ingester) handleState(tx *store.Tx, room string, e *rawEvent) (string,
 	case "m.room.encryption":
 		c := in.ensure(tx, room)
 		tx.Exec(`UPDATE chats SET encrypted = 1 WHERE chat = ?`, c.key)
-		in.announceEncryption(tx, c)
+		in.announceEncryption(tx, c, false)
 	case "m.room.tombstone":
 		var t event.TombstoneEventContent
 		if err = json.Unmarshal(e.Content, &t); err == nil && t.ReplacementRoom != "" && e.state() == "" {
@@ -49,12 +50,20 @@ func (in *ingester) handleState(tx *store.Tx, room string, e *rawEvent) (string,
 	return reason, nil
 }
 
-// announceEncryption tells an encrypted room, once, that the bot cannot read it.
-func (in *ingester) announceEncryption(tx *store.Tx, c *chat) {
-	if c.present && (in.admitsChat(tx, c) || in.pairing.HasOpenCode(tx)) { // a code may come in such a room
-		in.notice(tx, c, "", "encrypted:"+c.room, "This room is encrypted, and I can't read encrypted messages: "+
-			"please invite me to a room without encryption.")
+// announceEncryption tells an encrypted room, once, that the bot cannot read it. With encryption, it
+// tells once an hour that a message could not be read.
+func (in *ingester) announceEncryption(tx *store.Tx, c *chat, unread bool) {
+	if !c.present || in.cipher != nil && !unread ||
+		!in.admitsChat(tx, c) && !in.pairing.HasOpenCode(tx) { // a code may come in such a room
+		return
 	}
+	key, words := "encrypted:"+c.room, "This room is encrypted, and I can't read encrypted messages: "+
+		"please invite me to a room without encryption."
+	if in.cipher != nil {
+		key, words = "locked:"+bridge.ThisHour(), "I couldn't read an encrypted message because I don't have its key "+
+			"yet. If no answer follows, please send it again."
+	}
+	in.notice(tx, c, "", key, words)
 }
 
 // handleMember stores who is in a room. It passes on when people join and leave.
@@ -65,10 +74,10 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 	}
 	user := e.state()
 	was := store.Value[bool](tx, `SELECT joined FROM members WHERE room = ? AND user = ?`, room, user)
-	present := m.Membership == event.MembershipJoin || m.Membership == event.MembershipInvite
-	if present {
-		tx.Exec(`INSERT OR REPLACE INTO members (room, user, name, joined) VALUES (?, ?, ?, ?)`, room, user,
-			cleanName(m.Displayname), m.Membership == event.MembershipJoin)
+	isHere := m.Membership == event.MembershipJoin
+	if name := cleanName(m.Displayname); isHere || m.Membership == event.MembershipInvite {
+		tx.Exec(`INSERT OR REPLACE INTO members (room, user, name, called, joined) VALUES (?, ?, ?, ?, ?)`, room, user,
+			name, strings.ToLower(name), isHere)
 	} else {
 		tx.Exec(`DELETE FROM members WHERE room = ? AND user = ?`, room, user)
 	}
@@ -77,15 +86,7 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 		in.handleOwnMembership(tx, c, room, m.Membership)
 		return "the bot's membership", nil
 	}
-	words := ""
-	switch {
-	case m.Membership == event.MembershipLeave || m.Membership == event.MembershipBan:
-		if was {
-			words = " left"
-		}
-	case m.Membership == event.MembershipJoin && !was:
-		words = " joined"
-	}
+	words := map[[2]bool]string{{true, false}: " left", {false, true}: " joined"}[[2]bool{was, isHere}]
 	if words == "" || c.isMuted() || len(in.router.Agents(tx, c.peer())) == 0 || !in.admitsChat(tx, c) {
 		return "a membership", nil
 	}
@@ -102,37 +103,57 @@ func (in *ingester) handleMember(tx *store.Tx, room string, e *rawEvent) (string
 func (in *ingester) handleOwnMembership(tx *store.Tx, c *chat, room string, now event.Membership) {
 	switch now {
 	case event.MembershipJoin:
-		if c.room != room { // the successor of an upgraded room
-			c.room = room
-			tx.Exec(`UPDATE chats SET room = ? WHERE chat = ?`, room, c.key)
+		if c.room != room && !continues(tx, room, c.room) { // its tombstone alone could lead the bot anywhere
+			in.log.Warn().Str("room", c.key).Str("to", room).Msg("upgrade to a room that continues another one; left it")
+			tx.Exec(`DELETE FROM aliases WHERE room = ?`, room)
+			in.enqueueAct(tx, &act{Kind: actLeave, Room: room, Reason: "This room does not continue the one that named it."})
+			return
 		}
-		in.setPresent(tx, c, true)
+		c.room, c.present = room, true // perhaps the successor of an upgraded room
+		in.save(tx, c)
 		if c, _ := in.load(tx, room); c.encrypted {
-			in.announceEncryption(tx, c)
+			in.announceEncryption(tx, c, false)
 		}
 	case event.MembershipLeave, event.MembershipBan:
 		if c.room == room && c.present {
-			in.setPresent(tx, c, false)
+			c.present = false
+			in.save(tx, c)
 		}
 	}
+}
+
+// continues reports whether a room says that it continues another one, as the successor of an
+// upgraded room does.
+func continues(tx *store.Tx, room, other string) bool {
+	return slices.ContainsFunc(store.All(tx, store.Scalar[string],
+		`SELECT raw FROM inbox WHERE room = ? AND raw LIKE '%"m.room.create"%'`, room), func(raw string) bool {
+		var made struct {
+			Type    string
+			Key     *string `json:"state_key"`
+			Content event.CreateEventContent
+		}
+		return json.Unmarshal([]byte(raw), &made) == nil && made.Type == "m.room.create" &&
+			made.Key != nil && *made.Key == "" && made.Content.Predecessor != nil &&
+			made.Content.Predecessor.RoomID.String() == other
+	})
 }
 
 // handleUpgrade makes the successor of a room another room of its chat, and joins it.
 func (in *ingester) handleUpgrade(tx *store.Tx, room, to, by string) {
 	c := in.ensure(tx, room)
-	if c.key == to || !c.present || !in.admitsChat(tx, c) ||
+	if c.key == to || c.room != room || !c.present || !in.admitsChat(tx, c) || // an older room says nothing now
 		store.Value[bool](tx, `SELECT 1 FROM aliases WHERE room = ?`, to) {
 		return
 	}
-	if other, known := in.load(tx, to); known && other.present { // who closes one room must not take over another
+	if other, known := in.load(tx, to); known && other.present { // whoever closes one room must not take over another
 		in.log.Warn().Str("room", c.key).Str("to", to).Msg("upgrade to a room with a chat of its own; both remain")
 		return
 	}
 	in.log.Info().Str("room", c.key).Str("to", to).Msg("room was upgraded; its chat keeps its agents")
 	tx.Exec(`INSERT INTO aliases (room, chat) VALUES (?, ?)`, to, c.key)
 	in.router.MoveChat(tx, peerOf(to), c.peer())
-	_, server, _ := id.UserID(by).Parse() // the server of who upgraded it knows the successor
-	in.enqueueAct(tx, &act{Kind: actJoin, Room: to, Via: server})
+	_, server, _ := id.UserID(by).Parse() // the server of the user who upgraded it knows the successor
+	in.enqueueAct(tx, &act{Kind: actJoin, Room: to, Via: []string{server}})
 }
 
 // handleInvite accepts an invitation of an admitted user, to the successor of a known room, or
@@ -181,7 +202,7 @@ func (in *ingester) reject(tx *store.Tx, c *chat, h *parsedEvent) string {
 		if says := in.pairing.Pair(tx, h.sender, h.arguments, kind, who); says != "" {
 			in.notice(tx, c, h.thread, "pair:"+h.event, says)
 		}
-		in.updateRouter(tx, c)
+		in.save(tx, c)
 		return "the command " + prefix + "pair"
 	case h.command == "pair", c.isDirect() && (h.command == "start" || h.command == "help"):
 		sent := store.Value[int](tx, `SELECT count(*) FROM replies WHERE chat = ? AND agent = '' AND received_at > ?`,

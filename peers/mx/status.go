@@ -38,18 +38,7 @@ func (out *outbound) onSettled(tx *store.Tx, of outbox.Item, outcome outbox.Stat
 		}
 		return
 	}
-	if made, ok := out.sent.Load(of.ID); ok {
-		tx.Exec(`UPDATE sends SET event = ? WHERE reply = ? AND part = ?`, made, o.Reply, o.Part)
-	}
-	log := out.log.With().Str("topic", string(o.chat.peer())).Str("peer", o.agent).Int64("item", of.ID).
-		AnErr("reason", cause).Logger()
-	switch outcome {
-	case outbox.StateSent:
-	case outbox.StateDropped:
-		log.Info().Msg("reply not sent; another agent answers")
-	default:
-		log.Error().Str("outcome", string(outcome)).Msg("reply not sent; see `hubbub outbox list`")
-	}
+	bridge.LogSettled(out.log, &of, o.chat.peer(), o.agent, outcome, cause)
 	out.reportReply(tx, o, outcome)
 }
 
@@ -72,11 +61,12 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 		status.SourceID = sourceID(first)
 	}
 	if shown && status.Status == protocol.StatusDelivered {
-		out.relayToOtherAgents(tx, o, first)
+		out.relay(tx, o, first)
 	}
 	// If an operator has a part sent again, another report follows.
 	out.router.Report(tx, o.report(status, fmt.Sprintf("%s:%d", status.Status, o.of.SettledAt.UnixMicro())))
-	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {
+	unreadable := o.chat.encrypted && out.cipher == nil // people know that the bot cannot take part there
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() && !unreadable {
 		out.notice(tx, o.chat, "", "lost:"+bridge.ThisHour(),
 			"An answer could not be shown here. If you're missing one, please ask again; !status says more.")
 	}

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"hubbub/peers/store"
 	"hubbub/protocol/retry"
@@ -28,6 +26,7 @@ type syncResponse struct {
 			State eventList `json:"invite_state"`
 		} `json:"invite"`
 	} `json:"rooms"`
+	keySync
 }
 
 type eventList struct {
@@ -58,7 +57,7 @@ func (b *Bridge) syncLoop(ctx context.Context) error {
 			failures = 0
 			continue
 		}
-		if errorCode(err) == "M_UNKNOWN_TOKEN" {
+		if errors.Is(err, mautrix.MUnknownToken) {
 			b.fatal(fmt.Errorf("%w: %w", ErrToken, err))
 			return nil
 		}
@@ -74,9 +73,7 @@ func (b *Bridge) syncLoop(ctx context.Context) error {
 
 // sync makes one sync and stores its events.
 func (b *Bridge) sync(ctx context.Context) error {
-	since, err := store.Read(ctx, b.db, func(tx *store.Tx) string {
-		return store.Value[string](tx, `SELECT since FROM account`)
-	})
+	since, err := store.ReadValue[string](ctx, b.db, `SELECT since FROM account`)
 	if err != nil {
 		return err
 	}
@@ -86,14 +83,7 @@ func (b *Bridge) sync(ctx context.Context) error {
 		query["timeout"] = strconv.FormatInt(b.opts.SyncTimeout.Milliseconds(), 10)
 	}
 	var got syncResponse
-	asked, cancel := context.WithTimeout(ctx, b.opts.SyncTimeout+requestTime)
-	_, err = b.api.MakeFullRequest(asked, mautrix.FullRequest{
-		Method:            http.MethodGet,
-		URL:               b.api.BuildURLWithQuery(mautrix.ClientURLPath{"v3", "sync"}, query),
-		ResponseJSON:      &got,
-		ResponseSizeLimit: maxSync,
-	})
-	cancel()
+	err = b.get(ctx, b.opts.SyncTimeout+requestTime, mautrix.ClientURLPath{"v3", "sync"}, query, &got)
 	if err == nil && got.Next == "" { // without it, the next sync would take new messages for old ones
 		err = errNoAnswer
 	}
@@ -108,6 +98,11 @@ func (b *Bridge) sync(ctx context.Context) error {
 			}
 		}
 	}
+	if b.cipher != nil {
+		if err := b.decryptSync(ctx, &got, since == ""); err != nil {
+			return err
+		}
+	}
 	err = store.InTx(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) { b.storeSync(tx, &got, since == "") })
 	if err != nil {
 		return fmt.Errorf("storing a sync: %w", err)
@@ -115,7 +110,7 @@ func (b *Bridge) sync(ctx context.Context) error {
 	b.crash("stored")
 	b.ingest.arrived.Notify()
 	for room, r := range got.Rooms.Join {
-		b.typeists.onEphemeral(room, r.Ephemeral.Events)
+		b.onEphemeral(room, r.Ephemeral.Events)
 	}
 	return nil
 }
@@ -127,7 +122,7 @@ func (b *Bridge) storeSync(tx *store.Tx, got *syncResponse, initial bool) {
 		old := b.beforeJoin(r.Timeline.Events, initial)
 		b.storeEvents(tx, "old", room, r.Timeline.Events[:old])
 		b.storeEvents(tx, "event", room, r.Timeline.Events[old:])
-		b.storeReceipts(tx, room, r.Ephemeral.Events)
+		b.ingest.handleReceipts(tx, room, r.Ephemeral.Events)
 	}
 	for room, r := range got.Rooms.Leave {
 		b.storeEvents(tx, "event", room, r.State.Events)
@@ -166,36 +161,30 @@ func (b *Bridge) isOwnJoin(raw json.RawMessage) bool {
 	if !bytes.Contains(raw, []byte("m.room.member")) {
 		return false
 	}
+	type member struct {
+		Membership event.Membership `json:"membership"`
+	}
 	var e struct {
-		Type    string                    `json:"type"`
-		Key     string                    `json:"state_key"`
-		Content event.MemberEventContent  `json:"content"`
-		Was     *event.MemberEventContent `json:"prev_content"`
-		More    struct {
-			Was *event.MemberEventContent `json:"prev_content"`
-		} `json:"unsigned"`
+		Type     string
+		Key      string `json:"state_key"`
+		Content  member
+		Unsigned struct {
+			Was member `json:"prev_content"`
+		}
 	}
-	if json.Unmarshal(raw, &e) != nil || e.Type != "m.room.member" || e.Key != string(b.bot) ||
-		e.Content.Membership != event.MembershipJoin {
-		return false
-	}
-	was := e.More.Was
-	if was == nil {
-		was = e.Was
-	}
-	return was == nil || was.Membership != event.MembershipJoin // else it only changed its name
+	return json.Unmarshal(raw, &e) == nil && e.Type == "m.room.member" && e.Key == string(b.bot) &&
+		e.Content.Membership == event.MembershipJoin &&
+		e.Unsigned.Was.Membership != event.MembershipJoin // else it only changed its name
 }
 
 func (b *Bridge) storeEvents(tx *store.Tx, kind, room string, list []json.RawMessage) {
 	for _, raw := range list {
-		var head struct {
-			ID string `json:"event_id"`
-		}
-		if json.Unmarshal(raw, &head) != nil || head.ID == "" {
+		var e rawEvent
+		if json.Unmarshal(raw, &e) != nil || e.ID == "" {
 			b.log.Error().Str("room", room).Msg("event without an ID dropped")
 			continue
 		}
-		b.store(tx, kind, room, head.ID, string(raw))
+		b.store(tx, kind, room, e.ID, string(raw))
 	}
 }
 
@@ -203,38 +192,6 @@ func (b *Bridge) storeEvents(tx *store.Tx, kind, room string, list []json.RawMes
 func (b *Bridge) store(tx *store.Tx, kind, room, key, raw string) {
 	tx.Exec(`INSERT OR IGNORE INTO inbox (event, kind, room, raw, received_at) VALUES (?, ?, ?, ?, ?)`, key, kind, room,
 		raw, nowMicros())
-}
-
-// A receipt says that a person has read a message.
-type receipt struct {
-	Event string `json:"event"`
-	User  string `json:"user"`
-	At    int64  `json:"at"` // milliseconds since 1970
-}
-
-// storeReceipts stores the read receipts for messages of agents.
-func (b *Bridge) storeReceipts(tx *store.Tx, room string, list []json.RawMessage) {
-	for _, raw := range list {
-		var e struct {
-			Type    string                                                     `json:"type"`
-			Content map[string]map[string]map[string]struct{ Timestamp int64 } `json:"content"`
-		}
-		var head struct {
-			Type string `json:"type"`
-		}
-		if json.Unmarshal(raw, &head) != nil || head.Type != "m.receipt" || json.Unmarshal(raw, &e) != nil {
-			continue
-		}
-		for of, kinds := range e.Content {
-			for user := range kinds["m.read"] {
-				if user != string(b.bot) && store.Value[bool](tx, `SELECT 1 FROM sends s JOIN replies r ON r.id = s.reply
-					WHERE s.event = ? AND r.agent <> ''`, of) {
-					b.store(tx, "receipt", room, "receipt:"+of+":"+user,
-						mustJSON(receipt{of, user, time.Now().UnixMilli()}))
-				}
-			}
-		}
-	}
 }
 
 // fillGap reads the events between the last sync and a timeline that the homeserver cut, and puts
@@ -250,25 +207,25 @@ func (b *Bridge) fillGap(ctx context.Context, room string, r *joinedRoom) error 
 			Chunk []json.RawMessage `json:"chunk"`
 			End   string            `json:"end"`
 		}
-		err := b.call(ctx, http.MethodGet, mautrix.ClientURLPath{"v3", "rooms", room, "messages"},
-			map[string]string{"dir": "b", "from": from, "limit": "100"}, nil, &page)
-		if code := errorCode(err); code == "M_FORBIDDEN" || code == "M_NOT_FOUND" {
+		err := b.get(ctx, requestTime, mautrix.ClientURLPath{"v3", "rooms", room, "messages"},
+			map[string]string{"dir": "b", "from": from, "limit": "100"}, &page)
+		if errors.Is(err, mautrix.MForbidden) || errors.Is(err, mautrix.MNotFound) {
 			break
 		}
 		if err != nil {
 			return fmt.Errorf("reading what was missed in %s: %w", room, err)
 		}
 		for _, raw := range page.Chunk {
-			known, err := store.Read(ctx, b.db, func(tx *store.Tx) bool { return isKnown(tx, raw) })
+			var e rawEvent
+			_ = json.Unmarshal(raw, &e) // without an ID it is not known
+			known, err := store.ReadValue[bool](ctx, b.db, `SELECT EXISTS (SELECT 1 FROM inbox WHERE event = ?)`, e.ID)
 			if err != nil {
 				return err
 			}
-			if known {
-				page.End = ""
-				break
+			if !known {
+				missed = append(missed, raw)
 			}
-			missed = append(missed, raw)
-			if b.isOwnJoin(raw) {
+			if known || b.isOwnJoin(raw) {
 				page.End = ""
 				break
 			}
@@ -281,14 +238,6 @@ func (b *Bridge) fillGap(ctx context.Context, room string, r *joinedRoom) error 
 	slices.Reverse(missed)
 	r.Timeline.Events = append(missed, r.Timeline.Events...)
 	return nil
-}
-
-func isKnown(tx *store.Tx, raw json.RawMessage) bool {
-	var head struct {
-		ID string `json:"event_id"`
-	}
-	return json.Unmarshal(raw, &head) == nil &&
-		store.Value[bool](tx, `SELECT 1 FROM inbox WHERE event = ?`, head.ID)
 }
 
 var errNotJoined = errors.New("the bot is not a member of this room")

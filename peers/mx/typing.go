@@ -3,238 +3,185 @@ package mx
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"hubbub/peers/peer"
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
 
-	"maunium.net/go/mautrix"
+	"maunium.net/go/mautrix/event"
+	"maunium.net/go/mautrix/id"
 )
 
-// A typingIndicator shows in rooms that agents are working: from an agent's first typing message
-// until its reply, its message that it has stopped, or its leaving the bus, for at most 5 minutes.
-type typingIndicator struct {
-	out  *outbound
-	wake notify.Signal
-
-	mu    sync.Mutex
-	busy  map[typingKey]time.Time // until when
-	shown map[string]time.Time    // by room: when the indicator was last sent
-}
-
-type typingKey struct{ room, agent string }
-
-// maxTypingKeys bounds the number of indicators. Further ones are not shown.
-const maxTypingKeys = 1000
-
-// set starts an agent's indicator. A reply without any content ends it.
-func (t *typingIndicator) set(c *chat, r *reply) {
-	if !r.content.Typing {
-		t.clear(c.room, r.agent)
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	who := typingKey{c.room, r.agent}
-	if _, known := t.busy[who]; known || len(t.busy) >= maxTypingKeys || c.isMuted() {
-		return
-	}
-	t.busy[who] = time.Now().Add(maxTyping)
-	t.wake.Notify()
-}
-
-// clear ends an agent's indicator in a room.
-func (t *typingIndicator) clear(room, agent string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.busy, typingKey{room, agent})
-	t.wake.Notify()
-}
-
-// onPresence ends the indicators of an agent that left the bus.
-func (t *typingIndicator) onPresence(p protocol.Presence) {
-	if p.State != protocol.PresenceLeft {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.busy, func(who typingKey, _ time.Time) bool { return who.agent == string(p.Peer) })
-	t.wake.Notify()
-}
-
-// run shows and ends the indicators.
-func (t *typingIndicator) run(ctx context.Context) error {
-	for {
-		on, off := t.due(time.Now())
-		for _, room := range on {
-			t.send(ctx, room, true)
-		}
-		for _, room := range off {
-			t.send(ctx, room, false)
-		}
-		var renew <-chan time.Time
-		if t.any() {
-			renew = time.After(typingRefresh)
-		}
-		select {
-		case <-renew:
-		case <-t.wake.C():
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (t *typingIndicator) any() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.shown) > 0
-}
-
-// due returns the rooms whose indicators must be sent again, and those where they end.
-func (t *typingIndicator) due(now time.Time) (on, off []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.busy, func(_ typingKey, until time.Time) bool { return !until.After(now) })
-	active := map[string]bool{}
-	for who := range t.busy {
-		active[who.room] = true
-	}
-	for room := range active {
-		if last, shown := t.shown[room]; !shown || now.Sub(last) >= typingRefresh {
-			t.shown[room] = now
-			on = append(on, room)
-		}
-	}
-	for room := range t.shown {
-		if !active[room] {
-			delete(t.shown, room)
-			off = append(off, room)
-		}
-	}
-	return on, off
-}
-
-// send sets the bot's indicator in a room. A failure is not repeated.
-func (t *typingIndicator) send(ctx context.Context, room string, on bool) {
-	body := map[string]any{"typing": on}
-	if on {
-		body["timeout"] = typingTime.Milliseconds()
-	}
-	err := t.out.call(ctx, http.MethodPut,
-		mautrix.ClientURLPath{"v3", "rooms", room, "typing", string(t.out.bot)}, nil, body, nil)
-	if err != nil && ctx.Err() == nil {
-		t.out.log.Debug().Err(err).Str("room", room).Msg("typing indicator not accepted by the homeserver")
-	}
-}
-
-// typeists tells agents which people are typing, so that they wait for what follows. This is not
-// stored.
-type typeists struct {
-	out  *outbound
-	peer *peer.Peer
+// A typingList has who is typing in which room, each for at most maxTyping. It is not stored.
+type typingList struct {
+	again time.Duration // after which somebody who goes on typing is shown again
+	// show shows that somebody is typing or, with false, that nobody is typing in a room any more.
+	show func(ctx context.Context, who typist, typing bool)
 	wake notify.Signal
 
 	mu   sync.Mutex
-	here map[typeist]time.Time // when the agents were last told; zero: not yet
+	list map[typist]typingSpan
 }
 
-type typeist struct{ room, user string }
+// A typist is an agent or a user in a room.
+type typist struct{ room, name string }
+
+type typingSpan struct{ until, due time.Time }
+
+// maxTypists bounds a typingList. Further ones are not shown.
+const maxTypists = 1000
+
+func newTypingList(again time.Duration, show func(ctx context.Context, who typist, typing bool)) *typingList {
+	return &typingList{again: again, show: show, wake: notify.New(), list: map[typist]typingSpan{}}
+}
+
+// start adds somebody unless the list has them.
+func (t *typingList) start(who typist) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	span, known := t.list[who]
+	if known && !span.until.IsZero() || !known && len(t.list) >= maxTypists {
+		return
+	}
+	t.list[who] = typingSpan{until: time.Now().Add(maxTyping)}
+	t.wake.Notify()
+}
+
+// end ends the typing of those for whom ended reports true.
+func (t *typingList) end(ended func(typist) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for who := range t.list {
+		if ended(who) {
+			t.list[who] = typingSpan{}
+		}
+	}
+	t.wake.Notify()
+}
+
+// run shows who is typing until ctx ends.
+func (t *typingList) run(ctx context.Context) error {
+	for wait := time.Duration(0); t.wake.Wait(ctx, wait); {
+		due, busy := t.due(time.Now())
+		for who, typing := range due {
+			t.show(ctx, who, typing)
+		}
+		if wait = 0; busy {
+			wait = t.again
+		}
+	}
+	return nil
+}
+
+// due returns the typists that must be shown, with true, and for each room where nobody is typing
+// now one who has stopped, with false. It reports whether anybody is typing.
+func (t *typingList) due(now time.Time) (due map[typist]bool, busy bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	due = map[typist]bool{}
+	rooms, ended := map[string]bool{}, map[string]typist{}
+	for who, span := range t.list {
+		if !span.until.After(now) {
+			delete(t.list, who)
+			ended[who.room] = who
+			continue
+		}
+		if rooms[who.room] = true; !span.due.After(now) {
+			due[who] = true
+			t.list[who] = typingSpan{span.until, now.Add(t.again)}
+		}
+	}
+	for room, who := range ended {
+		if !rooms[room] {
+			due[who] = false
+		}
+	}
+	return due, len(t.list) > 0
+}
+
+// setTyping starts an agent's indicator, which lasts until its reply, its message that it has stopped,
+// or its leaving the bus. A reply without any content ends it.
+func (out *outbound) setTyping(_ context.Context, c *chat, r *bridge.Reply) {
+	if who := (typist{c.room, r.Agent}); !r.Content.Typing {
+		out.typing.end(func(other typist) bool { return other == who })
+	} else if !c.isMuted() {
+		out.typing.start(who)
+	}
+}
+
+// onPresence ends the indicators of an agent that left the bus.
+func (out *outbound) onPresence(p protocol.Presence) {
+	if p.State == protocol.PresenceLeft {
+		out.typing.end(func(who typist) bool { return who.name == string(p.Peer) })
+	}
+}
+
+// showTyping sets the bot's indicator in a room. A failure is not repeated.
+func (out *outbound) showTyping(ctx context.Context, who typist, typing bool) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	if _, err := out.api.UserTyping(ctx, id.RoomID(who.room), typing, typingTime); err != nil && ctx.Err() == nil {
+		out.log.Debug().Err(err).Str("room", who.room).Msg("typing indicator not accepted by the homeserver")
+	}
+}
+
+// onEphemeral takes the people who are typing in a room, as the homeserver lists them.
+func (b *Bridge) onEphemeral(room string, list []json.RawMessage) {
+	for _, raw := range list {
+		var e rawEvent
+		var content event.TypingEventContent
+		if json.Unmarshal(raw, &e) != nil || e.Type != "m.typing" || json.Unmarshal(e.Content, &content) != nil {
+			continue
+		}
+		b.people.end(func(who typist) bool {
+			return who.room == room && !slices.Contains(content.UserIDs, id.UserID(who.name))
+		})
+		for _, user := range content.UserIDs {
+			if user != b.bot {
+				b.people.start(typist{room, string(user)})
+			}
+		}
+	}
+}
 
 // toldFor is how long agents believe that a person is typing.
 const toldFor = 8 * time.Second
 
-// onEphemeral takes the people who are typing in a room, as the homeserver lists them.
-func (t *typeists) onEphemeral(room string, list []json.RawMessage) {
-	for _, raw := range list {
-		var e struct {
-			Type    string `json:"type"`
-			Content struct {
-				Users []string `json:"user_ids"`
-			} `json:"content"`
-		}
-		if json.Unmarshal(raw, &e) != nil || e.Type != "m.typing" {
-			continue
-		}
-		t.mu.Lock()
-		maps.DeleteFunc(t.here, func(who typeist, _ time.Time) bool {
-			return who.room == room && !slices.Contains(e.Content.Users, who.user)
-		})
-		for _, user := range e.Content.Users {
-			who := typeist{room, user}
-			if _, known := t.here[who]; !known && user != string(t.out.bot) && len(t.here) < maxTypingKeys {
-				t.here[who] = time.Time{}
-			}
-		}
-		t.mu.Unlock()
-		t.wake.Notify()
+// tellTyping tells the agents of a room that a person is typing, so that they wait for what follows.
+func (b *Bridge) tellTyping(ctx context.Context, who typist, typing bool) {
+	if !typing {
+		return // agents notice by themselves
 	}
-}
-
-// run tells the agents, again while a person goes on typing.
-func (t *typeists) run(ctx context.Context) error {
-	for {
-		now := time.Now()
-		var due []typeist
-		t.mu.Lock()
-		left := len(t.here)
-		for who, last := range t.here {
-			if now.Sub(last) >= toldFor {
-				t.here[who] = now
-				due = append(due, who)
-			}
-		}
-		t.mu.Unlock()
-		for _, who := range due {
-			t.tell(ctx, who)
-		}
-		var again <-chan time.Time
-		if left > 0 {
-			again = time.After(toldFor)
-		}
-		select {
-		case <-again:
-		case <-t.wake.C():
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// tell tells the agents of a room that a person is typing.
-func (t *typeists) tell(ctx context.Context, who typeist) {
 	var content protocol.ChatMessage
 	var agents []protocol.PeerID
 	var from protocol.PeerID
-	err := store.Autocommit(ctx, t.out.db, func(tx *store.Tx) {
-		c, known := t.out.load(tx, who.room)
-		if !known || c.isMuted() || !t.out.admitsChat(tx, c) {
+	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
+		c, known := b.load(tx, who.room)
+		if !known || c.isMuted() || !b.admitsChat(tx, c) {
 			return
 		}
 		from = c.peer()
-		for _, a := range t.out.router.Agents(tx, from) {
+		for _, a := range b.router.Agents(tx, from) {
 			if a.Configured {
 				agents = append(agents, a.Agent)
 			}
 		}
 		content = protocol.ChatMessage{
-			Event: protocol.EventTyping, Chat: t.out.describe(tx, c, ""),
-			Author: t.out.authorOf(who.user, t.out.nameOf(tx, c.room, who.user)),
+			Event: protocol.EventTyping, Chat: b.describe(tx, c, ""),
+			Author: b.authorOf(who.name, b.nameOf(tx, c.room, who.name)),
 		}
 	})
 	if err != nil {
-		t.out.log.Warn().Err(err).Msg("reading who is typing failed")
+		b.log.Warn().Err(err).Msg("reading who is typing failed")
 		return
 	}
 	for _, agent := range agents {
 		sending, cancel := context.WithTimeout(ctx, toldFor)
-		_, _ = t.peer.Send(sending, agent.Topic(), protocol.NewMessage(protocol.TypeChatMessage, from, content))
-		cancel() // whoever is absent needs not know
+		_, _ = b.peer.Send(sending, agent.Topic(), protocol.NewMessage(protocol.TypeChatMessage, from, content))
+		cancel() // an absent agent need not know
 	}
 }

@@ -15,10 +15,10 @@ var errCrash = errors.New("crashed by a test")
 // serve makes one attempt to send an item that is marked as sending, and stores the decision. It
 // continues with the items that follow in the destination, and then frees the destination.
 func (r *runState) serve(item *Item) {
-	destination := item.Destination
+	served := served{destination: item.Destination}
 	for item != nil {
 		var err error
-		if item, err = r.attempt(item); errors.Is(err, errCrash) {
+		if item, served.empty, err = r.attempt(item); errors.Is(err, errCrash) {
 			select {
 			case r.crashed <- err:
 			default:
@@ -26,40 +26,41 @@ func (r *runState) serve(item *Item) {
 			return
 		}
 	}
-	r.done <- destination // has room for every running attempt
+	r.done <- served // has room for every running attempt
 }
 
 // attempt makes one attempt. next is the item that was marked as sending with the decision, or
-// nil.
-func (r *runState) attempt(item *Item) (next *Item, err error) {
+// nil. empty reports whether the item is sent and the destination has no other open one.
+func (r *runState) attempt(item *Item) (next *Item, empty bool, err error) {
 	r.attemptStarted(item.Destination)
-	next, err = r.attemptOnce(*item)
-	if hurried := r.attemptEnded(item.Destination); hurried && err == nil {
-		err = r.RetryNow(context.WithoutCancel(r.attempts), item.Destination)
+	next, empty, err = r.attemptOnce(*item)
+	ended := r.attemptEnded(item.Destination)
+	if ended.retryNow && err == nil {
+		err = r.RetryNow(context.WithoutCancel(r.sends), item.Destination)
 		if err != nil {
 			r.opts.Log.Warn().Err(err).Str("topic",
-				item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
+				item.Destination).Msg("could not end the backoff of an outbox; the next attempt waits for it")
 		}
 	}
-	return next, err
+	return next, empty && !ended.enqueued, err
 }
 
-func (r *runState) attemptOnce(item Item) (next *Item, err error) {
+func (r *runState) attemptOnce(item Item) (next *Item, empty bool, err error) {
 	v := expired(item)
 	if r.opts.Now().Before(item.ExpiresAt) {
 		if err := r.crashAt("before send"); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		ctx, cancel := context.WithTimeout(r.attempts, r.opts.AttemptTimeout)
+		ctx, cancel := context.WithTimeout(r.sends, r.opts.AttemptTimeout)
 		err := r.send(ctx, item)
 		interrupted := ctx.Err() != nil
 		cancel()
 		if err := r.crashAt("after send"); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		v = r.opts.decide(item, err, interrupted && r.mayHaveSent(item), r.opts.Now(), r.opts.Jitter())
 		if v.explicit { // the attempt named its own delay
-			r.attemptStarted(item.Destination)
+			r.attemptDelayed(item.Destination)
 		}
 	}
 	return r.settleUntilStored(item, v)
@@ -68,36 +69,41 @@ func (r *runState) attemptOnce(item Item) (next *Item, err error) {
 // settleUntilStored stores a decision. If the database or OnSettled fails, it tries again without
 // a new attempt, until Run must return. The item then stays marked as sending and counts as
 // interrupted.
-func (r *runState) settleUntilStored(item Item, v decision) (next *Item, err error) {
+func (r *runState) settleUntilStored(item Item, v decision) (next *Item, empty bool, err error) {
 	for try := 1; ; try++ {
-		next, err = r.settleAndMark(item, v)
+		next, empty, err = r.settleAndMark(item, v)
 		if err == nil || errors.Is(err, errCrash) {
-			return next, err
+			return next, empty, err
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
 			Msg("outcome of a send not stored; trying again")
 		timer := time.NewTimer(r.opts.retryDelay(try, r.opts.Jitter()))
 		select {
 		case <-timer.C:
-		case <-r.attempts.Done():
+		case <-r.sends.Done():
 			timer.Stop()
-			return nil, err
+			return nil, false, err
 		}
 	}
 }
 
 // settleAndMark stores a decision. If the item is settled and the outbox has room for its
-// destination, it also marks the next item there as sending, in the same transaction.
-func (r *runState) settleAndMark(item Item, v decision) (next *Item, err error) {
-	err = r.settle(context.WithoutCancel(r.attempts), item, v, func(tx *store.Tx) {
-		if next = nil; v.state != StatePending && !r.full.Load() && r.ctx.Err() == nil {
+// destination, it also marks the next item there as sending, in the same transaction. empty
+// reports whether the item is sent and there is no other.
+func (r *runState) settleAndMark(item Item, v decision) (next *Item, empty bool, err error) {
+	err = r.settle(context.WithoutCancel(r.sends), item, v, func(tx *store.Tx) {
+		next, empty = nil, false
+		if v.state != StatePending && !r.full.Load() && r.ctx.Err() == nil {
 			next = r.markNext(tx, item.Destination)
+		}
+		if v.state == StateSent && next == nil {
+			empty = !r.HasOpen(tx, item.Destination)
 		}
 	})
 	if err == nil && next != nil {
 		err = r.crashAt("after mark")
 	}
-	return next, err
+	return next, empty, err
 }
 
 // settle stores a decision in one transaction, together with what the function then writes. If the
@@ -156,9 +162,8 @@ func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 			break
 		}
 		if o.opts.OnInterrupted == Resend || !o.mayHaveSent(item) {
-			err = store.Autocommit(ctx, o.db, func(tx *store.Tx) {
-				tx.Exec(`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
-			})
+			err = store.Exec(ctx, o.db,
+				`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
 			continue
 		}
 		cause := errors.New("the program ended during the attempt; it may have been sent")

@@ -30,7 +30,7 @@ type script struct {
 
 type letter struct {
 	destination, key string
-	life             int           // in which it is enqueued
+	life             int           // in which the item is enqueued
 	after            time.Duration // since that life began
 	results          []string      // of its attempts, the last one repeated
 	took             time.Duration
@@ -287,8 +287,8 @@ func destinationOf(name string) string {
 	return dir
 }
 
-// TestNothingIsLostOrReordered plays random histories with kills at every step.
-func TestNothingIsLostOrReordered(t *testing.T) {
+// TestSIGKILL_NothingIsLostOrReordered plays random histories with kills at every step.
+func TestSIGKILL_NothingIsLostOrReordered(t *testing.T) {
 	if err := flag.Set("rapid.checks", "12"); err != nil { // each is several lives on a real disk
 		t.Fatal(err)
 	}

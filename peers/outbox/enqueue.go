@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"hubbub/peers/store"
 )
@@ -30,35 +32,48 @@ func (o *Outbox) EnqueueHeld(tx *store.Tx, destination, key string, body []byte)
 	return o.put(tx, destination, key, body, true)
 }
 
+// put stores an item. While Run runs, the first open item of a destination is marked as being
+// attempted at once, which spares a search and a transaction.
 func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked bool) (fresh bool, err error) {
 	if err := o.checkSize(destination, key, body); err != nil {
-		// put stores an item. While Run runs, the first open item of a destination is marked as being
-		// attempted at once, which spares a search and a transaction.
-		return false, err
-	}
-	known := store.Value[bool](tx,
-		`SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
-		o.opts.Name, destination, key)
-	if known || tx.Err() != nil {
-		return false, tx.Err()
-	}
-	if err := o.checkRoom(tx, destination); err != nil {
 		return false, err
 	}
 	if body == nil {
 		body = []byte{}
 	}
-	now := o.opts.Now()
+	now := time.UnixMicro(o.opts.Now().UnixMicro())
 	expires := now.Add(o.opts.MaxAge)
-	due := now
+	due, run := now, o.run.current.Load()
 	if parked {
 		due = expires
 	}
-	tx.Exec(`INSERT INTO outbox
-		(queue, destination, key, body, state, enqueued_at, not_before, paced, expires_at)
-		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?)`,
-		o.opts.Name, destination, key, body, now.UnixMicro(), due.UnixMicro(), parked, expires.UnixMicro())
-	tx.OnCommit(func() { o.wakeFor(destination) })
+	item := &Item{Destination: destination, Key: key, Body: bytes.Clone(body), Attempt: 1,
+		EnqueuedAt: now, NotBefore: now, ExpiresAt: expires}
+	_, added := store.One(tx, func(*struct{}) []any { return []any{&item.ID, &item.State} }, `INSERT INTO outbox
+		(queue, destination, key, body, state, attempt, enqueued_at, not_before, paced, expires_at)
+		SELECT ?1, ?2, ?3, ?4, iif(marked, 'sending', 'pending'), marked, ?5, ?6, ?7, ?8 FROM (SELECT ?9 AND NOT EXISTS
+			(SELECT 1 FROM outbox WHERE queue = ?1 AND destination = ?2 AND state IN ('pending','sending')) AS marked)
+		WHERE true ON CONFLICT (queue, destination, key) DO NOTHING RETURNING id, state`,
+		o.opts.Name, destination, key, body, now.UnixMicro(), due.UnixMicro(), parked, expires.UnixMicro(),
+		!parked && run != nil && !run.full.Load() && o.mayMarkUnsynced())
+	if !added || tx.Err() != nil {
+		return false, tx.Err()
+	}
+	if err := o.checkRoom(tx, destination); err != nil {
+		tx.Exec(`DELETE FROM outbox WHERE queue = ? AND destination = ? AND key = ?`, o.opts.Name, destination, key)
+		return false, err
+	}
+	if item.State != StateSending {
+		tx.OnCommit(func() { o.wakeFor(destination) })
+		return tx.Err() == nil, tx.Err()
+	}
+	o.mark(tx, item)
+	tx.OnCommit(func() {
+		o.unmark(tx, destination)
+		if item.State == StateSending {
+			run.handOver(item)
+		}
+	})
 	return tx.Err() == nil, tx.Err()
 }
 
@@ -82,12 +97,12 @@ func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
 	switch {
 	case tx.Err() != nil:
 		return tx.Err()
-	case open.all >= o.opts.MaxPending:
+	case open.all > o.opts.MaxPending:
 		return fmt.Errorf("%w: %d items wait and at most %d may; see why they are not sent, or drop some", ErrFull,
-			open.all, o.opts.MaxPending)
-	case open.here >= o.opts.MaxPerDestination:
+			open.all-1, o.opts.MaxPending)
+	case open.here > o.opts.MaxPerDestination:
 		return fmt.Errorf("%w: %d items wait for %s and at most %d may; see why they are not sent, or drop some",
-			ErrFull, open.here, destination, o.opts.MaxPerDestination)
+			ErrFull, open.here-1, destination, o.opts.MaxPerDestination)
 	}
 	return nil
 }

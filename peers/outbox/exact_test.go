@@ -17,9 +17,8 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// TestWhenAttemptsAreMade: to the second, where the outbox polls rarely and chance has no
-// part in it.
-func TestWhenAttemptsAreMade(t *testing.T) {
+// TestAttempts_AreMadeOnTime checks to the second, with rare polls and without jitter.
+func TestAttempts_AreMadeOnTime(t *testing.T) {
 	why := errors.New("why")
 	for name, c := range map[string]struct {
 		results []error
@@ -56,8 +55,8 @@ func TestWhenAttemptsAreMade(t *testing.T) {
 	}
 }
 
-// TestWhenAnOutcomeIsStoredAgain: as an attempt is made again, and who is told is told once.
-func TestWhenAnOutcomeIsStoredAgain(t *testing.T) {
+// TestSettle_RepeatsOnTime also checks that AfterSettled is called once.
+func TestSettle_RepeatsOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tried, told := newTimes(), newTimes()
 		var works atomic.Bool
@@ -92,8 +91,8 @@ func TestWhenAnOutcomeIsStoredAgain(t *testing.T) {
 	})
 }
 
-// TestWhatAnOperatorAsksForIsDoneAtOnce in a process that runs the outbox itself.
-func TestWhatAnOperatorAsksForIsDoneAtOnce(t *testing.T) {
+// TestOperator_RequestsTakeEffectAtOnce uses a process that runs the outbox itself.
+func TestOperator_RequestsTakeEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tried := newTimes()
 		box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
@@ -124,7 +123,7 @@ func TestWhatAnOperatorAsksForIsDoneAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatAnItemThatWasNeverSentSaysOfIt(t *testing.T) {
+func TestItem_NeverSentHasNoAttempt(t *testing.T) {
 	for _, attempted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			db := freshDB(t)
@@ -145,7 +144,7 @@ func TestWhatAnItemThatWasNeverSentSaysOfIt(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAttemptsSayWhatTheyWrap(t *testing.T) {
+func TestAttemptErrors_WrapTheirCause(t *testing.T) {
 	why := errors.New("why")
 	for _, err := range []error{outbox.Retry(time.Second, why), outbox.Later(0, why), outbox.Permanent(why), outbox.Drop(why), outbox.Unknown(why)} {
 		if !errors.Is(err, why) || err.Error() != "why" {
@@ -157,8 +156,8 @@ func TestErrorsOfAttemptsSayWhatTheyWrap(t *testing.T) {
 	}
 }
 
-// TestAStoredErrorIsCut to its first KiB.
-func TestAStoredErrorIsCut(t *testing.T) {
+// TestStoredError_IsCut checks that the first KiB is kept.
+func TestStoredError_IsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 3000)
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { return outbox.Permanent(errors.New(long)) }, nil)
@@ -171,7 +170,7 @@ func TestAStoredErrorIsCut(t *testing.T) {
 	})
 }
 
-func TestTheLargestItemIsTaken(t *testing.T) {
+func TestPut_TakesTheLargestItem(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	for name, c := range map[string]struct {
 		destination, key string
@@ -201,7 +200,7 @@ func many(t *testing.T, n int, state outbox.State) *outbox.Outbox {
 	return outbox.New(db, nil, nil)
 }
 
-func TestAListIsBoundedUnlessAllIsAskedFor(t *testing.T) {
+func TestList_IsBoundedUnlessAllIsRequested(t *testing.T) {
 	box := many(t, 1001, outbox.StateDead)
 	for name, c := range map[string]struct {
 		filter *outbox.Filter
@@ -220,7 +219,7 @@ func TestAListIsBoundedUnlessAllIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestPruneForgetsAllThatIsOld(t *testing.T) {
+func TestPrune_RemovesAllOldItems(t *testing.T) {
 	for state, n := range map[outbox.State]int{
 		outbox.StateSent: 1200, outbox.StateDropped: 1000, outbox.StateDead: 501, outbox.StateUnknown: 500, outbox.StatePending: 3,
 	} {
@@ -238,7 +237,7 @@ func TestPruneForgetsAllThatIsOld(t *testing.T) {
 	}
 }
 
-func TestTheQueuesOfADatabase(t *testing.T) {
+func TestQueues_ListsThoseOfADatabase(t *testing.T) {
 	db := freshDB(t)
 	for _, name := range []string{"telegram", "bus", "telegram"} {
 		box := outbox.New(db, nil, &outbox.Options{Name: name})
@@ -258,8 +257,9 @@ func TestTheQueuesOfADatabase(t *testing.T) {
 	}
 }
 
-// TestAnOutboxRunsAgain once its Run has ended, and looks for what is old every hour.
-func TestAnOutboxRunsAgain(t *testing.T) {
+// TestRun_CanRunAgain starts an outbox whose Run has ended, and checks that it prunes old items
+// every hour.
+func TestRun_CanRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: 10 * time.Minute})
@@ -289,9 +289,9 @@ func TestAnOutboxRunsAgain(t *testing.T) {
 	})
 }
 
-// TestWhatRetryLeavesOfAnItem: a waiting one keeps its age and attempts; one that ended
-// begins anew.
-func TestWhatRetryLeavesOfAnItem(t *testing.T) {
+// TestRetry_KeepsOrResetsAgeAndAttempts checks that a waiting item keeps both, and that a settled
+// one starts over.
+func TestRetry_KeepsOrResetsAgeAndAttempts(t *testing.T) {
 	begun := time.Unix(1_000_000, 0)
 	now := begun.Add(time.Hour)
 	for state, c := range map[outbox.State]struct {
@@ -322,8 +322,8 @@ func TestWhatRetryLeavesOfAnItem(t *testing.T) {
 	}
 }
 
-// TestForHowLongWhatEndedIsKnown: to the microsecond, and what is open for good.
-func TestForHowLongWhatEndedIsKnown(t *testing.T) {
+// TestRetention_KeepsKeysForItsTime checks to the microsecond, and that open items stay.
+func TestRetention_KeepsKeysForItsTime(t *testing.T) {
 	now := time.Unix(10_000_000, 0)
 	for state, age := range map[outbox.State]time.Duration{
 		outbox.StateSent: 7 * 24 * time.Hour, outbox.StateDropped: 7 * 24 * time.Hour, outbox.StateDead: 30 * 24 * time.Hour, outbox.StateUnknown: 30 * 24 * time.Hour,
@@ -346,8 +346,8 @@ func TestForHowLongWhatEndedIsKnown(t *testing.T) {
 	}
 }
 
-// TestAQueueIsItsOwn: what operators do to one leaves the others of the database alone.
-func TestAQueueIsItsOwn(t *testing.T) {
+// TestOperator_TouchesOneQueueOnly checks that the other queues of the database do not change.
+func TestOperator_TouchesOneQueueOnly(t *testing.T) {
 	db, begun := freshDB(t), time.Unix(1_000_000, 0)
 	box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return begun }})
 	other := outbox.New(db, nil, &outbox.Options{Name: "other", MaxPending: 2, MaxPerDestination: 2, Now: func() time.Time { return begun }})
@@ -398,8 +398,9 @@ func TestAQueueIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestHurryTouchesWhatWaits alone: not what is due, was told to wait, or is elsewhere.
-func TestHurryTouchesWhatWaits(t *testing.T) {
+// TestRetryNow_TouchesWaitingItemsOnly checks that it leaves items that are due, have a requested
+// delay, or have another destination.
+func TestRetryNow_TouchesWaitingItemsOnly(t *testing.T) {
 	db, now := freshDB(t), time.Unix(1_000_000, 0)
 	box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return now }})
 	enqueue(t, box, "here", "waits", "due", "told", "dead")

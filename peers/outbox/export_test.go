@@ -13,3 +13,6 @@ func (o *Outbox) CrashWith(at func(point string) error) { o.crash = at }
 func (o *Outbox) Backoff(attempt int, random float64) time.Duration {
 	return o.opts.retryDelay(attempt, random)
 }
+
+// SelectUnsent is the query of an outbox that has nothing to do.
+const SelectUnsent = selectUnsent

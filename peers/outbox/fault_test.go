@@ -62,10 +62,10 @@ func (t *times) all() []float64 {
 	return append([]float64(nil), t.list...)
 }
 
-// TestEveryFaultOfTheDatabaseIsToldAndPasses: each step that needs the database tells of a
-// fault once a second, however rarely the outbox polls, and goes on a second after it has
-// passed.
-func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
+// TestDatabaseFault_IsReportedAndOutlived checks that each step that needs the database logs a
+// fault once a second, however rarely the outbox polls, and continues within a second after the
+// fault.
+func TestDatabaseFault_IsReportedAndOutlived(t *testing.T) {
 	for name, c := range map[string]struct{ breaks, mends string }{
 		"looking for what was interrupted": {"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"},
 		"the query for what is due":        {"ALTER TABLE outbox RENAME COLUMN paced TO away", "ALTER TABLE outbox RENAME COLUMN away TO paced"},
@@ -90,7 +90,7 @@ func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				before := outbox.New(db, nil, nil) // it wakes nobody
+				before := outbox.New(db, nil, nil) // it notifies no running outbox
 				enqueue(t, before, "tg:1", "a")
 				enqueue(t, before, "tg:2", "cut")
 				enqueue(t, before, "tg:3", "old")
@@ -121,15 +121,14 @@ func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
 	}
 }
 
-// TestAFaultThatComesLaterIsToldAndPasses: as one that was there at the start does.
-func TestAFaultThatComesLaterIsToldAndPasses(t *testing.T) {
+func TestDatabaseFault_DuringRunIsReportedAndOutlived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var told lines
 		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: time.Hour, Log: told.log()})
 		run(t, box)
 		timetest.Advance(time.Second)
-		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process: nobody wakes this one
+		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process, which does not wake this one
 		for _, statement := range []string{"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"} {
 			if err := storetest.Exec(db, statement); err != nil {
 				t.Fatal(err)
@@ -146,9 +145,8 @@ func TestAFaultThatComesLaterIsToldAndPasses(t *testing.T) {
 	})
 }
 
-// TestAnItemThatAnotherHasTakenIsNotSettled: two processes run one queue, which nobody
-// should do.
-func TestAnItemThatAnotherHasTakenIsNotSettled(t *testing.T) {
+// TestSettle_LeavesItemsOfAnotherProcess runs one queue in two processes, which is not allowed.
+func TestSettle_LeavesItemsOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var told lines
@@ -174,8 +172,8 @@ func TestAnItemThatAnotherHasTakenIsNotSettled(t *testing.T) {
 	})
 }
 
-// TestAnItemWhoseCommitFailsIsNoNews: nor is it stored.
-func TestAnItemWhoseCommitFailsIsNoNews(t *testing.T) {
+// TestPut_WithAFailedCommitStartsNothing also checks that the item is not stored.
+func TestPut_WithAFailedCommitStartsNothing(t *testing.T) {
 	db := freshDB(t)
 	box := outbox.New(db, nil, nil)
 	for _, statement := range []string{
@@ -195,8 +193,8 @@ func TestAnItemWhoseCommitFailsIsNoNews(t *testing.T) {
 	}
 }
 
-// TestAPutThatFailsIsThatOfItsTransaction, but a refusal is not.
-func TestAPutThatFailsIsThatOfItsTransaction(t *testing.T) {
+// TestPut_FailsItsTransactionOnlyOnDatabaseErrors also checks that a refusal fails no transaction.
+func TestPut_FailsItsTransactionOnlyOnDatabaseErrors(t *testing.T) {
 	db := freshDB(t)
 	box := outbox.New(db, nil, &outbox.Options{MaxBody: 1})
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {

@@ -31,12 +31,10 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.Read(ctx, o.db, func(tx *store.Tx) []Item {
-		return store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox
+	return store.ReadAll(ctx, o.db, itemColumns, `SELECT `+columns+` FROM outbox
 			WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
 			AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
 			ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
-	})
 }
 
 // ListByPrefix returns the items of a destination whose keys have a prefix, in the order of
@@ -67,6 +65,10 @@ func (o *Outbox) HasOpen(tx *store.Tx, destination string) bool {
 // destination. Move leaves an item that is being sent, and one whose key exists at the new
 // destination.
 func (o *Outbox) Move(tx *store.Tx, from, to string) {
+	if item := o.unmark(tx, to); item != nil { // an older item may come first
+		item.State = StatePending
+		tx.Exec(`UPDATE outbox SET state = 'pending', attempt = 0 WHERE id = ?`, item.ID)
+	}
 	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ?1, not_before = min(not_before, ?2), paced = 0
 		WHERE queue = ?3 AND destination = ?4 AND state = 'pending'`, to, o.opts.Now().UnixMicro(), o.opts.Name, from)
 	tx.OnCommit(o.Wake)

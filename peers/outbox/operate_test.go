@@ -19,7 +19,7 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-func TestOperatorsSeeRetryAndDrop(t *testing.T) {
+func TestOperator_ListsRetriesAndDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "peer.db")
 		var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestOperatorsSeeRetryAndDrop(t *testing.T) {
 	})
 }
 
-func TestAnItemInFlightIsNotTouched(t *testing.T) {
+func TestOperator_LeavesItemsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { time.Sleep(time.Minute); return nil }, nil)
 		enqueue(t, box, "tg:1", "a")
@@ -95,7 +95,7 @@ func TestAnItemInFlightIsNotTouched(t *testing.T) {
 	})
 }
 
-func TestPruneForgetsSettledKeys(t *testing.T) {
+func TestPrune_RemovesSettledKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
 			if it.Key == "dead" {
@@ -122,9 +122,9 @@ func TestPruneForgetsSettledKeys(t *testing.T) {
 	})
 }
 
-// TestAnOutcomeThatCannotBeStored: OnSettled fails until Run's grace is over. The
-// item then counts as interrupted, and the next start decides about it.
-func TestAnOutcomeThatCannotBeStored(t *testing.T) {
+// TestSettle_FailingUntilTheEndIsInterrupted checks an OnSettled that fails until Run's grace is
+// over: the item counts as interrupted, and the next start decides about it.
+func TestSettle_FailingUntilTheEndIsInterrupted(t *testing.T) {
 	for name, test := range map[string]struct {
 		next  outbox.Interruption
 		state outbox.State
@@ -164,8 +164,7 @@ func TestAnOutcomeThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatComesBack: Run outlasts one that cannot be used.
-func TestADatabaseThatComesBack(t *testing.T) {
+func TestRun_OutlivesAnUnusableDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var mu sync.Mutex
@@ -205,10 +204,9 @@ func TestADatabaseThatComesBack(t *testing.T) {
 	})
 }
 
-// After a restart of the bus a sender is often back before the one it sends to:
-// its first attempt fails, and the next must not be as late as the attempts of
-// the time before.
-func TestHurryBeginsTheBackoffAnew(t *testing.T) {
+// After a restart of the bus, a sender often returns before its addressee: the first attempt
+// fails, and the next must not wait for the backoff of the time before.
+func TestRetryNow_ResetsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
 		var sent atomic.Pointer[time.Time]
@@ -236,9 +234,9 @@ func TestHurryBeginsTheBackoffAnew(t *testing.T) {
 	})
 }
 
-// What was missing may be back while an attempt is under way that fails for its
-// absence: then it is repeated at once.
-func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
+// The addressee may return during an attempt that fails because of its absence. The attempt is
+// then repeated at once.
+func TestRetryNow_DuringAnAttemptEndsItsBackoff(t *testing.T) {
 	for destination, want := range map[string]int{"slow": 2, "": 2, "other": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var attempts atomic.Int32
@@ -261,8 +259,9 @@ func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
 	}
 }
 
-// TestDroppingTellsTheOwner: once in the transaction and once after it, as any other end.
-func TestDroppingTellsTheOwner(t *testing.T) {
+// TestDrop_NotifiesTheOwner checks that OnSettled and AfterSettled are called, as for other
+// outcomes.
+func TestDrop_NotifiesTheOwner(t *testing.T) {
 	var told []string
 	tell := func(when string) func(it outbox.Item, state outbox.State, cause error) {
 		return func(it outbox.Item, state outbox.State, cause error) {
@@ -332,5 +331,29 @@ func TestRun_RestsWithoutReleasableItems(t *testing.T) {
 				t.Errorf("%q: attempted %d times; want %d", outcome, n, want)
 			}
 		})
+	}
+}
+
+// TestSelectUnsent_SkipsSentItems checks the query of an idle outbox, whose sent items may be many.
+func TestSelectUnsent_SkipsSentItems(t *testing.T) {
+	db := freshDB(t)
+	plan, err := storetest.Plan(db, outbox.SelectUnsent, "")
+	if err != nil || !strings.Contains(plan, "INDEX outbox_open (queue=?)") ||
+		!strings.Contains(plan, "INDEX outbox_settled (queue=? AND state=?)") || strings.Contains(plan, "SCAN outbox") {
+		t.Errorf("%s\n%v", plan, err)
+	}
+	for state, want := range map[outbox.State]bool{
+		outbox.StatePending: true, outbox.StateSending: true, outbox.StateDead: true, outbox.StateUnknown: true,
+		outbox.StateDropped: true, outbox.StateSent: false,
+	} {
+		box := outbox.New(db, nil, &outbox.Options{Name: string(state)})
+		enqueue(t, box, "tg:1", "a")
+		if err := storetest.Exec(db, "UPDATE outbox SET state = ?1 WHERE queue = ?1", string(state)); err != nil {
+			t.Fatal(err)
+		}
+		var got bool
+		if err := storetest.Scan(db, []any{&got}, outbox.SelectUnsent, string(state)); err != nil || got != want {
+			t.Errorf("%s: %t, %v; want %t", state, got, err, want)
+		}
 	}
 }

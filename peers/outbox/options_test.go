@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestWhatHoldsWithoutOptions: the bounds that the documentation names.
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 	want := Options{
 		MinBackoff: time.Second, MaxBackoff: time.Minute, MaxAge: 24 * time.Hour, MaxPending: 10_000, MaxPerDestination: 2_500, MaxBody: 4 << 20,
 		Parallel: 16, AttemptTimeout: 2 * time.Minute, StopTimeout: 5 * time.Second, Poll: 5 * time.Second,
@@ -27,8 +26,9 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 	}
 }
 
-// TestWhatFollowsFromAnAttempt: of each error, to the moment at which an item is too old.
-func TestWhatFollowsFromAnAttempt(t *testing.T) {
+// TestNextState_AfterAnAttempt covers each kind of error, up to the moment at which an item is
+// too old.
+func TestNextState_AfterAnAttempt(t *testing.T) {
 	why, begun := errors.New("why"), time.Unix(1_000_000, 0)
 	now := begun.Add(time.Hour)
 	again := func(after time.Duration, paced, named bool) decision {

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,7 @@ type State string
 // The states of an item.
 const (
 	StatePending State = "pending" // waits for its turn or its next attempt
-	StateSending State = "sending" // an attempt has started and not ended
+	StateSending State = "sending" // an attempt has started, or will at once, and not ended
 	StateSent    State = "sent"
 	StateDead    State = "dead"    // failed permanently, or expired
 	StateUnknown State = "unknown" // may have been sent
@@ -85,18 +84,18 @@ const (
 // Options are the optional settings of an Outbox. Nil is valid.
 type Options struct {
 	Name              string        // distinguishes outboxes in one database; default ""
-	MinBackoff        time.Duration // default 1s
-	MaxBackoff        time.Duration // default 60s
-	MaxAge            time.Duration // age at which an item becomes a dead letter; default 24h
-	MaxPending        int           // open items in total; default 10,000
+	MinBackoff        time.Duration `positive:"1s"`
+	MaxBackoff        time.Duration `positive:"1m"`
+	MaxAge            time.Duration `positive:"24h"`   // age at which an item becomes a dead letter
+	MaxPending        int           `positive:"10000"` // open items in total
 	MaxPerDestination int           // open items of one destination; default a quarter of MaxPending
-	MaxBody           int           // bytes; default 4 MiB
-	Parallel          int           // destinations served at once; default 16
-	AttemptTimeout    time.Duration // of one SendFunc call; default 2m
-	StopTimeout       time.Duration // for running attempts when Run ends; default 5s
-	Poll              time.Duration // how often to look for changes by other processes; default 5s
-	Retention         time.Duration // how long the names of sent and dropped items are kept; default 7 days
-	DeadRetention     time.Duration // the same for dead and unknown items; default 30 days
+	MaxBody           int           `positive:"4<<20"` // bytes
+	Parallel          int           `positive:"16"`    // destinations served at once
+	AttemptTimeout    time.Duration `positive:"2m"`    // of one SendFunc call
+	StopTimeout       time.Duration `positive:"5s"`    // for running attempts when Run ends
+	Poll              time.Duration `positive:"5s"`    // how often to look for changes by other processes
+	Retention         time.Duration `positive:"168h"`  // how long the names of sent and dropped items are kept
+	DeadRetention     time.Duration `positive:"720h"`  // the same for dead and unknown items
 	OnInterrupted     Interruption  // default Resend
 
 	// MayHaveSent reports whether an interrupted attempt may have had its effect. With
@@ -119,21 +118,23 @@ type Options struct {
 
 // An Outbox is one queue. Its methods may be called from any goroutine.
 type Outbox struct {
-	db      *store.DB
-	send    SendFunc
-	opts    Options
-	wake    notify.Signal
-	running atomic.Bool
+	db   *store.DB
+	send SendFunc
+	opts Options
+	wake notify.Signal
+	run  struct {
+		running atomic.Bool
+		current atomic.Pointer[runState] // takes items, or nil
+	}
 	crash   func(point string) error // set by tests; an error stops everything
-
-	mu       sync.Mutex      // guards retryNow
-	retryNow map[string]bool // destinations with a running attempt; true if RetryNow was called since it started
+	started attempts
 }
 
 // New makes an outbox in a database that has the table of [Schema]. It does no I/O. send may be
 // nil if only the methods for operators are used.
 func New(db *store.DB, send SendFunc, opts *Options) *Outbox {
-	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), retryNow: map[string]bool{}}
+	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(),
+		started: attempts{running: map[string]*attemptState{}}}
 }
 
 // Wake makes a running outbox look for due items now. It never blocks.

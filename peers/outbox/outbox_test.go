@@ -66,7 +66,7 @@ func only(t *testing.T, box *outbox.Outbox) outbox.Item {
 	return items[0]
 }
 
-func TestBackoffStaysBetweenItsBounds(t *testing.T) {
+func TestBackoff_StaysWithinItsBounds(t *testing.T) {
 	box := outbox.New(nil, nil, nil)
 	for attempt := 1; attempt < 200; attempt++ {
 		low, high := box.Backoff(attempt, 0), box.Backoff(attempt, 0.999)
@@ -82,7 +82,7 @@ func TestBackoffStaysBetweenItsBounds(t *testing.T) {
 	}
 }
 
-func TestAWaitingHeadHoldsUpItsDestinationOnly(t *testing.T) {
+func TestOrder_WaitingItemHoldsItsDestinationOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		var log []string
@@ -109,7 +109,7 @@ func TestAWaitingHeadHoldsUpItsDestinationOnly(t *testing.T) {
 	})
 }
 
-func TestNotBeforeSurvivesARestart(t *testing.T) {
+func TestNotBefore_SurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "peer.db")
 		var mu sync.Mutex
@@ -139,7 +139,7 @@ func TestNotBeforeSurvivesARestart(t *testing.T) {
 	})
 }
 
-func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
+func TestRetryNow_EndsBackoffButNoRequestedDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, attempts := false, map[string]int{}
 		var mu sync.Mutex
@@ -175,9 +175,9 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 	})
 }
 
-// TestAClockThatIsSetBackHoldsUpNothing has a first attempt fail while the clock is
-// two hours ahead, as on a machine whose own clock has the local time.
-func TestAClockThatIsSetBackHoldsUpNothing(t *testing.T) {
+// TestBackoff_OutlivesAClockSetBack fails a first attempt while the clock is two hours ahead, as
+// on a machine whose hardware clock has the local time.
+func TestBackoff_OutlivesAClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		ahead := 2 * time.Hour
@@ -215,7 +215,7 @@ func TestAClockThatIsSetBackHoldsUpNothing(t *testing.T) {
 	})
 }
 
-func TestAgeMakesADeadLetter(t *testing.T) {
+func TestMaxAge_MakesADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcome outbox.State
 		var cause error
@@ -239,11 +239,11 @@ func TestAgeMakesADeadLetter(t *testing.T) {
 	})
 }
 
-func TestAgeEndsAnItemThatWasNeverAttempted(t *testing.T) {
+func TestMaxAge_EndsAnItemNeverAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a")
-		timetest.Advance(25 * time.Hour) // nobody runs it
+		timetest.Advance(25 * time.Hour) // while the outbox does not run
 		box := outbox.New(db, func(context.Context, outbox.Item) error { t.Error("sent too late"); return nil }, nil)
 		run(t, box)
 		timetest.Advance(time.Second)
@@ -260,7 +260,7 @@ func (c classified) Error() string   { return "not taken" }
 func (c classified) Permanent() bool { return c.permanent }
 func (c classified) Droppable() bool { return c.needless }
 
-func TestRetryOverrulesAClassifiedError(t *testing.T) {
+func TestRetry_OverridesAClassifiedError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
@@ -278,7 +278,7 @@ func TestRetryOverrulesAClassifiedError(t *testing.T) {
 	})
 }
 
-func TestOutcomes(t *testing.T) {
+func TestOutcome_OfEachAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want outbox.State
@@ -309,7 +309,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
+func TestSettle_IsRepeatedWithoutSendingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sends, tells := 0, 0
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { sends++; return nil }, &outbox.Options{
@@ -327,7 +327,7 @@ func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
 	})
 }
 
-func TestStopCutsAttemptsAfterItsGrace(t *testing.T) {
+func TestStop_CutsAttemptsAfterItsGrace(t *testing.T) {
 	for want, policy := range map[outbox.State]outbox.Interruption{
 		outbox.StatePending: outbox.Resend, outbox.StateUnknown: outbox.SettleUnknown,
 	} {
@@ -351,7 +351,7 @@ func TestStopCutsAttemptsAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestDestinationsRunInParallelWithABound(t *testing.T) {
+func TestDestinations_RunInParallelWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		now, most := 0, 0
@@ -384,8 +384,9 @@ func TestDestinationsRunInParallelWithABound(t *testing.T) {
 	})
 }
 
-func TestFullOutboxRefusesAndForgetsNothing(t *testing.T) {
-	box := outbox.New(freshDB(t), nil, &outbox.Options{MaxPending: 3, MaxPerDestination: 2, MaxBody: 8})
+func TestPut_FullOutboxRefuses(t *testing.T) {
+	db := freshDB(t)
+	box := outbox.New(db, nil, &outbox.Options{MaxPending: 3, MaxPerDestination: 2, MaxBody: 8})
 	enqueue(t, box, "one", "a", "b")
 	if _, err := box.Enqueue(t.Context(), "one", "c", nil); !errors.Is(err, outbox.ErrFull) || !strings.Contains(err.Error(), "for one") {
 		t.Error("third item of one destination:", err)
@@ -393,6 +394,16 @@ func TestFullOutboxRefusesAndForgetsNothing(t *testing.T) {
 	enqueue(t, box, "two", "a")
 	if _, err := box.Enqueue(t.Context(), "three", "a", nil); !errors.Is(err, outbox.ErrFull) {
 		t.Error("fourth item:", err)
+	}
+	for _, destination := range []string{"one", "two", "three", "four", "five"} { // a caller may go on without the item
+		err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+			if _, err := box.EnqueueTx(tx, destination, "dropped", nil); !errors.Is(err, outbox.ErrFull) {
+				t.Error("in a transaction:", err)
+			}
+		})
+		if open, err2 := count(t.Context(), db, box, "*", outbox.StatePending); open != 3 || err != nil || err2 != nil {
+			t.Errorf("%d items are open, %v, %v", open, err, err2)
+		}
 	}
 	if fresh, err := box.Enqueue(t.Context(), "one", "a", nil); fresh || err != nil {
 		t.Error("a known item is no news, full or not:", fresh, err)
@@ -409,7 +420,7 @@ func TestFullOutboxRefusesAndForgetsNothing(t *testing.T) {
 	}
 }
 
-func TestPutIsPartOfItsTransaction(t *testing.T) {
+func TestPut_IsPartOfItsTransaction(t *testing.T) {
 	db := freshDB(t)
 	box := outbox.New(db, nil, nil)
 	for _, commit := range []bool{false, true} {
@@ -432,7 +443,7 @@ func TestPutIsPartOfItsTransaction(t *testing.T) {
 	}
 }
 
-func TestOutboxesInOneDatabaseAreSeparate(t *testing.T) {
+func TestOutboxes_InOneDatabaseAreSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		sent := map[string]string{}
@@ -451,7 +462,7 @@ func TestOutboxesInOneDatabaseAreSeparate(t *testing.T) {
 	})
 }
 
-func TestRunTwiceIsRefused(t *testing.T) {
+func TestRun_TwiceIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := outbox.New(freshDB(t), nil, nil)
 		run(t, box)

@@ -16,9 +16,10 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// TestWhatIsParkedWaitsToBeMoved: no attempt is made before, not even a hurried one, and its place
-// is by its age; what is never moved is dead when it is too old.
-func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
+// TestEnqueueHeld_WaitsUntilMoved checks that a held item gets no attempt before, not even by
+// RetryNow, that its place follows from its age, and that an item that is never moved becomes a
+// dead letter.
+func TestEnqueueHeld_WaitsUntilMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var mu sync.Mutex
@@ -72,9 +73,9 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsMovesToAnotherDestination: in its place there, but for what is being
-// sent and what the other knows.
-func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
+// TestMove_KeepsTheOrderAtTheDestination also checks that an item that is being sent stays, and
+// so does one whose key the destination has.
+func TestMove_KeepsTheOrderAtTheDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var mu sync.Mutex
@@ -112,9 +113,9 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatBeganIsUnknown: an attempt that was cut off before it could have an
-// effect is made again.
-func TestOnlyWhatBeganIsUnknown(t *testing.T) {
+// TestInterrupted_IsUnknownOnlyIfItMayHaveSent checks that an attempt that was cut off before it
+// could have an effect is repeated.
+func TestInterrupted_IsUnknownOnlyIfItMayHaveSent(t *testing.T) {
 	for _, began := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			db := freshDB(t)
@@ -144,8 +145,8 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 	}
 }
 
-// TestADelayThatNobodyAskedForIsEnded: RetryNow ends it, and it is limited.
-func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
+// TestRetryNow_EndsADelayOfOurOwn also checks that the delay is limited.
+func TestRetryNow_EndsADelayOfOurOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
 		var attempts atomic.Int64
@@ -170,9 +171,9 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 	})
 }
 
-// TestADelayThatAnAttemptNamedOutlastsAHurryBefore: the attempt knew that what was
-// missing was back.
-func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
+// TestRetryNow_BeforeARequestedDelayDoesNotEndIt checks an attempt that ends with a delay after a
+// call of RetryNow.
+func TestRetryNow_BeforeARequestedDelayDoesNotEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts atomic.Int64
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
@@ -193,7 +194,7 @@ func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 	})
 }
 
-func TestWhatLeavesAnItemOpen(t *testing.T) {
+func TestSettle_LeavesAnItemOpenOnError(t *testing.T) {
 	why := errors.New("why")
 	for err, open := range map[error]bool{
 		nil: false, why: true, outbox.Retry(time.Second, why): true, outbox.Later(0, why): true,

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"sync"
 
 	"hubbub/peers/store"
 )
@@ -21,41 +22,93 @@ func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	})
 }
 
+// The attempts of an outbox that have started, or will when a transaction commits.
+type attempts struct {
+	mu      sync.Mutex // guards the fields below
+	running map[string]*attemptState
+	marked  markedItem
+}
+
+// An attemptState is what happened to a destination since its running attempt started.
+type attemptState struct {
+	retryNow bool // RetryNow was called
+	enqueued bool // an item was enqueued
+}
+
 // wakeFor makes a running outbox look for due items, unless the destination has a running attempt,
 // at whose end it looks anyway.
 func (o *Outbox) wakeFor(destination string) {
-	o.mu.Lock()
-	_, running := o.retryNow[destination]
-	o.mu.Unlock()
-	if !running {
+	o.started.mu.Lock()
+	running := o.started.running[destination]
+	if running != nil {
+		running.enqueued = true
+	}
+	o.started.mu.Unlock()
+	if running == nil {
 		o.Wake()
 	}
 }
 
 // attemptStarted records that an attempt for a destination starts.
 func (o *Outbox) attemptStarted(destination string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.retryNow[destination] = false
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	o.started.running[destination] = &attemptState{}
 }
 
-// attemptEnded records that the decision on an attempt is stored. It reports whether RetryNow was
-// called during the attempt.
-func (o *Outbox) attemptEnded(destination string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	hurried := o.retryNow[destination]
-	delete(o.retryNow, destination)
-	return hurried
+// attemptEnded records that the decision on an attempt is stored, and returns what happened
+// during the attempt.
+func (o *Outbox) attemptEnded(destination string) attemptState {
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	state := *o.started.running[destination]
+	delete(o.started.running, destination)
+	return state
+}
+
+// attemptDelayed forgets earlier calls of RetryNow, because the attempt named its own delay.
+func (o *Outbox) attemptDelayed(destination string) {
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	o.started.running[destination].retryNow = false
 }
 
 // markRetryNow marks the running attempts for attemptEnded.
 func (o *Outbox) markRetryNow(destination string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for d := range o.retryNow {
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	for d, state := range o.started.running {
 		if destination == "" || d == destination {
-			o.retryNow[d] = true
+			state.retryNow = true
 		}
 	}
+}
+
+// A markedItem has the items, by destination, that were marked as sending when the transaction tx
+// enqueued them. They are not handed over before its commit.
+type markedItem struct {
+	tx    *store.Tx
+	items map[string]*Item
+}
+
+func (o *Outbox) mark(tx *store.Tx, item *Item) {
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	if o.started.marked.tx != tx {
+		o.started.marked = markedItem{tx, map[string]*Item{}}
+	}
+	o.started.marked.items[item.Destination] = item
+}
+
+// unmark forgets the item of a destination that a transaction has marked, and returns it, or nil
+// if there is none.
+func (o *Outbox) unmark(tx *store.Tx, destination string) *Item {
+	o.started.mu.Lock()
+	defer o.started.mu.Unlock()
+	if o.started.marked.tx != tx {
+		return nil
+	}
+	item := o.started.marked.items[destination]
+	delete(o.started.marked.items, destination)
+	return item
 }

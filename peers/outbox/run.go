@@ -6,6 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol/notify"
 )
 
 var errStopped = errors.New("the outbox is stopping")
@@ -13,29 +16,52 @@ var errStopped = errors.New("the outbox is stopping")
 // A runState is the state of one Run.
 type runState struct {
 	*Outbox
-	ctx      context.Context // of Run
-	attempts context.Context // context of SendFunc; ends StopTimeout after ctx
-	busy     map[string]bool // destinations that are served
-	full     atomic.Bool     // Parallel destinations are served; others may wait
-	done     chan string     // destinations that are no longer served
-	wg       sync.WaitGroup
-	crashed  chan error // receives from crash points of tests
+	ctx     context.Context // of Run
+	sends   context.Context // context of SendFunc; ends StopTimeout after ctx
+	busy    map[string]bool // destinations that are served
+	full    atomic.Bool     // Parallel destinations are served; others may wait
+	done    chan served     // destinations that are no longer served
+	wg      sync.WaitGroup
+	crashed chan error // receives from crash points of tests
+	handed  handed
+}
+
+// The handed items were marked as sending when they were enqueued, and are not yet served.
+type handed struct {
+	mu      sync.Mutex // guards items
+	items   []*Item
+	arrived notify.Signal
+	behind  []*Item // wait until an attempt for their destinations has returned; for dispatchLoop
+}
+
+// A served destination is one whose attempts have ended. It is empty if it has no open item.
+type served struct {
+	destination string
+	empty       bool
 }
 
 // Run sends due items until ctx ends; then it returns nil. If the database fails, Run logs the
 // error and tries again.
 func (o *Outbox) Run(ctx context.Context) error {
-	if !o.running.CompareAndSwap(false, true) {
+	if !o.run.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer o.running.Store(false)
+	defer o.run.running.Store(false)
 	attempts, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	r := &runState{
-		Outbox: o, ctx: ctx, attempts: attempts, busy: map[string]bool{},
-		done: make(chan string, o.opts.Parallel), crashed: make(chan error, 1),
+		Outbox: o, ctx: ctx, sends: attempts, busy: map[string]bool{},
+		done:    make(chan served, o.opts.Parallel),
+		crashed: make(chan error, 1),
+		handed:  handed{arrived: notify.New()},
 	}
 	err := r.dispatchLoop(ctx)
+	o.run.current.Store(nil)
+	if left := append(r.handed.behind, r.takeHanded()...); err == nil && len(left) > 0 {
+		if failed := r.reopen(context.WithoutCancel(ctx), left); failed != nil {
+			r.opts.Log.Warn().Err(failed).Msg("items not reopened; the next start does it")
+		}
+	}
 	if err != nil {
 		cut(err)
 	}
@@ -48,71 +74,153 @@ func (o *Outbox) Run(ctx context.Context) error {
 // dispatchLoop starts attempts until ctx ends. Only this goroutine starts them, so a
 // destination never has two at once.
 func (r *runState) dispatchLoop(ctx context.Context) error {
-	recovered, rested := false, false
-	prune := r.opts.Now()
+	rested, look := false, true
+	var lookAt, prune time.Time
 	for ctx.Err() == nil {
-		wait, err := r.opts.Poll, error(nil)
-		if !recovered {
-			err = r.recoverInterrupted(ctx)
-			recovered = err == nil
-		}
-		if err == nil {
-			wait, err = r.startDue(ctx)
-		}
-		if err == nil && !r.opts.Now().Before(prune) {
-			prune = r.opts.Now().Add(time.Hour)
-			_, err = r.Prune(ctx)
-		}
-		if err == nil && rested && wait == r.opts.Poll {
-			wait, err = r.untilChange(ctx, prune.Sub(r.opts.Now()))
+		err := r.startHanded(ctx)
+		if err == nil && look {
+			var wait time.Duration
+			wait, err = r.look(ctx, rested, &prune)
+			lookAt = time.Now().Add(wait)
 		}
 		if errors.Is(err, errCrash) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
 			r.opts.Log.Error().Err(err).Msg("outbox database not usable; trying again")
-			wait = time.Second
+			lookAt = time.Now().Add(time.Second)
 		}
-		if rested, err = r.await(ctx, wait); err != nil {
+		if rested, look, err = r.await(ctx, time.Until(lookAt)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// look starts what is due, and deletes what is old. It returns how long to wait until something
+// else may be due. rested reports whether nothing happened since the last look.
+func (r *runState) look(ctx context.Context, rested bool, prune *time.Time) (time.Duration, error) {
+	if r.run.current.Load() == nil {
+		if err := r.recoverInterrupted(ctx); err != nil {
+			return 0, err
+		}
+		r.run.current.Store(r)
+		*prune = r.opts.Now()
+	}
+	wait, err := r.startDue(ctx)
+	if err == nil && !r.opts.Now().Before(*prune) {
+		*prune = r.opts.Now().Add(time.Hour)
+		_, err = r.Prune(ctx)
+	}
+	if err == nil && rested && wait == r.opts.Poll {
+		wait, err = r.untilChange(ctx, prune.Sub(r.opts.Now()))
+	}
+	return wait, err
+}
+
 // untilChange returns how long to wait while nothing is due. Another process can release only
 // what this one has not sent, so without such items there is no need to poll.
 func (r *runState) untilChange(ctx context.Context, longest time.Duration) (time.Duration, error) {
-	left, err := r.List(ctx, &Filter{Limit: 1,
-		States: []State{StatePending, StateSending, StateDead, StateUnknown, StateDropped}})
-	if err != nil || len(left) > 0 {
+	left, err := store.ReadValue[bool](ctx, r.db, selectUnsent, r.opts.Name)
+	if err != nil || left {
 		return r.opts.Poll, err
 	}
 	return max(longest, r.opts.Poll), nil
 }
 
-// await waits until something may be due. rested reports whether nothing happened meanwhile.
-func (r *runState) await(ctx context.Context, wait time.Duration) (rested bool, err error) {
+// await waits until something may be due. rested reports whether nothing happened meanwhile. look
+// reports whether other items may be due than those that were handed over.
+func (r *runState) await(ctx context.Context, wait time.Duration) (rested, look bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	free := func(s served) {
+		delete(r.busy, s.destination)
+		look = look || !s.empty || r.full.Load()
+	}
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-		rested = true
+		rested, look = true, true
 	case <-r.wake.C():
+		look = true
+	case <-r.handed.arrived.C():
 	case err := <-r.crashed:
-		return false, err
-	case destination := <-r.done:
-		delete(r.busy, destination)
+		return false, false, err
+	case s := <-r.done:
+		free(s)
 	}
 	for {
 		select {
-		case destination := <-r.done:
-			delete(r.busy, destination)
+		case s := <-r.done:
+			free(s)
 		default:
-			return rested, nil
+			return rested, look, nil
 		}
 	}
+}
+
+// handOver makes the run serve an item that is marked as sending. The destination has no other
+// open item.
+func (r *runState) handOver(item *Item) {
+	r.handed.mu.Lock()
+	r.handed.items = append(r.handed.items, item)
+	r.handed.mu.Unlock()
+	r.handed.arrived.Notify()
+}
+
+func (r *runState) takeHanded() []*Item {
+	r.handed.mu.Lock()
+	defer r.handed.mu.Unlock()
+	list := r.handed.items
+	r.handed.items = nil
+	return list
+}
+
+// startHanded starts the attempts of the items that were handed over. Those for which there is no
+// room wait like any other.
+func (r *runState) startHanded(ctx context.Context) error {
+	var excess []*Item
+	list := append(r.handed.behind, r.takeHanded()...)
+	r.handed.behind = nil
+	for _, item := range list {
+		switch {
+		case r.busy[item.Destination]:
+			r.handed.behind = append(r.handed.behind, item)
+		case len(r.busy) >= r.opts.Parallel, r.full.Load(): // others may wait for longer
+			excess = append(excess, item)
+		default:
+			if err := r.crashAt("after mark"); err != nil {
+				return err
+			}
+			r.start(item)
+		}
+	}
+	if len(excess) == 0 {
+		return nil
+	}
+	r.full.Store(true) // the end of any attempt leads to a look
+	return r.reopen(ctx, excess)
+}
+
+// reopen makes items wait that are marked as sending, and were not attempted.
+func (r *runState) reopen(ctx context.Context, items []*Item) error {
+	err := store.InTxUnsynced(ctx, r.db, func(tx *store.Tx) {
+		for _, item := range items {
+			tx.Exec(`UPDATE outbox SET state = 'pending', attempt = 0 WHERE id = ? AND state = 'sending'`, item.ID)
+		}
+	})
+	if err != nil { // they are still to be reopened
+		r.handed.mu.Lock()
+		defer r.handed.mu.Unlock()
+		r.handed.items = append(items, r.handed.items...)
+	}
+	return err
+}
+
+// start serves the destination of an item that is marked as sending.
+func (r *runState) start(item *Item) {
+	r.busy[item.Destination] = true
+	r.wg.Go(func() { r.serve(item) })
 }
 
 // startDue starts an attempt for every destination whose first item is due, as far as
@@ -143,8 +251,7 @@ func (r *runState) startDue(ctx context.Context) (time.Duration, error) {
 	}
 	r.full.Store(len(items) == room)
 	for _, item := range items {
-		r.busy[item.Destination] = true
-		r.wg.Go(func() { r.serve(&item) })
+		r.start(&item)
 	}
 	return max(wait, time.Millisecond), nil
 }

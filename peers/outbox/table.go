@@ -48,14 +48,19 @@ const selectHeads = `
 // which they are due.
 func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
 	latest := o.opts.Now().Add(o.opts.MaxBackoff).UnixMicro()
-	found, err := store.Read(ctx, o.db, func(tx *store.Tx) []head {
-		return store.All(tx, headColumns, selectHeads, o.opts.Name, limit, latest)
-	})
+	found, err := store.ReadAll(ctx, o.db, headColumns, selectHeads, o.opts.Name, limit, latest)
 	if err != nil {
 		return nil, fmt.Errorf("looking for due items: %w", err)
 	}
 	return found, nil
 }
+
+// selectUnsent reports whether a queue has items that are not sent. The first condition on the
+// state of settled items lets SQLite use their index, and the second one skips the sent items.
+const selectUnsent = `SELECT
+	EXISTS (SELECT 1 FROM outbox WHERE queue = ?1 AND state IN ('pending','sending'))
+	OR EXISTS (SELECT 1 FROM outbox WHERE queue = ?1 AND state IN ('sent','dead','unknown','dropped')
+		AND state IN ('dead','unknown','dropped'))`
 
 // markNext marks the first open item of a destination as being attempted, and returns it if it is
 // due. The destination has no other item that is being attempted.
@@ -71,6 +76,11 @@ func (o *Outbox) markNext(tx *store.Tx, destination string) *Item {
 	return &item
 }
 
+// mayMarkUnsynced reports whether a power cut may undo the mark of an attempt that has started.
+func (o *Outbox) mayMarkUnsynced() bool {
+	return o.opts.OnInterrupted == Resend || o.opts.MayHaveSent != nil
+}
+
 // markSending marks items as being attempted, in one transaction, and returns
 // them. An item that is no longer pending is left out. The mark need not survive a power
 // cut if an interrupted attempt is repeated anyway, or if MayHaveSent knows.
@@ -83,7 +93,7 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 	}
 	var items []Item
 	inTx := store.InTx
-	if o.opts.OnInterrupted == Resend || o.opts.MayHaveSent != nil {
+	if o.mayMarkUnsynced() {
 		inTx = store.InTxUnsynced
 	}
 	err := inTx(ctx, o.db, func(tx *store.Tx) {

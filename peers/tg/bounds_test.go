@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg/tgtest"
@@ -46,7 +47,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			insert(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, 0, 1, 1, 'text', '')`, i+1)
 		}
 		for i := range 2 { // the second run finds nothing
-			if err := b.prune(t.Context()); err != nil {
+			if err := bridge.PruneReplies(t.Context(), b.router, prune); err != nil {
 				t.Fatal(err)
 			}
 			for table, want := range map[string]int{"updates": 3, "holds": 1, "bridge_guesses": 1, "bridge_codes": 1, "replies": 1, "sends": 1} {
@@ -66,7 +67,7 @@ func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 			t.Errorf("%d are left, %v", left, err)
 		}
 		b.db.Close()
-		if err := b.prune(t.Context()); err == nil {
+		if err := bridge.PruneReplies(t.Context(), b.router, prune); err == nil {
 			t.Error("without a database nothing fails")
 		}
 	})
@@ -148,7 +149,7 @@ func TestTypingIndicator_IsBounded(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		shown := b.out.typing
 		shown.tracksPresence = func() bool { return true }
-		types := &reply{agent: "agent:lead", content: protocol.ChatReply{Typing: true}}
+		types := &bridge.Reply{Agent: "agent:lead", Content: protocol.ChatReply{Typing: true}}
 		direct := func(key int64) *chat { return &chat{key: key, telegram: key, kind: "private", present: true} }
 		left, halted := direct(1), direct(2)
 		left.present, halted.stopped = false, 1
@@ -163,7 +164,7 @@ func TestTypingIndicator_IsBounded(t *testing.T) {
 		if len(shown.busy) != 1000 {
 			t.Errorf("%d type, want 1000", len(shown.busy))
 		}
-		shown.set(t.Context(), direct(1), &reply{agent: "agent:lead"})
+		shown.set(t.Context(), direct(1), &bridge.Reply{Agent: "agent:lead"})
 		shown.clear(2, "agent:other")
 		shown.clearChat(3)
 		shown.onPresence(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceJoined})

@@ -44,7 +44,7 @@ func (b *Bridge) setBot(bot int64) {
 	b.files = b.newFileServer()
 	b.out = newOutbound(b.account)
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
-		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience,
+		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out,
 		Crash: b.crash, Log: b.log,
 	})
 	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
@@ -97,7 +97,7 @@ func (b *Bridge) run(ctx context.Context) error {
 // connect sets up the one connection that serves all chats of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
 	b.peer = bridge.NewPeer(peerOf(b.bot), b.opts.Peer, b.router, "a Telegram chat")
-	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
+	b.peer.Handle(protocol.TypeTGReply, b.out.replies().Take(b.router))
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
 	b.out.typing.tracksPresence = b.peer.PresenceSynced
 	b.peer.HandlePresence(b.out.typing.onPresence)
@@ -134,10 +134,9 @@ func (b *Bridge) identify(ctx context.Context) error {
 func (b *Bridge) saveBot(ctx context.Context) error {
 	b.setBot(b.me.ID)
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
-	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
-			b.bot, digest("hubbub bot token "+b.token), string(mustJSON(b.me)))
-	})
+	err := store.Exec(ctx, b.db,
+		`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
+		b.bot, digest("hubbub bot token "+b.token), string(mustJSON(b.me)))
 	if err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
 	}
@@ -146,9 +145,8 @@ func (b *Bridge) saveBot(ctx context.Context) error {
 
 // restoreBot restores the stored account of the token's bot, and reports whether there was one.
 func (b *Bridge) restoreBot(ctx context.Context) bool {
-	known, err := store.Read(ctx, b.db, func(tx *store.Tx) []byte {
-		return store.Value[[]byte](tx, `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
-	})
+	known, err := store.ReadValue[[]byte](ctx, b.db,
+		`SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
 	if err != nil {
 		b.log.Error().Err(err).Msg("reading the bot of an earlier start failed; asking Telegram")
 		return false

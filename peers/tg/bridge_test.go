@@ -111,7 +111,7 @@ func TestAnnounceWebhook_Retries(t *testing.T) {
 	const address = "https://ours.example/hook"
 	alone(t, Options{WebhookURL: address}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		api.Fail(tgtest.Fault{Method: "setWebhook", Status: 400, Description: "Bad Request: bad webhook"})
-		if err := b.announceWebhook(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "the address of --webhook-url, which Telegram does not accept") {
+		if err := b.announceWebhook(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "the address of --webhook-url is not accepted") {
 			t.Errorf("refused: %v", err)
 		}
 		api.Fail(tgtest.Fault{Method: "setWebhook", Status: 401})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
@@ -92,10 +93,9 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).
 			Msg("message not edited; sending the new text as a message")
-		stored := store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-			tx.Exec(`UPDATE replies SET content = json_set(json_remove(content, '$.edits'), '$.replaced', ?)
+		stored := store.Exec(context.WithoutCancel(ctx), out.db,
+			`UPDATE replies SET content = json_set(json_remove(content, '$.edits'), '$.replaced', ?)
 				WHERE id = ?`, o.content.Edits, o.Reply)
-		})
 		return nil, cmp.Or(stored, errors.New(refused.Error()))
 	}
 	return nil, o.retryUnanswered(err)
@@ -106,17 +106,17 @@ func isAboutButtons(refused *botapi.Error) bool {
 	return slices.ContainsFunc([]string{"button", "BUTTON", "markup", "MARKUP", "keyboard"}, refused.Says)
 }
 
-// withChoices returns a text that names the buttons which could not be shown.
-func withChoices(t markdown.Text, buttons []protocol.Button) markdown.Text {
+// choices names the buttons of a message where Telegram does not show them, or returns "" if it
+// has none. Each part of a reply leaves room for it.
+func choices(buttons []protocol.Button) string {
 	var names []string
 	for _, b := range buttons {
 		names = append(names, b.Text)
 	}
-	hint := "\n\nReply to this message with one of: " + strings.Join(names, ", ")
-	if t.Rich = nil; markdown.Units(t.Text)+markdown.Units(hint) <= markdown.MaxUnits {
-		t.Text += hint
+	if names == nil {
+		return ""
 	}
-	return t
+	return "\n\nReply to this message with one of: " + strings.Join(names, ", ")
 }
 
 // maxOpenQuestions bounds how many questions /stop closes.
@@ -137,10 +137,13 @@ func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
 			return
 		}
 		const note = "This chat was stopped, so nobody waits for an answer."
-		closed := reply{chat: c.key, agent: q.agent, key: "stopped:" + q.key,
-			content: protocol.ChatReply{Text: q.content.Text + "\n\n" + note, Edits: q.key}}
-		if len(splitParts(&closed)) > 1 { // the buttons are under the last part of the question
-			closed.content.Text = note
+		closed := reply{chat: c.key, Reply: bridge.Reply{
+			Agent: q.agent, Key: "stopped:" + q.key,
+			Content: protocol.ChatReply{Text: q.content.Text + "\n\n" + note, Edits: q.key},
+		}}
+		// the buttons are under the last part of the question
+		if len(splitParts(&reply{Reply: bridge.Reply{Content: q.content}})) > 1 || len(splitParts(&closed)) > 1 {
+			closed.Content.Text = note
 		}
 		in.enqueueReply(tx, &closed)
 	}
@@ -208,6 +211,20 @@ func checkPress(q *buttonReply, who, replacement string, name func(who string) s
 	return "", ""
 }
 
+// recentEvents is the number of newest events that may name a person without a username.
+const recentEvents = 10_000
+
+// nameOf returns the username of a person, or else the name under which they wrote in a chat.
+func (in *ingester) nameOf(tx *store.Tx, c *chat, who string) string {
+	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, in.bot,
+		who); name != "" {
+		return "@" + name
+	}
+	return cmp.Or(store.Value[string](tx, `SELECT data ->> '$.content.author.displayName' FROM events
+		WHERE bot = ?1 AND chat = ?2 AND 'tg:' || (data ->> '$.content.author.id') = ?3
+			AND id > (SELECT max(id) FROM events) - ?4 ORDER BY id DESC LIMIT 1`, in.bot, c.key, who, recentEvents), who)
+}
+
 // lastLine returns the last line of a text, which states the result of a question.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
@@ -228,11 +245,7 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 			ON e.bot = r.bot AND e.chat = r.chat AND e.agent = r.agent AND e.id > r.id AND `+replaces+`
 			WHERE r.id = ? ORDER BY e.key = 'stopped:' || r.key DESC, e.id DESC LIMIT 1`, q.reply)
 		answer, skip = checkPress(&q, "tg:"+id(u.user), replacement, func(who string) string {
-			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`,
-				in.bot, who); name != "" {
-				return "@" + name
-			}
-			return who
+			return in.nameOf(tx, c, who)
 		})
 	}
 	switch {
@@ -274,6 +287,7 @@ func (in *ingester) earlierPress(tx *store.Tx, u *parsedUpdate, q *buttonReply) 
 
 // answerCallback answers a press, with a text unless it is empty.
 func (in *ingester) answerCallback(tx *store.Tx, c *chat, u *parsedUpdate, answer string) {
-	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + u.callback, callback: u.callback,
-		content: protocol.ChatReply{Text: text.Clip(answer, maxAnswer)}})
+	in.enqueueReply(tx, &reply{chat: c.key, callback: u.callback, Reply: bridge.Reply{
+		Key: "callback:" + u.callback, Content: protocol.ChatReply{Text: text.Clip(answer, maxAnswer)},
+	}})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -195,13 +194,7 @@ func TestSIGKILL_LosesAndDoublesNothing(t *testing.T) {
 
 // TestSIGKILL_Webhook repeats TestSIGKILL_LosesAndDoublesNothing with a webhook.
 func TestSIGKILL_Webhook(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	killBridgeAt(t, address, "received", "stored", "taken in")
+	killBridgeAt(t, bustest.FreeAddress(t), "received", "stored", "taken in")
 }
 
 func killBridgeAt(t *testing.T, webhook string, points ...string) {

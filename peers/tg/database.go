@@ -30,27 +30,13 @@ func Open(path string) (*store.DB, error) {
 }
 
 // pruneLoop deletes old records once a day. Events are kept.
-func (b *Bridge) pruneLoop(ctx context.Context) error { return bridge.PruneDaily(ctx, b.log, b.prune) }
+func (b *Bridge) pruneLoop(ctx context.Context) error { return bridge.PruneDaily(ctx, b.router, prune) }
 
-func (b *Bridge) prune(ctx context.Context) error {
+// prune deletes old updates, and limits that have ended.
+func prune(tx *store.Tx) {
 	now := time.Now()
-	err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
-		for _, p := range []struct {
-			query string
-			age   time.Duration
-		}{
-			{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
-			{`DELETE FROM holds WHERE until < ?`, 0},
-			{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, bridge.KeepRecords},
-			{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, bridge.KeepRecords},
-		} {
-			tx.Exec(p.query, now.Add(-p.age).UnixMicro())
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return b.router.Prune(ctx, now.Add(-bridge.KeepRecords))
+	tx.Exec(`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, now.Add(-keepUpdates).UnixMicro())
+	tx.Exec(`DELETE FROM holds WHERE until < ?`, now.UnixMicro())
 }
 
 // A chat is a row of the table chats.

@@ -71,6 +71,8 @@ func TestDecision_IsMadeByWhatPeopleDo(t *testing.T) {
 			{"a doubtful reply in a group", false, answer("hm, maybe"), open, "That decides nothing yet.", false},
 			{"a press in a group", false, press(1), denied, "not done", false},
 			{"refused buttons", true, answer("Allow"), allowed, "done", true},
+			{"refused buttons, for the session", true, answer("allow for this session."), "Decision: allowed by Will for this session.", "done", true},
+			{"refused buttons, in a mention", false, say("@hubbub_bot “Always allow shell”"), "Decision: allowed by Will for this tool always.", "done", true},
 			{"refused buttons in a group", false, answer("Deny"), denied, "not done", true},
 			{"a stop", false, say("/stop"), "This chat was stopped, so nobody waits for an answer.", "Stopped. The agents", false},
 		} {

@@ -41,9 +41,7 @@ type BridgeState struct {
 
 // WebhookOf returns the address that the bridge of a bot last gave Telegram, or "" if it polls.
 func WebhookOf(ctx context.Context, db *store.DB, bot int64) (string, error) {
-	return store.Read(ctx, db, func(tx *store.Tx) string {
-		return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
-	})
+	return store.ReadValue[string](ctx, db, `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
 }
 
 // clockTolerance is the difference between two clocks that is not reported.

@@ -20,12 +20,8 @@ func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error
 	if err != nil {
 		return err
 	}
-	key, err := chatOf(d.Topic)
-	if err != nil {
-		return peer.Reject(err.Error())
-	}
 	return store.InTx(ctx, in.db, func(tx *store.Tx) {
-		c, refusal := in.chatForReply(tx, key)
+		c, refusal := in.chatForReply(tx, d.Topic)
 		switch {
 		case refusal != "":
 			tx.Fail(peer.Reject(refusal))

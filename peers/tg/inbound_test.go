@@ -33,7 +33,7 @@ func (h *fixture) states() map[string]int {
 
 func allRows[T any](h *fixture, columns func(*T) []any, query string) []T {
 	h.t.Helper()
-	rows, err := store.Read(h.t.Context(), h.db, func(tx *store.Tx) []T { return store.All(tx, columns, query) })
+	rows, err := store.ReadAll(h.t.Context(), h.db, columns, query)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"hubbub/peers/bridge"
@@ -32,9 +31,8 @@ type storedUpdate struct {
 // be parsed is kept. If the database cannot be written, the update is retried.
 func (in *ingester) run(ctx context.Context) error {
 	// A newer version may parse what an older one could not.
-	err := store.Autocommit(ctx, in.db, func(tx *store.Tx) {
-		tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot)
-	})
+	err := store.Exec(ctx, in.db,
+		`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot)
 	if err != nil && ctx.Err() == nil {
 		in.log.Error().Err(err).Msg("retrying unreadable updates failed")
 	}
@@ -42,10 +40,9 @@ func (in *ingester) run(ctx context.Context) error {
 }
 
 func (in *ingester) applyBatch(ctx context.Context) (int, error) {
-	batch, err := store.Read(ctx, in.db, func(tx *store.Tx) []storedUpdate {
-		return store.All(tx, func(u *storedUpdate) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
-			`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
-	})
+	batch, err := store.ReadAll(ctx, in.db,
+		func(u *storedUpdate) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
+		`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
 	for _, u := range batch {
 		if err := in.apply(context.WithoutCancel(ctx), u); err != nil {
 			return 0, err
@@ -97,13 +94,10 @@ func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 
 // parseSafely parses an update and turns a panic into an error.
 func (in *ingester) parseSafely(raw json.RawMessage) (u parsedUpdate, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("parsing an update panicked")
-			err = fmt.Errorf("parsing this update panicked: %v", p)
-		}
-	}()
-	u, err = parseUpdate(raw, &in.me)
+	err = bridge.Guard(in.log, "parsing an update", func() (err error) {
+		u, err = parseUpdate(raw, &in.me)
+		return err
+	})
 	if u.data.Content.Event == protocol.EventReaction && u.data.Content.Signal == "" {
 		u.data.Content.Signal = in.opts.glyphs().SignalOf(u.data.Content.Text)
 	}
@@ -154,7 +148,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		tx.OnCommit(func() { in.typing.clearChat(c.key) })
 	}
 	in.storeEvent(tx, c, u)
-	if in.namesOutsider(tx, c, u) {
+	if u.user != 0 && in.view(c).LeadsElsewhere(tx, &u.data.Content, u.data.Names) {
 		in.enqueueCommand(tx, c, u, bridge.VerbSay, u.data.Content.Text)
 	}
 	return ""
@@ -162,7 +156,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 
 // storeEvent stores an update as an event and passes it to the router.
 func (in *ingester) storeEvent(tx *store.Tx, c *chat, u *parsedUpdate) {
-	if !c.present && in.chatStatus(tx, c).State != bridge.Assigned {
+	if !c.present && in.router.Status(tx, peerOf(c.key)).State != bridge.Assigned {
 		return // the bot was removed, and no agent needs to know
 	}
 	u.data.Content.Attachments = in.files.Attachments(tx, u.files.own)

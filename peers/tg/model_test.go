@@ -80,6 +80,13 @@ func (m *scriptedModel) play(script func(role, prompt string) any) {
 	m.script = script
 }
 
+// slow changes the delay of answers.
+func (m *scriptedModel) slow(delay time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.delay = delay
+}
+
 // take returns the newest messages of the requests since the last call.
 func (m *scriptedModel) take() (given []string) {
 	m.mu.Lock()

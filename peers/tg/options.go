@@ -8,7 +8,6 @@ import (
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol/defaults"
 
-	"github.com/go-telegram/bot/models"
 	"github.com/rs/zerolog"
 )
 
@@ -28,7 +27,7 @@ type Options struct {
 	AllowAll   bool    `flag:"allow-all" usage:"admit everybody who finds the bot"`
 
 	// negative: no limit, as with the next two
-	MinSendInterval time.Duration `flag:"min-send-interval" default:"1s" usage:"least time between two sends to one chat (0: no limit)"`
+	MinSendInterval time.Duration `flag:"min-send-interval" default:"1s" usage:"minimum time between two sends to one chat (0: no limit)"`
 	GroupPerMinute  int           `flag:"group-per-minute" default:"20" usage:"most sends to one group in a minute (0: no limit)"`
 	BotPerSecond    int           `flag:"bot-per-second" default:"30" usage:"most sends of the bot in a second (0: no limit)"`
 	ResendUnknown   bool          `flag:"resend-unknown" usage:"send again where nobody knows whether a send arrived: messages may come twice"`
@@ -38,14 +37,13 @@ type Options struct {
 	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
 
-	Glyphs bridge.Glyphs       // the emoji of signals, in place of the defaults
-	Zones  bridge.Zones        // the time zones of chats, by their ids
-	Menu   []models.BotCommand // commands for the agent, and other descriptions of the bridge's own
+	Glyphs bridge.Glyphs        // the emoji of signals, in place of the defaults
+	Zones  bridge.Zones         // the time zones of chats, by their ids
+	Menu   []bridge.CommandHelp // commands for the agent, and other descriptions of the bridge's own
 
-	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
-	AlbumWait     time.Duration `default:"1.5s"`  // for more messages of an album
-	TypingHold    time.Duration `default:"30s"`   // how long one typing indicator lasts
-	MaxPending    int           `default:"10000"` // replies waiting for Telegram
+	AlbumWait  time.Duration `default:"1.5s"`  // for more messages of an album
+	TypingHold time.Duration `default:"30s"`   // how long one typing indicator lasts
+	MaxPending int           `default:"10000"` // replies waiting for Telegram
 
 	OnReady func() // called once, when connected and subscribed
 	Log     *zerolog.Logger

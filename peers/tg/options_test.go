@@ -19,7 +19,7 @@ func TestOptions_Defaults(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "OnReady", "Log")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	got.OnReady() // nobody is notified
+	got.OnReady() // the default does nothing
 	lifted := (&Options{MinSendInterval: -1, GroupPerMinute: -1, BotPerSecond: -1}).withDefaults()
 	if lifted.MinSendInterval != -1 || lifted.GroupPerMinute != -1 || lifted.BotPerSecond != -1 {
 		t.Errorf("without limits there are %v, %d and %d", lifted.MinSendInterval, lifted.GroupPerMinute, lifted.BotPerSecond)

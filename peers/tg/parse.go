@@ -307,8 +307,7 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
 		return true // the chat's own agent
 	}
-	if word != agentCommand && slices.ContainsFunc(bridgeCommands,
-		func(c models.BotCommand) bool { return "/"+c.Command == word }) {
+	if bridge.IsCommand(word[1:]) {
 		u.command, u.arguments = word, rest
 	}
 	return addressed || u.isQuestion()

@@ -134,7 +134,7 @@ func TestParseMenu(t *testing.T) {
 		if got := next(t, lead); !slices.Equal(got.Mentions, []string{"agent:lead"}) {
 			t.Errorf("of an /ask in a group the agent hears %+v", got)
 		}
-		var sent []models.BotCommand
+		var sent []bridge.CommandHelp
 		if calls := h.api.Calls("setMyCommands"); len(calls) != 1 || json.Unmarshal(calls[0].Params["commands"], &sent) != nil || len(sent) != 14 ||
 			sent[0] != menu[1] || sent[6] != menu[0] || sent[13] != menu[2] {
 			t.Errorf("Telegram has the menu %+v", sent)

@@ -25,8 +25,12 @@ type person struct {
 // fenced matches a part of a message in a prompt.
 var fenced = regexp.MustCompile(`(?s)<<\S+\n(.*?)\n\S+>>`)
 
+// random matches identifiers that differ in each run.
+var random = regexp.MustCompile(`\b(msg_|r-)[0-9A-Za-z]{10,}`)
+
 // message returns the parts of the message in a prompt, shortened.
 func message(prompt string) string {
+	prompt = random.ReplaceAllString(prompt, "${1}ID")
 	if _, parts, found := strings.Cut(prompt, "\nMESSAGE\n"); found {
 		var list []string
 		for _, part := range fenced.FindAllStringSubmatch(parts, -1) {

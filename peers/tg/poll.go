@@ -104,7 +104,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	if len(batch) == 0 {
 		return 0, 0, nil
 	}
-	err = store.InTx(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) {
+	err = store.InTxAhead(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) {
 		for _, raw := range batch {
 			number, ok := updateID(raw)
 			if !ok {
@@ -116,12 +116,12 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 				fresh++
 			}
 		}
+		if fresh > 0 {
+			tx.OnCommit(b.ingest.arrived.Notify)
+		}
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("storing updates: %w", err)
-	}
-	if fresh > 0 {
-		b.ingest.arrived.Notify()
 	}
 	return fresh, highest, nil
 }

@@ -114,6 +114,22 @@ func TestPress_IsDeliveredAndMessageEdited(t *testing.T) {
 	})
 }
 
+// TestPress_NamesWhoMayDecide checks that a rejected press names people without a username, too.
+func TestPress_NamesWhoMayDecide(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		group, will, ann, lead := h.asked()
+		mia := models.User{ID: 77, FirstName: "Mia", LastName: "Mo"}
+		h.api.Say(group, mia, "deploy that, too")
+		q := asking
+		q.IdempotencyKey, q.MayPress = "two", []string{"tg:77", fmt.Sprint("tg:", will.ID), "tg:78"}
+		reply(t, lead, group.ID, q)
+		h.pass(10 * time.Second)
+		h.api.Press(h.api.Messages(group.ID)[1], ann, "dec_1:deny")
+		h.pass(10 * time.Second)
+		h.expect("told", h.toldPressers(), "This isn't for you to decide; only Mia Mo, @will, tg:78 can.")
+	})
+}
+
 // TestPress_AfterQueuedEditIsLate checks that a decision counts before it is shown.
 func TestPress_AfterQueuedEditIsLate(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
@@ -258,6 +274,12 @@ func TestButtons_RefusedBecomeText(t *testing.T) {
 			if got := h.shows(dm.ID)[i]; got != fmt.Sprintf("Which one? %d\n\nReply to this message with one of: Soup, Salad", i) {
 				t.Errorf("%s: shown %q", refusal, got)
 			}
+		}
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: BUTTON_DATA_INVALID", Skip: 1})
+		long := strings.TrimSpace(strings.Repeat("word ", 818)) // without the choices, it fits into one message
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: long, IdempotencyKey: "long", Buttons: []protocol.Button{{Text: "Soup", Value: "1"}}})
+		if got := h.texts(dm.ID, 7); !strings.HasSuffix(got[6], "word\n\nReply to this message with one of: Soup") {
+			t.Errorf("a long question: shown %.40q, ..., %.80q", got[5], got[6])
 		}
 		if letters := h.deadLetters(); len(letters) != 0 {
 			t.Errorf("dead letters %+v", letters)

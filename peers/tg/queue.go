@@ -10,9 +10,7 @@ import (
 // Queues returns the queues of each bot in a database, in the order for display. They settle items
 // as the bridge does.
 func Queues(ctx context.Context, db *store.DB) (all []bridge.Queue, err error) {
-	bots, err := store.Read(ctx, db, func(tx *store.Tx) []int64 {
-		return store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
-	})
+	bots, err := store.ReadAll(ctx, db, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.setBot(bot)

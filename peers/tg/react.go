@@ -54,10 +54,9 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	if err != nil {
 		return nil, o.retryUnanswered(err)
 	}
-	return nil, store.Autocommit(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
-		tx.Exec(`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
-			out.bot, telegramChat, message, o.agent, signal)
-	})
+	return nil, store.Exec(context.WithoutCancel(ctx), out.db,
+		`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
+		out.bot, telegramChat, message, o.agent, signal)
 }
 
 // sendSignalText sends a signal in words, as a reply to its message.

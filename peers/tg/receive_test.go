@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,12 +164,7 @@ func TestWebhook(t *testing.T) {
 	wg.Go(func() { _ = api.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
+	at := bustest.FreeAddress(t)
 	will := api.User("Will")
 	api.Say(api.DM(will), will, "/start")
 	var log syncBuffer

@@ -15,22 +15,14 @@ import (
 // the chat as an event. In a direct chat with several agents the event counts as said in a
 // channel: it is for none of them unless it names one.
 func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
-	others := bridge.OthersThan(out.router.Agents(tx, peerOf(o.chat.key)), protocol.PeerID(o.agent))
 	source := out.sourceID(telegramChat, message)
-	// an operator had it sent again
-	relayed := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source)
-	if len(others) == 0 || o.agent == "" || o.content.Text == "" || relayed && o.content.Edits == "" {
-		return
-	}
-	d := out.relayedData(tx, o)
-	thread := threadFor(tx, &o.content)
-	event := store.Value[int64](tx, `INSERT INTO events
-		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
-		out.bot, o.chat.key, telegramChat, message, thread, source, string(mustJSON(d)),
-		string(protocol.NewMessageID()), nowMicros())
-	if tx.Err() == nil {
-		out.router.DeliverTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
-	}
+	out.view(o.chat).Relay(tx, o.agent, &o.content, source, func() int64 {
+		return store.Value[int64](tx, `INSERT INTO events
+			(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at)
+			VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
+			out.bot, o.chat.key, telegramChat, message, threadFor(tx, &o.content), source,
+			string(mustJSON(out.relayedData(tx, o))), string(protocol.NewMessageID()), nowMicros())
+	})
 }
 
 // relayedData returns a reply as event data for the other agents. The bot's name does not mean

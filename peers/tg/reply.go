@@ -1,8 +1,6 @@
 package tg
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/outbox"
-	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/notify"
@@ -59,12 +56,8 @@ func newOutbound(a *account) *outbound {
 
 // A reply is a tg_reply of an agent, or a notice of the bridge.
 type reply struct {
+	bridge.Reply
 	chat     int64
-	agent    string
-	key      string // unique per agent
-	busID    protocol.MessageID
-	trace    string
-	content  protocol.ChatReply
 	callback string // the ID of a callback query that the reply answers
 }
 
@@ -75,59 +68,22 @@ const (
 	kindCallback = "callback"
 )
 
-// takeReply handles a tg_reply. When it returns nil, the reply is on disk. It rejects a reply
-// that can never be shown. A reply that the state of the chat prevents is stored, and its
-// delivery_status reports the failure.
-func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
-	key, err := chatOf(d.Topic)
-	if err != nil {
-		return peer.Reject(err.Error())
-	}
-	r := reply{chat: key, agent: string(d.Message.From), busID: d.Message.MessageID, trace: d.Message.TraceParent}
-	if err := d.Decode(&r.content); err != nil {
-		return peer.Reject("the content of this tg_reply cannot be read: " + err.Error())
-	}
-	if err := out.checkReply(&r.content); err != nil {
-		return peer.Reject(err.Error())
-	}
-	var c *chat
-	var refusal string
-	err = store.Autocommit(ctx, out.db, func(tx *store.Tx) {
-		c, refusal = out.chatForReply(tx, key)
-		bridge.ResolveSourceIDs(tx, &r.content, d.Message.InReplyTo, func(name string) bool {
+// replies returns how the bridge takes replies.
+func (out *outbound) replies() *bridge.ReplyTaker[*chat] {
+	return &bridge.ReplyTaker[*chat]{
+		System: "Telegram",
+		InTx:   store.InTxAhead,
+		Check:  out.checkReply,
+		IsSource: func(name string) bool {
 			_, _, _, ok := parseSource(name)
 			return ok
-		})
-	})
-	switch {
-	case err != nil:
-		return err
-	case refusal != "":
-		return peer.Reject(refusal)
+		},
+		Typing: out.typing.set,
+		Find:   out.chatForReply,
+		Store: func(tx *store.Tx, c *chat, r *bridge.Reply) (bool, error) {
+			return out.storeReply(tx, &reply{Reply: *r, chat: c.key})
+		},
 	}
-	r.chat = c.key
-	if r.content.Text == "" && r.content.Signal == "" && r.content.File == nil {
-		out.typing.set(ctx, c, &r)
-		return nil
-	}
-	r.key = cmp.Or(r.content.IdempotencyKey, string(r.busID))
-	out.crash("reply received")
-	var fresh bool
-	err = store.InTx(ctx, out.db, func(tx *store.Tx) {
-		fresh, err = out.storeReply(tx, &r)
-		tx.Fail(err)
-	})
-	switch {
-	case errors.Is(err, outbox.ErrFull):
-		return errors.New("too many replies are waiting for Telegram; try again later")
-	case err != nil:
-		return err
-	}
-	out.crash("reply stored")
-	if fresh && r.content.Text != "" {
-		out.typing.clear(c.key, r.agent)
-	}
-	return nil
 }
 
 // checkReply returns why a reply can never be shown, or nil.
@@ -176,9 +132,13 @@ func checkButtons(content *protocol.ChatReply) error {
 	return nil
 }
 
-// chatForReply returns the chat with a key, also an admitted one without messages; or why there
-// is none.
-func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal string) {
+// chatForReply returns the chat that a topic names, also an admitted one without messages; or why
+// there is none.
+func (out *outbound) chatForReply(tx *store.Tx, topic protocol.Topic) (c *chat, refusal string) {
+	key, err := chatOf(topic)
+	if err != nil {
+		return nil, err.Error()
+	}
 	c, known := out.load(tx, key)
 	switch {
 	case known:
@@ -200,8 +160,8 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	number, fresh := store.One(tx, store.Scalar[int64],
 		`INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID),
-		string(mustJSON(r.content)), nowMicros())
+		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.Agent, r.Key, string(r.BusID),
+		string(mustJSON(r.Content)), nowMicros())
 	if !fresh {
 		return false, nil
 	}
@@ -213,7 +173,7 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i,
 			out.bot, r.chat, p.kind, p.body)
 		_, err := out.telegram.EnqueueTx(tx, destination, fmt.Sprintf("%d.%d", number, i),
-			mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
+			mustJSON(sendItem{Reply: number, Part: i, Trace: r.Trace}))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}
@@ -228,15 +188,16 @@ func splitParts(r *reply) (parts []part) {
 	if r.callback != "" {
 		return []part{{kindCallback, r.callback}}
 	}
-	if r.content.Signal != "" {
-		parts = append(parts, part{kindSignal, r.content.Signal})
+	if r.Content.Signal != "" {
+		parts = append(parts, part{kindSignal, r.Content.Signal})
 	}
-	if r.content.File != nil {
-		return append(parts, part{kindText, string(mustJSON(captionOf(r.content.Text)))})
+	if r.Content.File != nil {
+		return append(parts, part{kindText, string(mustJSON(captionOf(r.Content.Text)))})
 	}
-	texts := markdown.Split(markdown.Render(r.content.Text), markdown.MaxUnits)
-	if len(texts) == 0 && r.content.Text != "" { // the Markdown renders to nothing, such as a lone comment
-		texts = markdown.Split(markdown.Plain(r.content.Text), markdown.MaxUnits)
+	limit := markdown.MaxUnits - markdown.Units(choices(r.Content.Buttons))
+	texts := markdown.Split(markdown.Render(r.Content.Text), limit)
+	if len(texts) == 0 && r.Content.Text != "" { // the Markdown renders to nothing, such as a lone comment
+		texts = markdown.Split(markdown.Plain(r.Content.Text), limit)
 	}
 	for _, t := range texts {
 		parts = append(parts, part{kindText, string(mustJSON(t))})
@@ -250,7 +211,7 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string)
 	if thread != 0 {
 		content.ThreadID = id(int64(thread))
 	}
-	out.enqueueReply(tx, &reply{chat: c.key, key: key, content: content})
+	out.enqueueReply(tx, &reply{chat: c.key, Reply: bridge.Reply{Key: key, Content: content}})
 }
 
 // enqueueReply queues a reply of the bridge itself, unless the queue is full.

@@ -174,9 +174,8 @@ func (out *outbound) mayHaveSent(item outbox.Item) bool {
 	if json.Unmarshal(item.Body, &s) != nil {
 		return true
 	}
-	attempt, err := store.Read(context.Background(), out.db, func(tx *store.Tx) int {
-		return store.Value[int](tx, `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
-	})
+	attempt, err := store.ReadValue[int](context.Background(), out.db,
+		`SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
 	return err != nil || attempt == item.Attempt
 }
 
@@ -254,7 +253,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 				Msg("buttons refused by Telegram; sending their texts")
 			delete(params, "reply_markup")
 			delete(params, "rich_message")
-			t = withChoices(t, o.content.Buttons)
+			t.Rich, t.Text = nil, t.Text+choices(o.content.Buttons)
 			out.setText(params, &how, t)
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
 			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).

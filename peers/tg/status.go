@@ -46,15 +46,7 @@ func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.St
 	if tx.Err() != nil {
 		return
 	}
-	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item",
-		item.ID).AnErr("reason", cause).Logger()
-	switch outcome {
-	case outbox.StateSent:
-	case outbox.StateDropped:
-		log.Info().Msg("reply not sent; another agent answers")
-	default:
-		log.Error().Str("outcome", string(outcome)).Msg("reply possibly not sent; see `hubbub outbox list`")
-	}
+	bridge.LogSettled(out.log, &item, peerOf(o.chat.key), o.agent, outcome, cause)
 	out.reportReply(tx, o, outcome)
 }
 

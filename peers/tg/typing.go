@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/markdown"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
@@ -75,20 +76,20 @@ func (s *typingState) due() time.Time {
 const maxTypingKeys = 1000
 
 // set starts or extends an agent's indicator. A reply without any content ends it.
-func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
-	if !r.content.Typing {
-		t.clear(c.key, r.agent)
+func (t *typingIndicator) set(ctx context.Context, c *chat, r *bridge.Reply) {
+	if !r.Content.Typing {
+		t.clear(c.key, r.Agent)
 		return
 	}
 	if c.isMuted() {
 		return
 	}
-	thread, err := store.Read(ctx, t.out.db, func(tx *store.Tx) int { return threadFor(tx, &r.content) })
+	thread, err := store.Read(ctx, t.out.db, func(tx *store.Tx) int { return threadFor(tx, &r.Content) })
 	if err != nil {
 		t.out.log.Warn().Err(err).Msg("reading the thread of a typing indicator failed; not shown")
 		return
 	}
-	who := typingKey{typingPlace{c.telegram, thread}, c.key, r.agent}
+	who := typingKey{typingPlace{c.telegram, thread}, c.key, r.Agent}
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,9 +102,9 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 		delete(t.shown, who.typingPlace) // the last reply ended the indicators of others there too
 		t.wake.Notify()
 	}
-	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.isDirect() &&
+	if _, _, about, ok := parseSource(r.Content.InReplyTo); ok && r.Content.Draft != "" && c.isDirect() &&
 		!t.draftless[who.typingPlace] && !t.noDrafts {
-		span.draft, span.answers, span.sent = r.content.Draft, about, false
+		span.draft, span.answers, span.sent = r.Content.Draft, about, false
 		t.wake.Notify()
 	}
 	span.until = span.since.Add(maxTypingTime)
@@ -139,23 +140,15 @@ func (t *typingIndicator) onPresence(p protocol.Presence) {
 
 // run renews the indicators.
 func (t *typingIndicator) run(ctx context.Context) error {
-	for {
-		var renew <-chan time.Time
-		if next, busy := t.sendDue(ctx); busy {
-			renew = time.After(next)
-		}
-		select {
-		case <-renew:
-		case <-t.wake.C():
-		case <-ctx.Done():
-			return nil
-		}
+	for next := time.Duration(0); t.wake.Wait(ctx, next); {
+		next = t.sendDue(ctx)
 	}
+	return nil
 }
 
 // sendDue sends the indicators that are due, the most overdue first. It returns the time until
-// the next one is due, and false if no agent is typing.
-func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy bool) {
+// the next one is due, and 0 if no agent is typing.
+func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration) {
 	now := time.Now()
 	shown := t.currentStates(now)
 	soonest := func(a, b typingPlace) int {
@@ -166,7 +159,7 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 	for _, place := range slices.SortedFunc(maps.Keys(shown), soonest) {
 		sign := shown[place]
 		if wait := sign.due().Sub(now); wait > 0 {
-			return wait, true
+			return wait
 		}
 		held, err := store.Read(ctx, t.out.db,
 			func(tx *store.Tx) time.Time { return t.out.heldUntil(tx, place.telegram) })
@@ -174,7 +167,7 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 			continue
 		}
 		if !t.out.limiter.Allow() {
-			return typingRetry, true // replies take precedence
+			return typingRetry // replies take precedence
 		}
 		t.mu.Lock()
 		t.shown[place] = now
@@ -185,7 +178,10 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 			break
 		}
 	}
-	return draftRefresh, len(shown) > 0
+	if len(shown) == 0 {
+		return 0
+	}
+	return draftRefresh
 }
 
 // send sends an indicator: the draft, if there is one and Telegram accepts drafts.

@@ -13,9 +13,9 @@ import (
 	"net/http"
 	"strings"
 
-	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/retry"
 
 	"golang.org/x/sync/errgroup"
@@ -48,7 +48,9 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.announceWebhook(ctx, secret) })
-	group.Go(func() error { return bridge.ServeHTTP(ctx, listener, b.webhookHandler(secret)) })
+	group.Go(func() error {
+		return http1.Serve(ctx, listener, http1.NewServer(b.webhookHandler(secret)), stopTimeout)
+	})
 	return group.Wait()
 }
 
@@ -56,9 +58,7 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 // update at a time, which preserves their order.
 func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	for failures := 1; ; failures++ {
-		err := store.Autocommit(ctx, b.db, func(tx *store.Tx) {
-			tx.Exec(`UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
-		})
+		err := store.Exec(ctx, b.db, `UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
 		if err == nil {
 			err = b.call(ctx, "setWebhook", map[string]any{
 				"url": b.opts.WebhookURL, "secret_token": secret, "max_connections": 1,
@@ -74,7 +74,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		case botapi.Code(err) == http.StatusUnauthorized:
 			return ErrToken
 		case botapi.Code(err) == http.StatusBadRequest:
-			return fmt.Errorf("the address of --webhook-url, which Telegram does not accept: %w", err)
+			return fmt.Errorf("the address of --webhook-url is not accepted by Telegram: %w", err)
 		}
 		b.log.Warn().Err(err).Msg("webhook not accepted by Telegram; trying again")
 		retry.Sleep(ctx, pauseAfter(err, failures))

@@ -72,11 +72,15 @@ func IsInvisible(r rune) bool {
 		unicode.Variation_Selector)
 }
 
-// StripInvisible returns s without invisible characters, for use as a name.
-func StripInvisible(s string) string {
+// CleanName converts s to a name: it removes characters that names must not have, and replaces
+// blanks by spaces. The result may be empty.
+func CleanName(s string) string {
 	return strings.Map(func(r rune) rune {
-		if IsInvisible(r) {
+		switch {
+		case r == utf8.RuneError, IsInvisible(r):
 			return -1
+		case isBlank(r):
+			return ' '
 		}
 		return r
 	}, s)
@@ -90,7 +94,7 @@ func EscapeInvisible(s string) string {
 		switch {
 		case r > 0xffff && IsInvisible(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
-		case IsInvisible(r), r != ' ' && unicode.IsSpace(r), r == '\u2800':
+		case IsInvisible(r), isBlank(r):
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteRune(r)
@@ -99,14 +103,31 @@ func EscapeInvisible(s string) string {
 	return b.String()
 }
 
-// IsCleanName reports whether s can be a name or an id: valid UTF-8 without invisible characters.
-// The replacement character U+FFFD is refused, too: a decoder of JSON puts it in the place of every
-// unpaired surrogate, so different names would become one.
-func IsCleanName[T string | []byte](s T) bool {
+// isBlank reports whether a character looks like a space but is another character.
+func isBlank(r rune) bool {
+	return r != ' ' && (unicode.IsSpace(r) || strings.ContainsRune("\u2800\U00013441\U00013442\U0001d159", r))
+}
+
+// NameRule describes the rule of IsCleanName, for errors: "messageId must be " + NameRule.
+const NameRule = "valid Unicode without control or invisible characters, and without blanks other than the space"
+
+// IsCleanName reports whether s can be a name or an id: valid UTF-8 without invisible characters,
+// and without blanks other than the space. So names with different blanks do not look alike.
+func IsCleanName[T string | []byte](s T) bool { return isClean(s, isBlank) }
+
+// IsCleanLine reports whether s is valid UTF-8 without invisible characters. It may have blanks
+// that do not end a line, as in names of files and labels. The replacement character U+FFFD is
+// also refused, because a JSON decoder replaces every unpaired surrogate by it, so that different
+// names would become equal.
+func IsCleanLine(s string) bool { return isClean(s, func(rune) bool { return false }) }
+
+func isClean[T string | []byte](s T, refused func(rune) bool) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
 			t := string(s)
-			return !strings.ContainsFunc(t, func(r rune) bool { return r == utf8.RuneError || IsInvisible(r) })
+			return !strings.ContainsFunc(t, func(r rune) bool {
+				return r == utf8.RuneError || IsInvisible(r) || refused(r)
+			})
 		}
 	}
 	return true

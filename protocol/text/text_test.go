@@ -21,7 +21,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-func TestNothingIsCutInTwo(t *testing.T) {
+func TestPrefix_SplitsNoCharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, n := rapid.String().Draw(t, "text"), rapid.IntRange(1, 20).Draw(t, "length")
 		if c := Clip(s, n); !utf8.ValidString(c) || utf8.RuneCountInString(c) > n {
@@ -64,14 +64,16 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestNamesHoldNothingUnseen: nobody can tell two names apart that differ by such a
-// character. A text keeps what makes up its emoji and scripts.
-func TestNamesHoldNothingUnseen(t *testing.T) {
+// TestCleanName_HasNothingInvisible covers characters that would make two names look
+// alike. A text keeps what makes up its emoji and scripts.
+func TestCleanName_HasNothingInvisible(t *testing.T) {
 	for what, r := range map[string]rune{
 		"control": '\a', "C1": '\u0085', "line separator": '\u2028', "override": '\u202e', "isolate": '\u2066', "Arabic mark": '\u061c',
 		"zero-width space": '\u200b', "non-joiner": '\u200c', "joiner": '\u200d', "word joiner": '\u2060', "byte order mark": '\ufeff', "soft hyphen": '\u00ad',
 		"invisible plus": '\u2064', "tag": '\U000e0041', "grapheme joiner": '\u034f', "Hangul filler": '\u3164', "halfwidth filler": '\uffa0',
 		"Khmer vowel": '\u17b4', "Mongolian selector": '\u180b', "variation selector": '\ufe0f', "another selector": '\U000e0100', "annotation": '\ufff9', "replacement": '\ufffd',
+		"no-break space": '\u00a0', "em space": '\u2003', "narrow no-break space": '\u202f', "ideographic space": '\u3000', "Ogham space": '\u1680',
+		"mathematical space": '\u205f', "empty Braille": '\u2800', "Egyptian blank": '\U00013441', "null notehead": '\U0001d159',
 	} {
 		if name := "agent:bo" + string(r) + "ss"; IsCleanName(name) || IsCleanName([]byte(name)) {
 			t.Errorf("%s: %q may be a name", what, name)
@@ -82,8 +84,13 @@ func TestNamesHoldNothingUnseen(t *testing.T) {
 			t.Errorf("%q may not be a name", name)
 		}
 	}
-	if got := StripInvisible("Ада\u200b 👩\u200d👧"); got != "Ада 👩👧" {
-		t.Errorf("Seen: %q", got)
+	for _, line := range []string{"Bild\u202f3.png", "Combien\u00a0?", "会議\u3000一.txt"} {
+		if !IsCleanLine(line) || IsCleanName(line) {
+			t.Errorf("%q: a clean line, and no clean name", line)
+		}
+	}
+	if got := CleanName("Ада\u200b 👩\u200d👧\u00a0Б\u2800\xff"); got != "Ада 👩👧 Б " || !IsCleanName(got) {
+		t.Errorf("CleanName: %q", got)
 	}
 	for _, r := range "👩\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم\u00ad" {
 		if IsControl(r) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/bus"
 	"hubbub/protocol/retry"
 )
@@ -66,7 +67,7 @@ func serveAs(ctx context.Context, kind string, l net.Listener, folder string) er
 	case "hubbub-nolog":
 		return bus.New(nil, nil).Serve(ctx, l)
 	case "hubbub":
-		log := activitylog.NewWriter(filepath.Join(folder, "activity.db"), nil)
+		log := write.NewWriter(filepath.Join(folder, "activity.db"), nil)
 		logCtx, endLog := context.WithCancel(context.WithoutCancel(ctx))
 		logged := make(chan error, 1)
 		go func() { logged <- log.Run(logCtx) }()
@@ -251,7 +252,7 @@ func grow(ctx context.Context, folder string, rows int) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil || rows == 0 {
 		return err
 	}
-	log := activitylog.NewWriter(path, &activitylog.Options{Bus: "bus-1"})
+	log := write.NewWriter(path, &write.Options{Bus: "bus-1"})
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	logged := make(chan error, 1)

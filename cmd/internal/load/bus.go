@@ -105,7 +105,7 @@ func (b Bus) rig(ctx context.Context, w Workload, run int64) (_ *rig, err error)
 			return nil, err
 		}
 	}
-	r.rest()
+	r.pause()
 	return r, nil
 }
 

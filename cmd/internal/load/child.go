@@ -19,7 +19,7 @@ type Child struct {
 
 	cmd *exec.Cmd
 	in  io.WriteCloser
-	mu  sync.Mutex // held during a question
+	mu  sync.Mutex // held during a request
 	out *bufio.Reader
 }
 
@@ -79,7 +79,7 @@ func ServeChild(
 	if _, err := fmt.Fprintf(out, "%s://%s\n", scheme, listener.Addr()); err != nil {
 		return err
 	}
-	go func() { // ends with in
+	go func() { // until in ends
 		defer cancel()
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			if _, err := fmt.Fprintln(out, ownCPU(), ownMemory()); err != nil {

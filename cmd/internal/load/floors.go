@@ -22,7 +22,7 @@ func (f EchoFloor) rig(ctx context.Context, w Workload, run int64) (*rig, error)
 			r.senders = append(r.senders, &sender{l, m.append, inOrder()})
 		}
 	}
-	r.rest()
+	r.pause()
 	return r, nil
 }
 
@@ -67,7 +67,7 @@ func (f TCPFloor) rig(ctx context.Context, w Workload, run int64) (_ *rig, err e
 		m := newMessage(topic, "cli:bench", w.Size)
 		r.senders = append(r.senders, &sender{l, m.append, inOrder()})
 	}
-	r.rest()
+	r.pause()
 	return r, nil
 }
 

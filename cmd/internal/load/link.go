@@ -16,12 +16,12 @@ type framing interface {
 type link struct {
 	net.Conn
 	framing framing
-	in      []byte // read and not used yet
-	buffer  []byte // what in lies in
-	full    bool   // the last read filled it
+	in      []byte // read and not used yet, a part of buffer
+	buffer  []byte
+	full    bool   // set if the last read filled the buffer
 	out     []byte // sent and not written yet
 
-	beforeWait func() error // flush, unless others write to the link as well
+	beforeWait func() error // flush, unless others write to the link, too
 }
 
 func newLink(conn net.Conn, f framing, early []byte) *link {
@@ -67,7 +67,7 @@ func (l *link) next() ([]byte, error) {
 }
 
 const (
-	smallestRead = 2 << 10 // room for the answers of a connection with little to do
+	smallestRead = 2 << 10 // room for the answers of a quiet connection
 	largestRead  = 64 << 10
 )
 

@@ -14,7 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/audit"
+	"hubbub/activitylog/read"
 	"hubbub/protocol/wire"
 )
 
@@ -56,7 +57,7 @@ func TestServers_CarryThePattern(t *testing.T) {
 				}
 			}
 			if kind == "hubbub" { // the log is whole: four rows and more for each message
-				v, err := activitylog.Open(filepath.Join(folder, "activity.db")).Verify(t.Context(), nil)
+				v, err := audit.Verify(t.Context(), read.Open(filepath.Join(folder, "activity.db")), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

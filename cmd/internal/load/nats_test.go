@@ -225,7 +225,7 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 		}
 		r.answer(c, answerNATS)
 	}
-	r.rest()
+	r.pause()
 	return r, nil
 }
 

@@ -65,7 +65,7 @@ func (w Workload) calm(b *testing.B, s Server) func(context.Context) []time.Dura
 		b.Fatal(err)
 	}
 	b.Cleanup(r.close)
-	if err := r.wake(); err != nil {
+	if err := r.resume(); err != nil {
 		b.Fatal(err)
 	}
 	return func(ctx context.Context) (took []time.Duration) {
@@ -124,7 +124,7 @@ func fanOuts(ctx context.Context, bus Bus) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.wake(); err != nil {
+	if err := r.resume(); err != nil {
 		return nil, err
 	}
 	n := 0

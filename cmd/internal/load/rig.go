@@ -20,8 +20,8 @@ type exchange interface {
 // A sender sends messages and takes their answers.
 type sender struct {
 	exchange
-	compose func(dst []byte, n int) []byte   // makes the message of that number
-	number  func(answer []byte) (int, error) // of the message that it answers; -1 while others must follow
+	compose func(dst []byte, n int) []byte   // appends message number n to dst
+	number  func(answer []byte) (int, error) // number of the answered message; -1 if more answers must follow
 }
 
 // A rig has the connections of a workload to one server.
@@ -31,7 +31,7 @@ type rig struct {
 	answering sync.WaitGroup
 	stop      func() bool
 	sent      int            // messages of each sender, in earlier drives
-	resting   sync.WaitGroup // senders between two drives
+	paused    sync.WaitGroup // senders between two drives
 }
 
 // newRig makes a rig whose connections end with ctx.
@@ -71,7 +71,7 @@ func (r *rig) close() {
 	r.stop()
 	r.hangUp()
 	r.answering.Wait()
-	r.resting.Wait()
+	r.paused.Wait()
 }
 
 // drive makes every sender send its share of the messages, with depth of them in flight. It
@@ -81,10 +81,10 @@ func (r *rig) drive(each, depth int) ([]time.Duration, error) {
 	errs := make([]error, len(r.senders))
 	first := r.sent
 	r.sent += each
-	if err := r.wake(); err != nil {
+	if err := r.resume(); err != nil {
 		return nil, err
 	}
-	defer r.rest()
+	defer r.pause()
 	var sending sync.WaitGroup
 	for i, s := range r.senders {
 		sending.Go(func() { all[i], errs[i] = s.sendAll(first, each, depth) })
@@ -93,27 +93,27 @@ func (r *rig) drive(each, depth int) ([]time.Duration, error) {
 	return slices.Concat(all...), errors.Join(errs...)
 }
 
-// rest has the senders read between two drives: the other side may ping them.
-func (r *rig) rest() {
+// pause makes the senders read between two drives, because the server may ping them.
+func (r *rig) pause() {
 	for _, s := range r.senders {
-		r.resting.Go(func() {
+		r.paused.Go(func() {
 			for {
 				if _, err := s.next(); err != nil {
-					return // woken, or the next drive finds the same error
+					return // woken; after any other error, the next drive fails, too
 				}
 			}
 		})
 	}
 }
 
-// wake ends the rest.
-func (r *rig) wake() error {
+// resume ends the pause.
+func (r *rig) resume() error {
 	for _, s := range r.senders {
 		if err := s.SetReadDeadline(time.Unix(1, 0)); err != nil {
 			return err
 		}
 	}
-	r.resting.Wait()
+	r.paused.Wait()
 	for _, s := range r.senders {
 		if err := s.SetReadDeadline(time.Time{}); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (r *rig) wake() error {
 // sendAll sends the messages from number first on.
 func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
 	start := time.Now()
-	sent := make([]time.Duration, total) // since start
+	sent := make([]time.Duration, total) // times since start
 	latencies := make([]time.Duration, 0, total)
 	var out []byte
 	send := func(n int, now time.Duration) {

@@ -74,9 +74,9 @@ type floor struct {
 // A group is a sender and the receivers that answer it.
 type group struct {
 	mu        sync.Mutex // guards the fields below
-	sender    []*member  // one, once it has come
+	sender    []*member  // at most one
 	receivers []*member
-	waiting   [floorDepth]int // answers to come, by the number of the frame
+	waiting   [floorDepth]int // outstanding answers, by the number of the frame
 }
 
 // floorDepth bounds the frames of a group that wait for answers.
@@ -85,7 +85,7 @@ const floorDepth = 1024
 // A member is one connection. What others write to it is buffered until they are about to wait.
 type member struct {
 	*link
-	count int // frames that it sent
+	count int // number of frames sent
 
 	flushing sync.Mutex // held while writing
 	mu       sync.Mutex // guards pending
@@ -104,12 +104,12 @@ func (f *floor) serve(conn net.Conn) error {
 	}
 	role := hello[0]
 	g := f.join(m, role, string(hello[1:]))
-	m.give(hello)
+	m.enqueue(hello)
 	dirty := []*member{m}
 	m.beforeWait = func() error {
 		var failed error
 		for _, to := range dirty {
-			failed = errors.Join(failed, to.leave())
+			failed = errors.Join(failed, to.flush())
 		}
 		dirty = dirty[:0]
 		return failed
@@ -120,7 +120,7 @@ func (f *floor) serve(conn net.Conn) error {
 			return err
 		}
 		for _, to := range g.targets(m, role) {
-			if to.give(frame) {
+			if to.enqueue(frame) {
 				dirty = append(dirty, to)
 			}
 		}
@@ -164,9 +164,8 @@ func (g *group) targets(m *member, role byte) []*member {
 	return g.sender
 }
 
-// give adds a frame to what leaves with the next flush, and reports whether it
-// is the first.
-func (m *member) give(frame []byte) (first bool) {
+// enqueue adds a frame to the next flush, and reports whether it is the first.
+func (m *member) enqueue(frame []byte) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first = len(m.pending) == 0
@@ -174,8 +173,8 @@ func (m *member) give(frame []byte) (first bool) {
 	return first
 }
 
-// leave writes what was given.
-func (m *member) leave() error {
+// flush writes the buffered frames.
+func (m *member) flush() error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
 	m.mu.Lock()

@@ -60,7 +60,7 @@ func upgrade(conn net.Conn, u *url.URL, token string) (early []byte, err error) 
 		return nil, err
 	}
 	r := bufio.NewReader(conn)
-	response, err := http.ReadResponse(r, nil) //nolint:bodyclose // 101 has none; of others the connection is closed
+	response, err := http.ReadResponse(r, nil) //nolint:bodyclose // a 101 has no body
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ const (
 const (
 	finBit   = 0x80
 	maskBit  = 0x80
-	maxFrame = 16 << 20 // that a server may send us
+	maxFrame = 16 << 20 // maximum length of a frame of the server
 )
 
 // webSocketFrames is the client side of RFC 6455 without extensions. Each frame must be a whole

@@ -13,10 +13,10 @@ type Workload struct {
 	Name          string
 	Senders       int
 	Depth         int // messages in flight per sender
-	Messages      int // in all
+	Messages      int // in total
 	Targets       int // subscribers of each message
-	Subscriptions int // others, which match nothing, over 100 connections
-	Idle          int // connections that do nothing
+	Subscriptions int // other subscriptions, which match nothing, over 100 connections
+	Idle          int // idle connections
 	Size          int // bytes of text
 }
 
@@ -51,7 +51,7 @@ type Measurement struct {
 type Result struct {
 	Workload string `json:"workload"`
 	Measurement
-	OfEcho float64     `json:"ofEcho"` // messages per second, as a part of the floor's
+	OfEcho float64     `json:"ofEcho"` // messages per second, as a fraction of the floor's
 	OfTCP  float64     `json:"ofTcp"`
 	Echo   Measurement `json:"echo"`
 	TCP    Measurement `json:"tcp"`

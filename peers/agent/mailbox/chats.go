@@ -9,7 +9,7 @@ import (
 
 // SetPeople stores the people of a chat in the order of its configuration.
 func SetPeople(tx *Tx, topic protocol.Topic, people []protocol.PeerID) {
-	tx.Exec(`UPDATE chats SET people = ? WHERE topic = ?`, jsonColumn{people}, topic)
+	tx.Exec(`UPDATE chats SET people = ? WHERE topic = ?`, store.JSON{V: people}, topic)
 }
 
 // AddChat stores a chat that the agent talks to. conversation may be empty.

@@ -19,7 +19,7 @@ type Claim struct {
 // CurrentClaim returns the claim on an event that has not expired.
 func (v *View) CurrentClaim(eventID string) Claim {
 	return First(v.Tx, func(c *Claim) []any {
-		return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt},
+		return []any{&c.Owner, &c.Token, store.Micros{Time: &c.ExpiresAt},
 			&c.FromBroker}
 	},
 		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID,
@@ -58,7 +58,7 @@ func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 	}
 	tx.Exec(`INSERT INTO claims (event_id, owner, token, expires_at, via) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (event_id) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at, via = excluded.via`,
-		id, c.Owner, c.Token, timeColumn{&c.ExpiresAt}, via)
+		id, c.Owner, c.Token, store.Micros{Time: &c.ExpiresAt}, via)
 	e := tx.Entry(id)
 	if e == nil {
 		return nil

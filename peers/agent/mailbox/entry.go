@@ -162,9 +162,11 @@ func scanEntry(into **Entry) []any {
 	e := new(Entry)
 	*into = e
 	return []any{
-		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, timeColumn{&e.ReceivedAt},
-		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
-		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
+		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent,
+		store.Micros{Time: &e.ReceivedAt},
+		store.JSON{V: &e.Content}, store.JSON{V: &e.Origin}, store.JSON{V: &e.Decision},
+		&e.State, &e.Claimed, store.Micros{Time: &e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted,
+		&e.Acted,
 	}
 }
 
@@ -199,27 +201,27 @@ func InsertEvent(tx *Tx, e *Entry) {
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
-		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt},
-		jsonColumn{c}, jsonColumn{&e.Origin},
+		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, store.Micros{Time: &e.ReceivedAt},
+		store.JSON{V: c}, store.JSON{V: &e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 
 // Save stores the status of an event.
 func (tx *Tx) Save(e *Entry) {
 	tx.Exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
-		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
+		e.State, e.Claimed, store.Micros{Time: &e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
 // SaveContent replaces the content of an event.
 func SaveContent(tx *Tx, e *Entry) {
-	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
+	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, store.JSON{V: &e.Content}, e.Deleted, e.Seq)
 }
 
 // Decide stores and records the decision about an event.
 func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
 	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
-		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
+		store.JSON{V: d}, d.Policy, d.Injection, d.Directedness, e.Seq)
 	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
 		Event: protocol.RecordDecision, EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
@@ -235,7 +237,7 @@ func RecordReceipt(tx *Tx, e *Entry) (fresh bool) {
 	}
 	return store.Value[bool](tx.Tx,
 		`INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
-		e.Content.Event, ReceiptKey(e), sequence, timeColumn{&e.ReceivedAt})
+		e.Content.Event, ReceiptKey(e), sequence, store.Micros{Time: &e.ReceivedAt})
 }
 
 // ReceiptKey returns the id under which the receipt of an event is stored.

@@ -9,7 +9,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestCompleteFillsInWhatIsMissing(t *testing.T) {
+func TestComplete_FillsInMissingFields(t *testing.T) {
 	m := &protocol.Message{MessageID: "m1", From: "tg:42", Timestamp: "2026-06-02T19:10:00Z"}
 	c := protocol.ChatMessage{Text: "hello"}
 	mailbox.ApplyDefaults(&c, m)
@@ -31,9 +31,9 @@ func TestCompleteFillsInWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestAConversationIsThatOfItsChat: turns, exchanges and what is read go by conversation, and a
-// peer could end the turn of another chat by naming its.
-func TestAConversationIsThatOfItsChat(t *testing.T) {
+// TestConversation_IsThatOfItsChat checks that a peer cannot affect the turns of another chat by
+// naming its conversation.
+func TestConversation_IsThatOfItsChat(t *testing.T) {
 	for _, c := range []struct {
 		from       protocol.PeerID
 		told, want string
@@ -58,8 +58,9 @@ func TestAConversationIsThatOfItsChat(t *testing.T) {
 	}
 }
 
-// TestWhoWroteAnEvent: a person is one of their chat, also one whose name there is another's identity.
-func TestWhoWroteAnEvent(t *testing.T) {
+// TestAuthor_OfAnEvent checks that a person belongs to their chat, even if their name is the
+// identity of another.
+func TestAuthor_OfAnEvent(t *testing.T) {
 	for _, c := range []struct{ chat, id, kind, writer string }{
 		{"tg:42", "77", "human", "tg:77"},
 		{"cli:will.chat-lead", "cli:will", "human", "cli:will"},

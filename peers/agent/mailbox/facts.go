@@ -82,8 +82,8 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	if c.ReplyTo != nil {
 		answered := v.questionText(e, c.ReplyTo.SourceID)
 		facts.Question = cmp.Or(answered, facts.Question)
-		facts.Asked = c.Event != protocol.EventReaction && facts.Asked ||
-			attention.EndsWithQuestion(answered) && !v.hasProceeded(e, c.ReplyTo.SourceID)
+		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || attention.EndsWithQuestion(answered)
+		facts.Repeated = v.hasReacted(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
 		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM (SELECT received_at, content FROM events
@@ -114,9 +114,9 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	}
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent s JOIN events q ON q.event_id = s.event_id
 			WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
-			AND (q.author_kind <> 'human' OR q.author = ?4))
-		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND received_at > ?3
-			AND kind = 'message' AND (author = ?4 OR author_kind = 'agent'))`,
+			AND (q.author_kind <> 'human' OR q.author = ?4)
+			AND NOT EXISTS (SELECT 1 FROM events e WHERE e.conversation = ?1 AND e.thread = ?2 AND e.seq > q.seq
+				AND e.seq < ?5 AND e.received_at > ?3 AND e.kind = 'message' AND (e.author = ?4 OR e.author_kind = 'agent')))`,
 		c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID, e.Seq)
 }
 

@@ -104,9 +104,9 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 	return took
 }
 
-// TestAnEventCostsTheSameInAFullMailbox: what is asked for each event and turn reads what it is about, and not all that
-// weeks of a busy room have left.
-func TestAnEventCostsTheSameInAFullMailbox(t *testing.T) {
+// TestMailbox_CostOfAnEventIsConstant checks that the queries of an event or turn read only their
+// own rows, and not the history of a busy chat.
+func TestMailbox_CostOfAnEventIsConstant(t *testing.T) {
 	const few, many = 300, 12_000
 	before := costs(t, addFragments(t, few))
 	for name, took := range costs(t, addFragments(t, many)) {

@@ -13,8 +13,7 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatATurnThatEndsLeavesOfItsEvent: the disposition that is due.
-func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
+func TestEndTurn_SetsTheStateOfItsEvent(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy   attention.Policy
 		prepare  func(tx *mailbox.Tx, e *mailbox.Entry)
@@ -62,8 +61,9 @@ func granted(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.Move(e, mailbox.ClaimEvent, "")
 }
 
-// TestWhatIsDueAtADeadline: what was deferred comes back, all else ends, and nothing before.
-func TestWhatIsDueAtADeadline(t *testing.T) {
+// TestDeadline_EndsWhatIsDue checks that deferred events come back at their time, that others
+// end, and that nothing ends earlier.
+func TestDeadline_EndsWhatIsDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		deadline time.Duration
 		deferred bool
@@ -98,8 +98,9 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 	}
 }
 
-// TestARecordOfATurnNamesItsMessages where there are several, or a digest of them.
-func TestARecordOfATurnNamesItsMessages(t *testing.T) {
+// TestTurnRecord_NamesItsMessages checks that it names all of several messages, or a
+// digest of them.
+func TestTurnRecord_NamesItsMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		merged []string
 		mode   attention.Mode
@@ -171,6 +172,27 @@ func TestHandleExplanation_EndsWhatWasUnclear(t *testing.T) {
 	for id, c := range events {
 		if e := box.View(t.Context()).Entry(id); e.State != c.want {
 			t.Errorf("the event %q is %s; want %s", id, e.State, c.want)
+		}
+	}
+}
+
+// TestStopChat_KeepsLaterEvents covers events of a restarted chat that are stored before its stop
+// is handled.
+func TestStopChat_KeepsLaterEvents(t *testing.T) {
+	box := newMailbox(t)
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		for _, id := range []string{"before", "stop", "after"} {
+			intake.Store(tx, chat(id, id))
+		}
+		lifecycle.StopChat(tx, tx.Entry("stop"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]mailbox.State{
+		"before": mailbox.Superseded, "stop": mailbox.Stored, "after": mailbox.Stored,
+	} {
+		if e := box.View(t.Context()).Entry(id); e.State != want {
+			t.Errorf("the event %q is %s; want %s", id, e.State, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package mailbox
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -77,7 +76,7 @@ type Mailbox struct {
 	id        protocol.PeerID
 	db        *store.DB
 	opts      Options
-	startedAt time.Time      // returns that were due before were missed
+	startedAt time.Time      // returns that were due earlier count as missed
 	Outbox    *outbox.Outbox // has the state of every message
 }
 
@@ -135,6 +134,11 @@ type Tx struct{ View }
 // InTx runs do in a transaction.
 func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
+}
+
+// InTxAhead is InTx for what its sender repeats until InTxAhead has returned; see store.InTxAhead.
+func (m *Mailbox) InTxAhead(ctx context.Context, do func(tx *Tx)) error {
+	return store.InTxAhead(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
 // HasAnswered reports whether a turn has sent a message and answered its event. It reports false
@@ -265,52 +269,5 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 	return reason, count, since, err
 }
 
-// Time returns a column of SQL for a time: microseconds since 1970, or 0 for the zero time.
-func Time(t *time.Time) any { return timeColumn{t} }
-
-// JSON returns a column of SQL for a value that is stored as JSON.
-func JSON(v any) any { return jsonColumn{v} }
-
-// A timeColumn stores a time as microseconds since 1970, and the zero time as 0.
-type timeColumn struct{ t *time.Time }
-
-// Scan implements sql.Scanner.
-func (c timeColumn) Scan(value any) error {
-	us, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("a time is stored as a %T", value)
-	}
-	if *c.t = (time.Time{}); us != 0 {
-		*c.t = time.UnixMicro(us).UTC()
-	}
-	return nil
-}
-
-// Value implements driver.Valuer.
-func (c timeColumn) Value() (driver.Value, error) {
-	if c.t.IsZero() {
-		return int64(0), nil
-	}
-	return c.t.UnixMicro(), nil
-}
-
 // ScanTime returns the column of a query for a single time.
-func ScanTime(t *time.Time) []any { return []any{timeColumn{t}} }
-
-// A jsonColumn stores a value as JSON text.
-type jsonColumn struct{ v any }
-
-// Scan implements sql.Scanner.
-func (c jsonColumn) Scan(value any) error {
-	text, ok := value.(string)
-	if !ok {
-		return fmt.Errorf("JSON is stored as a %T", value)
-	}
-	return json.Unmarshal([]byte(text), c.v)
-}
-
-// Value implements driver.Valuer.
-func (c jsonColumn) Value() (driver.Value, error) {
-	raw, err := json.Marshal(c.v)
-	return string(raw), err
-}
+func ScanTime(t *time.Time) []any { return []any{store.Micros{Time: t}} }

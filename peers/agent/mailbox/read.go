@@ -21,7 +21,7 @@ import (
 type Reach []protocol.Topic
 
 // Value implements driver.Valuer. It returns a JSON list, or "null".
-func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
+func (r Reach) Value() (driver.Value, error) { return store.JSON{V: []protocol.Topic(r)}.Value() }
 
 // Reach returns the chats that the turns of a chat may read: the chat itself and, for a direct
 // chat of Telegram or Matrix with a person, the other chats where that person writes. Only these
@@ -80,7 +80,7 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
 			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+
 		` LIMIT ?6`,
-		f.After, timeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
+		f.After, store.Micros{Time: &f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
 	if newest {
 		slices.Reverse(list)
 	}
@@ -169,7 +169,7 @@ func (v *View) Reactions(e *Entry) []*Entry {
 // since.
 func (v *View) InProgress(since time.Time) []*Entry {
 	return v.Events(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
-		timeColumn{&since})
+		store.Micros{Time: &since})
 }
 
 // An askedQuestion is a question that a turn asked through the broker.
@@ -217,7 +217,7 @@ func (v *View) AskedForEvent(e *Entry) string { return v.questionOf(e).event }
 
 // ExpiredEvents returns the events whose deadlines have passed.
 func (v *View) ExpiredEvents(now time.Time) []*Entry {
-	return v.Events(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
+	return v.Events(`WHERE deadline_at > 0 AND deadline_at <= ?`, store.Micros{Time: &now})
 }
 
 // NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,

@@ -7,8 +7,8 @@ import (
 	"hubbub/peers/agent/mailbox/reminders"
 )
 
-// TestWhenAReminderIsDue: cron expressions go by the clock of their zone, also where it is set back.
-func TestWhenAReminderIsDue(t *testing.T) {
+// TestReminder_IsDueAtItsTime covers cron expressions in zones whose clocks are set back.
+func TestReminder_IsDueAtItsTime(t *testing.T) {
 	for _, c := range []struct{ now, when, zone, due string }{
 		{"2026-03-27T12:00:00Z", "0 9 * * 1-5", "Europe/Berlin", "2026-03-30T07:00:00Z"},
 		{"2026-03-27T07:00:00Z", "0 9 * * 1-5", "Europe/Berlin", "2026-03-27T08:00:00Z"},

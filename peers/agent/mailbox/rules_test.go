@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestKeysOfTheAgentAreReserved(t *testing.T) {
+func TestReservedKeys_AreRefused(t *testing.T) {
 	e := &Entry{EventID: "e1"}
 	for key, reserved := range map[string]bool{
 		"e1:reply": false, "mine": false, "": false, "reply": false, "react": false, "e1:replying": false, "failed": false,
@@ -19,7 +19,7 @@ func TestKeysOfTheAgentAreReserved(t *testing.T) {
 	}
 }
 
-func TestWhoSeesAnAnswer(t *testing.T) {
+func TestAudience_OfAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		chat protocol.Chat
 		want string
@@ -38,7 +38,7 @@ func TestWhoSeesAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatGoesFirst(t *testing.T) {
+func TestOutboxOrder_ByKindOfMessage(t *testing.T) {
 	of := func(mode attention.Mode, p attention.Priority) *Entry {
 		return &Entry{Decision: attention.Decision{Injection: mode, Priority: p}}
 	}
@@ -60,7 +60,7 @@ func TestWhatGoesFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyMessagesMerge(t *testing.T) {
+func TestMerge_TakesMessagesOnly(t *testing.T) {
 	for _, c := range []struct {
 		event  string
 		mode   attention.Mode
@@ -81,7 +81,7 @@ func TestOnlyMessagesMerge(t *testing.T) {
 	}
 }
 
-func TestWhereAnAnswerToAWakeGoes(t *testing.T) {
+func TestWake_AnswerGoesToItsConversation(t *testing.T) {
 	for _, c := range []struct {
 		origin Origin
 		want   bool
@@ -102,9 +102,9 @@ func TestWhereAnAnswerToAWakeGoes(t *testing.T) {
 	}
 }
 
-// TestWhereAnAgentTookLeave: it is gone from the thread that it left, and from all of
-// the chat if it left that, until it is named again.
-func TestWhereAnAgentTookLeave(t *testing.T) {
+// TestLeave_IsRememberedForItsThread checks that the agent stays away from the thread or chat
+// that it left until it is mentioned again.
+func TestLeave_IsRememberedForItsThread(t *testing.T) {
 	for _, c := range []struct {
 		place participation
 		want  bool

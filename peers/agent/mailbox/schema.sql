@@ -76,6 +76,7 @@ CREATE TABLE turns (
   started_at  INTEGER NOT NULL DEFAULT 0,
   deadline_at INTEGER NOT NULL DEFAULT 0,
   ended_at    INTEGER NOT NULL DEFAULT 0,
+  interrupted_at INTEGER NOT NULL DEFAULT 0, -- when the agent stopped in its last run
   body        TEXT    NOT NULL DEFAULT '', -- of a digest, or what failed in the last attempt
   open_markup TEXT    NOT NULL DEFAULT ''  -- of an answer in parts: its revision, a line break, and the markup still open
 ) STRICT;

@@ -44,7 +44,7 @@ const sentNames = `message_id, event_id, conversation, thread, kind, text, sent_
 func scanSent(into **Sent) []any {
 	s := new(Sent)
 	*into = s
-	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At}}
+	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, store.Micros{Time: &s.At}}
 }
 
 // SentWhere returns the first message of a query, or nil. where follows SELECT ... FROM sent WHERE.
@@ -267,15 +267,16 @@ func (v *View) questionText(e *Entry, sourceID string) string {
 		e.Chat, sourceID)
 }
 
-// hasProceeded reports whether an earlier reaction to a question of the agent has made it go on: a
-// thumb that was taken back and set again, or another person's, says nothing new.
-func (v *View) hasProceeded(e *Entry, sourceID string) bool {
+// hasReacted reports whether an earlier reaction with the same signal to a message of the agent has
+// begun a turn: a thumb that was taken back and set again, or another person's, says nothing new.
+func (v *View) hasReacted(e *Entry, sourceID string) bool {
 	return e.Content.Event == protocol.EventReaction && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events
 		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3
 			AND source_id <> '')
 			AND author_kind = 'human' AND kind = 'reaction' AND chat = ?2 AND seq < ?4
-			AND content ->> '$.replyTo.sourceId' = ?3 AND decision ->> '$.reason' LIKE 'reaction_proceeds%')`,
-		e.Content.Chat.ID, e.Chat, sourceID, e.Seq)
+			AND content ->> '$.replyTo.sourceId' = ?3 AND content ->> '$.signal' = ?5
+			AND (decision ->> '$.reason' LIKE 'reaction_proceeds%' OR decision ->> '$.reason' LIKE 'reaction_asks%'))`,
+		e.Content.Chat.ID, e.Chat, sourceID, e.Seq, e.Content.Signal)
 }
 
 // askedText selects the part of a message that may ask something. A message with choices always

@@ -158,6 +158,10 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 		return
 	}
 	before := e.Disposition()
+	if e.State == Deferred && (c == Supersede || c == Fail) && tx.m.opts.Async { // the program still has it
+		turn := e.TurnID
+		tx.OnCommit(func() { tx.m.opts.StopTurn(turn, reason) })
+	}
 	if c == ClaimEvent {
 		e.Claimed = true
 	} else if to == Deferred || e.State == Deferred {

@@ -39,6 +39,10 @@ type Times struct {
 	StartedAt time.Time
 	Deadline  time.Time
 	EndedAt   time.Time
+
+	// InterruptedAt is when the agent stopped during the last run of a turn that is queued with the
+	// same content.
+	InterruptedAt time.Time
 }
 
 // Ranks of turns in the order in which they start.
@@ -71,16 +75,19 @@ func newTurn(e *Entry) *Turn {
 }
 
 const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, attempt, failures, outbound, body,
-	not_before, first_at, started_at, deadline_at, ended_at`
+	not_before, first_at, started_at, deadline_at, ended_at, interrupted_at`
 
 // columns returns pointers to the fields of the turn in the order of turnNames.
 func (t *Turn) columns() []any {
 	return []any{
-		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank,
+		&t.ID, &t.EventID, store.JSON{V: &t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq,
+		&t.Rank,
 		&t.Attempt,
-		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt},
-		timeColumn{&t.Deadline},
-		timeColumn{&t.EndedAt},
+		&t.Failures, &t.Outbound, &t.Body, store.Micros{Time: &t.NotBefore}, store.Micros{Time: &t.FirstAt},
+		store.Micros{Time: &t.StartedAt},
+		store.Micros{Time: &t.Deadline},
+		store.Micros{Time: &t.EndedAt},
+		store.Micros{Time: &t.InterruptedAt},
 	}
 }
 
@@ -106,7 +113,7 @@ func (v *View) TurnsIn(s TurnState) []*Turn {
 
 // OverdueTurns returns the accepted turns whose deadline has passed.
 func (v *View) OverdueTurns(now time.Time) []*Turn {
-	return v.Turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
+	return v.Turns(`WHERE state = 'accepted' AND deadline_at <= ?`, store.Micros{Time: &now})
 }
 
 // Recover requeues the turns that were withdrawn when the program last stopped, and returns those
@@ -119,16 +126,17 @@ func (tx *Tx) Recover() []*Turn {
 // Fragments returns the events of a turn, in order.
 func (v *View) Fragments(t *Turn) []*Entry {
 	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`,
-		jsonColumn{t.Merged})
+		store.JSON{V: t.Merged})
 }
 
 // SaveTurn inserts or replaces a turn.
 func (tx *Tx) SaveTurn(t *Turn) {
-	tx.Exec(`INSERT INTO turns (`+turnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	tx.Exec(`INSERT INTO turns (`+turnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (turn_id) DO UPDATE SET event_id = excluded.event_id, merged = excluded.merged, mode = excluded.mode, state = excluded.state,
 			seq = excluded.seq, rank = excluded.rank, attempt = excluded.attempt, failures = excluded.failures, body = excluded.body,
 			outbound = max(outbound, excluded.outbound), not_before = excluded.not_before, first_at = excluded.first_at,
-			started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at`,
+			started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at,
+			interrupted_at = excluded.interrupted_at`,
 		t.columns()...)
 }
 
@@ -205,14 +213,22 @@ func recordTurn(tx *Tx, t *Turn, word, reason string, cost protocol.TurnCost) {
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
 		r.MergedEventIDs = t.Merged
 	}
-	tx.Record(UniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), tx.Entry(t.EventID), r)
+	source := First(tx.Tx, func(s *Source) []any { return []any{&s.MessageID, &s.TraceParent} },
+		`SELECT message_id, traceparent FROM events WHERE event_id = ?`, t.EventID)
+	tx.Record(UniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), &Entry{Source: source}, r)
 }
 
 // Withdraw restarts the turn of an event with the newest text. A running turn is stopped first; a
 // queued one shows the newest text anyway.
 func (tx *Tx) Withdraw(turnID, reason string) {
-	if t := tx.Turn(turnID); t != nil && (t.State == TurnRunning || t.State == TurnAccepted) {
+	t := tx.Turn(turnID)
+	switch {
+	case t == nil:
+	case t.State == TurnRunning, t.State == TurnAccepted:
 		tx.MoveTurn(t, TurnWithdrawn, reason, protocol.TurnCost{})
+	case !t.InterruptedAt.IsZero():
+		t.InterruptedAt = time.Time{}
+		tx.SaveTurn(t)
 	}
 }
 
@@ -244,7 +260,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
 	list := tx.Turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
-		last.Chat, last.ThreadKey(), last.Content.Author.ID, timeColumn{&since})
+		last.Chat, last.ThreadKey(), last.Content.Author.ID, store.Micros{Time: &since})
 	if len(list) == 0 {
 		return false
 	}
@@ -279,7 +295,7 @@ func addFragments(tx *Tx, t *Turn, events []*Entry) {
 			t.Merged = append(t.Merged, e.EventID)
 		}
 	}
-	t.EventID, t.Seq = last.EventID, last.Seq
+	t.EventID, t.Seq, t.InterruptedAt = last.EventID, last.Seq, time.Time{}
 	tx.SaveTurn(t)
 	for _, e := range events[:len(events)-1] {
 		e.TurnID, e.MergedInto = t.ID, last.EventID
@@ -328,7 +344,7 @@ func rankOf(list []*Entry) int {
 // attemptsInMode returns the number of a turn's attempt in its mode. The attempts of a knock do
 // not count for the turn after its claim.
 func (v *View) attemptsInMode(t *Turn) int {
-	if t.Mode == attention.ModeNotify {
+	if t.Mode == attention.ModeNotify || t.Attempt <= 1 {
 		return t.Attempt
 	}
 	return t.Attempt - store.Value[int](v.Tx,

@@ -56,9 +56,9 @@ func chat(id, text string) *mailbox.Entry {
 	return &mailbox.Entry{SourceID: id, Chat: "tg:42", ReceivedAt: time.Now(), Content: c}
 }
 
-// TestAnAbortedTransactionLeavesNothing: what was written before is rolled back, what
-// comes after finds nothing and writes nothing, and nothing is queued.
-func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
+// TestTransaction_AbortedLeavesNothing checks that earlier writes are rolled back, that later
+// reads and writes have no effect, and that nothing is queued.
+func TestTransaction_AbortedLeavesNothing(t *testing.T) {
 	box, broken := newMailbox(t), errors.New("broken")
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 		intake.Store(tx, chat("e1", "hello"))
@@ -80,9 +80,9 @@ func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestARecordOfWhatDidNotHappenIsNotLost: an answer for which there is no room fails
-// with all that it would have recorded, and nothing more is logged.
-func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
+// TestTransaction_KeepsRecordsOfRefusals checks that an answer without room fails with everything
+// that it would have recorded, and that nothing else is logged.
+func TestTransaction_KeepsRecordsOfRefusals(t *testing.T) {
 	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +105,9 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 	}
 }
 
-// TestAViewRemembersItsError: a reader who asks at the end does not take an error for
-// an empty mailbox.
-func TestAViewRemembersItsError(t *testing.T) {
+// TestView_RemembersItsError checks that a caller who looks at the error last does not take a
+// failure for an empty mailbox.
+func TestView_RemembersItsError(t *testing.T) {
 	box := newMailbox(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -117,8 +117,9 @@ func TestAViewRemembersItsError(t *testing.T) {
 	}
 }
 
-// TestAFinalDispositionIsWrittenOnce, whatever is done about the event later.
-func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
+// TestDisposition_FinalIsWrittenOnce checks that nothing done about the event later writes
+// another.
+func TestDisposition_FinalIsWrittenOnce(t *testing.T) {
 	box := newMailbox(t)
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 		intake.Store(tx, chat("e1", "hello"))

@@ -31,7 +31,6 @@ var askChoiceTool = harness.Tool{
 	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. " +
 		"It is the answer to the event. " +
 		"The choice, or another reply, comes to you as a separate event.",
-	InputSchema:  schemaOf[askChoiceArguments](),
 	OutputSchema: sendMessageTool.OutputSchema,
 	Idempotent:   true,
 }
@@ -54,7 +53,7 @@ func (args *askChoiceArguments) check() string {
 	}
 	for i, choice := range args.Choices {
 		switch {
-		case choice == "" || len(choice) > maxChoice || !text.IsCleanName(choice) ||
+		case choice == "" || len(choice) > maxChoice || !text.IsCleanLine(choice) ||
 			choice != strings.TrimSpace(choice):
 			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
 		case attention.VisibleText(choice) != choice:

@@ -20,7 +20,6 @@ var claimTool = harness.Tool{
 	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both " +
 		"answer. " +
 		"If it is granted, the event is delivered again with its content; if not, stay out.",
-	InputSchema: schemaOf[claimArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"granted":{"type":"boolean"},"owner":{"type":"string"},
 		"token":{"type":"integer"},"expiresAt":{"type":"string"}},"required":["granted"]}`),
 	Idempotent: true,

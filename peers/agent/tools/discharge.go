@@ -25,7 +25,6 @@ var dischargeTool = harness.Tool{
 	Title: "Close an obligation",
 	Description: "Close an obligation whose author or delegate you are: it no longer returns to the recipient. " +
 		"You cannot close what others wait for from you: answer it instead. owe and blocking list open obligations.",
-	InputSchema:  schemaOf[dischargeArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["discharged","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent:   true,
 }
@@ -35,11 +34,11 @@ var dischargeTool = harness.Tool{
 var obligationTools = func() (list []entry) {
 	for _, r := range chatTools {
 		if r.tool.Name == sendMessageTool.Name {
-			r.tool.InputSchema = schemaOf[sendArguments]()
+			r.schema = schemaOf[sendArguments]()
 		}
 		list = append(list, r)
 		if r.tool.Name == claimTool.Name {
-			list = append(list, entry{dischargeTool, decoding((*Toolset).discharge)})
+			list = append(list, entryFor(dischargeTool, (*Toolset).discharge))
 		}
 	}
 	return list

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"hubbub/peers/agent/mailbox/budget"
 	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
-	"hubbub/peers/outbox"
 	"hubbub/protocol/text"
 )
 
@@ -24,7 +22,6 @@ var postTool = harness.Tool{
 		"answer events with chat.send_message. " +
 		"Only a few posts a day are allowed, and your reason is recorded. Other agents are not woken unless you " +
 		"mention them (@name). Repeating a call is safe.",
-	InputSchema:  schemaOf[postArguments](),
 	OutputSchema: sendMessageTool.OutputSchema,
 	Idempotent:   true,
 }
@@ -56,29 +53,7 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	if problem != "" {
 		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
-	var given result
-	var refusal attention.Refusal
-	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := &attempt{Tx: tx}
-		b.bindTurn(t)
-		given = args.post(t, b)
-		if refusal = t.refusal; refusal.Refused() {
-			given = result{Status: "refused", Reason: refusal.Reason}
-			tx.RecordRefusal(t.event, eventID(t.event), postTool.Name, refusal.Reason)
-		}
-	})
-	switch {
-	case errors.Is(err, outbox.ErrFull):
-		return harness.ErrorResult("Too many messages are waiting to be sent. Try again later.",
-			result{Status: "refused", Reason: "outbox_full"})
-	case err != nil:
-		return storageError(err)
-	}
-	b.provider.Failpoint("acted")
-	if refusal.Refused() {
-		return harness.ErrorResult(refusal.Advice, given)
-	}
-	return harness.StructuredResult(given)
+	return b.speakFirst(ctx, postTool, func(t *attempt) any { return args.post(t, b) })
 }
 
 func eventID(e *mailbox.Entry) string {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/reminders"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -22,7 +21,6 @@ var remindTool = harness.Tool{
 		"text to set a " +
 		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are " +
 		"not running, it occurs once.",
-	InputSchema: schemaOf[remindArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["set","cancelled","listed","refused"]},
 		"reminders":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"chat":{"type":"string"},"text":{"type":"string"},"cron":{"type":"string"},
 		"zone":{"type":"string"},"setFor":{"type":"string"},"set":{"type":"string"},"due":{"type":"string"}}}},"reason":{"type":"string"}},"required":["status"]}`),
@@ -31,7 +29,7 @@ var remindTool = harness.Tool{
 const maxReminder = 2000 // bytes of its text
 
 type remindArguments struct {
-	When   string `json:"when,omitempty" jsonschema:"a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone (2027-01-31T17:00:00+01:00), a duration from now (45m, in 2 hours), or what repeats (daily 09:00, every Monday 8:30, or a cron expression of five fields, 0 9 * * 1-5)"`
+	When   string `json:"when,omitempty" jsonschema:"a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone (2027-01-31T17:00:00+01:00), a duration from now (45m, in 2 hours), or what repeats (daily 09:00, every Monday 8:30, every other day 9:00, last day of every month 17:00, or a cron expression of five fields, 0 9 * * 1-5)"`
 	Text   string `json:"text,omitempty" jsonschema:"what you want to be told"`
 	Zone   string `json:"zone,omitempty" jsonschema:"time zone of local times, such as Europe/Berlin; default: that of the chat, which the header of the turn shows"`
 	Target string `json:"target,omitempty" jsonschema:"the chat, such as tg:42; needed only outside of a chat's turn"`
@@ -40,31 +38,12 @@ type remindArguments struct {
 
 // A remindResult is the result of chat.remind.
 type remindResult struct {
-	Status    string               `json:"status"` // set, cancelled, listed or refused
+	Status    string               `json:"status"` // set, cancelled or listed
 	Reminders []reminders.Reminder `json:"reminders,omitempty"`
-	Reason    string               `json:"reason,omitempty"`
 }
 
 func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Result {
-	var given remindResult
-	var refusal attention.Refusal
-	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := &attempt{Tx: tx}
-		b.bindTurn(t)
-		given = args.remind(t, b)
-		if refusal = t.refusal; refusal.Refused() {
-			given = remindResult{Status: "refused", Reason: refusal.Reason}
-			tx.RecordRefusal(t.event, eventID(t.event), remindTool.Name, refusal.Reason)
-		}
-	})
-	if err != nil {
-		return storageError(err)
-	}
-	b.provider.Failpoint("reminding")
-	if refusal.Refused() {
-		return harness.ErrorResult(refusal.Advice, given)
-	}
-	return harness.StructuredResult(given)
+	return b.speakFirst(ctx, remindTool, func(t *attempt) any { return args.remind(t, b) })
 }
 
 // remind does what the arguments request, in the chat of the turn or toolset. Only a toolset

@@ -11,7 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestHowManyAreListed(t *testing.T) {
+func TestListLimit_IsBounded(t *testing.T) {
 	for asked, want := range map[pageSize]int{0: 50, -3: 50, 1: 1, 199: 199, 200: 200, 201: 200} {
 		if got := clampLimit(asked); got != want {
 			t.Errorf("of %d asked for, %d are listed; want %d", asked, got, want)
@@ -19,7 +19,7 @@ func TestHowManyAreListed(t *testing.T) {
 	}
 }
 
-func TestSinceIsATimeOrANumber(t *testing.T) {
+func TestSince_IsATimeOrANumber(t *testing.T) {
 	for since, want := range map[string]struct {
 		after int64
 		from  string
@@ -44,8 +44,8 @@ func TestSinceIsATimeOrANumber(t *testing.T) {
 	}
 }
 
-// TestAnAnswerGoesWhereItsEventWasSaid: in whatever words a model names that place.
-func TestAnAnswerGoesWhereItsEventWasSaid(t *testing.T) {
+// TestReplyTarget_IsThatOfItsEvent covers all spellings with which models name it.
+func TestReplyTarget_IsThatOfItsEvent(t *testing.T) {
 	channel := &mailbox.Entry{Chat: "tg:-100", Content: protocol.ChatMessage{Chat: &protocol.Chat{ID: "-100", Kind: "channel"}}}
 	inThread := &mailbox.Entry{Chat: "tg:-100", Content: protocol.ChatMessage{Chat: &protocol.Chat{ID: "-100", Kind: "thread", ThreadID: "7"}}}
 	for _, c := range []struct {
@@ -63,10 +63,10 @@ func TestAnAnswerGoesWhereItsEventWasSaid(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAMessage(t *testing.T) {
+func TestCheckMessage_NamesTheFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		args sendArguments
-		want string // in what is said; "" if nothing is wrong
+		want string // part of the refusal; "" if the message is valid
 	}{
 		"a text":              {sendArguments{Text: "hi"}, ""},
 		"the longest text":    {sendArguments{Text: strings.Repeat("x", 64<<10)}, ""},
@@ -86,7 +86,7 @@ func TestWhatIsWrongWithAMessage(t *testing.T) {
 	}
 }
 
-func TestWhatMayBePutOff(t *testing.T) {
+func TestCheckDefer_ByStateAndPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		event mailbox.Status
 		want  string
@@ -111,9 +111,9 @@ func TestWhatMayBePutOff(t *testing.T) {
 	}
 }
 
-// TestAnEndFitsThePolicy: a disposition that an event's policy does not have becomes the
-// nearest one that it has.
-func TestAnEndFitsThePolicy(t *testing.T) {
+// TestDisposition_FitsThePolicy checks that a disposition that a policy lacks becomes the nearest
+// one that it has.
+func TestDisposition_FitsThePolicy(t *testing.T) {
 	for _, c := range []struct {
 		policy    attention.Policy
 		end, want attention.Disposition
@@ -128,9 +128,9 @@ func TestAnEndFitsThePolicy(t *testing.T) {
 	}
 }
 
-// TestTheRestOfAnAnswerIsNoSecondAnswer: what goes on after the first part is judged as
-// that was.
-func TestTheRestOfAnAnswerIsNoSecondAnswer(t *testing.T) {
+// TestReply_LaterPartsAreNoSecondAnswer checks that the later parts of an answer are judged like
+// the first.
+func TestReply_LaterPartsAreNoSecondAnswer(t *testing.T) {
 	for before, after := range map[attention.Disposition]attention.Disposition{
 		attention.DispositionResponded: "", attention.DispositionFailed: "", attention.DispositionSuperseded: attention.DispositionSuperseded, "": "",
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -25,33 +26,35 @@ type (
 	choices      []string
 )
 
-var argumentSchemas = map[reflect.Type]*jsonschema.Schema{
-	reflect.TypeFor[ownerName]():    described("string", "name of the agent or person who is responsible"),
-	reflect.TypeFor[nextMoveName](): described("string", "name of the agent or person who has the next move"),
-	reflect.TypeFor[partyName]():    described("string", "name of the agent or person (default you)"),
-	reflect.TypeFor[wakeNow]():      described("boolean", "whether the one who then has the next move is woken now"),
-	reflect.TypeFor[pageSize]():     {Type: "integer", Minimum: new(1.0), Maximum: new(float64(maxListed))},
-	reflect.TypeFor[fileNumber]():   {Type: "integer", Minimum: new(1.0)},
-	reflect.TypeFor[byteOffset]():   {Type: "integer", Minimum: new(0.0)},
-	reflect.TypeFor[milliseconds](): {Type: "integer", Minimum: new(1000.0)},
-	reflect.TypeFor[choices](): {Type: "array", MinItems: new(minChoices), MaxItems: new(maxChoices),
-		Items: &jsonschema.Schema{Type: "string", MaxLength: new(maxChoice)}},
-	reflect.TypeFor[json.RawMessage](): {Types: []string{"string", "integer"}}, // since
+var argumentSchemas = sync.OnceValue(func() map[reflect.Type]*jsonschema.Schema {
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[ownerName]():    described("string", "name of the agent or person who is responsible"),
+		reflect.TypeFor[nextMoveName](): described("string", "name of the agent or person who has the next move"),
+		reflect.TypeFor[partyName]():    described("string", "name of the agent or person (default you)"),
+		reflect.TypeFor[wakeNow]():      described("boolean", "whether the one who then has the next move is woken now"),
+		reflect.TypeFor[pageSize]():     {Type: "integer", Minimum: new(1.0), Maximum: new(float64(maxListed))},
+		reflect.TypeFor[fileNumber]():   {Type: "integer", Minimum: new(1.0)},
+		reflect.TypeFor[byteOffset]():   {Type: "integer", Minimum: new(0.0)},
+		reflect.TypeFor[milliseconds](): {Type: "integer", Minimum: new(1000.0)},
+		reflect.TypeFor[choices](): {Type: "array", MinItems: new(minChoices), MaxItems: new(maxChoices),
+			Items: &jsonschema.Schema{Type: "string", MaxLength: new(maxChoice)}},
+		reflect.TypeFor[json.RawMessage](): {Types: []string{"string", "integer"}}, // since
 
-	reflect.TypeFor[visibility]():             enum(visibilities...),
-	reflect.TypeFor[attention.Directedness](): enum(attention.Directednesses...),
-	reflect.TypeFor[attention.Policy](): enum(attention.PolicyMustRespond, attention.PolicyMayRespond,
-		attention.PolicyAckOnly, attention.PolicyMustNotRespond),
-	reflect.TypeFor[attention.Blocks]():  enum(attention.AllBlocks...),
-	reflect.TypeFor[attention.Signal]():  enum(signals()...),
-	reflect.TypeFor[collab.WorkState]():  {Type: "string", Enum: collab.EnumOf(reflect.TypeFor[collab.WorkState]())},
-	reflect.TypeFor[collab.Acceptance](): {Type: "string", Enum: collab.EnumOf(reflect.TypeFor[collab.Acceptance]())},
+		reflect.TypeFor[visibility]():             enum(visibilities...),
+		reflect.TypeFor[attention.Directedness](): enum(attention.Directednesses...),
+		reflect.TypeFor[attention.Policy](): enum(attention.PolicyMustRespond, attention.PolicyMayRespond,
+			attention.PolicyAckOnly, attention.PolicyMustNotRespond),
+		reflect.TypeFor[attention.Blocks]():  enum(attention.AllBlocks...),
+		reflect.TypeFor[attention.Signal]():  enum(signals()...),
+		reflect.TypeFor[collab.WorkState]():  {Type: "string", Enum: collab.EnumOf(reflect.TypeFor[collab.WorkState]())},
+		reflect.TypeFor[collab.Acceptance](): {Type: "string", Enum: collab.EnumOf(reflect.TypeFor[collab.Acceptance]())},
 
-	reflect.TypeFor[eventRef](): {Type: "object",
-		Properties: map[string]*jsonschema.Schema{"eventId": {Type: "string"}}},
-	reflect.TypeFor[replyRef](): {Type: "object",
-		Properties: map[string]*jsonschema.Schema{"inReplyTo": described("string", "eventId of the event")}},
-}
+		reflect.TypeFor[eventRef](): {Type: "object",
+			Properties: map[string]*jsonschema.Schema{"eventId": {Type: "string"}}},
+		reflect.TypeFor[replyRef](): {Type: "object",
+			Properties: map[string]*jsonschema.Schema{"inReplyTo": described("string", "eventId of the event")}},
+	}
+})
 
 func signals() (list []attention.Signal) {
 	for _, row := range attention.Signals {
@@ -72,24 +75,26 @@ func enum[T ~string](values ...T) *jsonschema.Schema {
 	return s
 }
 
-// schemaOf returns the JSON Schema of the arguments A of a tool. Fields with omitempty are
-// optional, and the tag jsonschema describes a field. The fields of the embedded types in hidden
-// are accepted but not shown to models.
-func schemaOf[A any](hidden ...reflect.Type) json.RawMessage {
-	schemas := maps.Clone(argumentSchemas)
-	for _, t := range hidden {
-		schemas[t] = &jsonschema.Schema{Type: "object"}
-	}
-	s, err := jsonschema.For[A](&jsonschema.ForOptions{TypeSchemas: schemas})
-	if err != nil {
-		panic(err) // A is not an object, whatever the input
-	}
-	allowMore(s)
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+// schemaOf returns a function for the JSON Schema of the arguments A of a tool, which it makes
+// once. Fields with omitempty are optional, and the tag jsonschema describes a field. The fields
+// of the embedded types in hidden are accepted but not shown to models.
+func schemaOf[A any](hidden ...reflect.Type) func() json.RawMessage {
+	return sync.OnceValue(func() json.RawMessage {
+		schemas := maps.Clone(argumentSchemas())
+		for _, t := range hidden {
+			schemas[t] = &jsonschema.Schema{Type: "object"}
+		}
+		s, err := jsonschema.For[A](&jsonschema.ForOptions{TypeSchemas: schemas})
+		if err != nil {
+			panic(err) // A is not an object, whatever the input
+		}
+		allowMore(s)
+		raw, err := json.Marshal(s)
+		if err != nil {
+			panic(err)
+		}
+		return raw
+	})
 }
 
 // allowMore removes the keywords that forbid further members or mention null: absent arguments are

@@ -18,7 +18,7 @@ func TestSchemas_ShowModelsWhatIsApproved(t *testing.T) {
 	for draft, table := range map[string][]entry{"": slices.Concat(chatTools, workTools), "2026-08-11 ": obligationTools} {
 		for _, r := range table {
 			var schema any
-			if err := json.Unmarshal(r.tool.InputSchema, &schema); err != nil {
+			if err := json.Unmarshal(r.schema(), &schema); err != nil {
 				t.Fatalf("%s: %v", r.tool.Name, err)
 			}
 			shown[draft+r.tool.Name] = schema

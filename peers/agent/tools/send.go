@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -23,7 +22,6 @@ var sendMessageTool = harness.Tool{
 	Description: "Answer a chat event with one message. An event gets one answer, in its own chat. " +
 		"To stay silent, do not call this. Mention somebody (@name) only to oblige them. Repeating a call with the " +
 		"same idempotencyKey and text is safe.",
-	InputSchema: schemaOf[sendArguments](reflect.TypeFor[obligationArguments]()),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
 		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent: true,
@@ -37,7 +35,7 @@ type sendArguments struct {
 	IdempotencyKey string                 `json:"idempotencyKey,omitempty" jsonschema:"stable key, reused when the call is repeated"`
 	Visibility     visibility             `json:"visibility,omitempty"`
 	Directedness   attention.Directedness `json:"directedness,omitempty" jsonschema:"whom the message obliges"`
-	Interim        bool                   `json:"interim,omitempty" jsonschema:"a short word that you are at it, once an event; your answer takes its place and is still due"`
+	Interim        bool                   `json:"interim,omitempty" jsonschema:"a short note that you are working on it, once per event; your answer replaces it and is still due"`
 }
 
 // maxInterim bounds the bytes of an interim message, which must fit into one message everywhere.
@@ -117,8 +115,7 @@ func (args *sendArguments) send(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" &&
-		!sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+	if args.isRefused(t) {
 		return result{}
 	}
 	reply := protocol.ChatReply{
@@ -151,15 +148,22 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" &&
-		!sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
-		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
+	if args.isRefused(t) || e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
 		return result{}
 	}
 	id := t.Reply(e, mailbox.SentInterim, mailbox.InterimKey(e), protocol.ChatReply{
 		Text: args.Text, Visibility: string(args.Visibility),
 	})
 	return result{MessageID: id, Status: "sent"}
+}
+
+// isRefused checks that a message may be sent for the event of the attempt, where it is to be shown.
+func (args *sendArguments) isRefused(t *attempt) bool {
+	e := t.event
+	isPrivate := args.Visibility == "dm" || args.Visibility == "ephemeral"
+	return t.permit(obligations.ReplyContext(&t.View, e, args.Text), args.Text) ||
+		args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+		isPrivate && e.Visibility() != "dm" && t.refuse(notPrivate)
 }
 
 // permit checks that a text may be sent in response to the event, and reports whether it is
@@ -201,6 +205,11 @@ var (
 		Advice: "What you wrote is inside a thought, a tool call or a copy of the prompt that was not closed, and no " +
 			"person is shown those. " +
 			"If it is finished, begin your next text with </think>, and write the answer plainly.",
+	}
+	notPrivate = attention.Refusal{
+		Reason: "not_private",
+		Advice: "Everybody in this chat would read that. If they may, leave visibility out; else write to the person's " +
+			"own chat with chat.post.",
 	}
 	noConversation = attention.Refusal{
 		Reason: "no_conversation",

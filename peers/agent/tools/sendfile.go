@@ -34,7 +34,6 @@ var sendFileTool = harness.Tool{
 	Description: "Send a file or picture of your workspace to the chat of an event, before its answer: it is not the " +
 		"answer. At most 700 KiB, " +
 		"and 10 files for an event. The same file is sent once, however often the call is repeated.",
-	InputSchema: schemaOf[sendFileArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
 		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
 	Idempotent: true,
@@ -98,7 +97,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 			return nil, errors.New("it is not in your workspace")
 		}
 	}
-	if name := filepath.Base(path); len(name) > maxFileName || !text.IsCleanName(name) {
+	if name := filepath.Base(path); len(name) > maxFileName || !text.IsCleanLine(name) {
 		return nil, errors.New("its name is too long or has invisible characters; rename it")
 	}
 	root, err := os.OpenRoot(folder)

@@ -23,7 +23,6 @@ var reactTool = harness.Tool{
 	Description: "Put a signal on a chat event instead of writing a message: seen, agree, working, queued, claimed, " +
 		"done, declined, blocked, unclear. " +
 		"It settles the event where that is enough.",
-	InputSchema:  schemaOf[reactArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"signal":{"type":"string"},"disposition":{"type":["string","null"]}},"required":["signal"]}`),
 	Idempotent:   true,
 }
@@ -33,7 +32,6 @@ var deferTool = harness.Tool{
 	Title: "Defer an event",
 	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a " +
 		"program that stored it (c2a) settles it within a day, or by eta.",
-	InputSchema:  schemaOf[deferArguments](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
 }
@@ -42,7 +40,6 @@ var resolveTool = harness.Tool{
 	Name:         "chat.resolve",
 	Title:        "Resolve an event",
 	Description:  "Mark an event, thread or assignment as resolved without a message.",
-	InputSchema:  schemaOf[eventRef](),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
 }

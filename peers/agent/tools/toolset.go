@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -83,27 +84,34 @@ func (b *Toolset) Pending() attention.Signal {
 // A toolFunc runs a tool. The arguments are a JSON object.
 type toolFunc func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
 
+// An entry is one tool. Its schema is made when the tool is first listed, which most programs never do.
 type entry struct {
-	// An entry is one tool. Its schema is made when the tool is first listed, which most programs never do.
-	tool harness.Tool
-	call toolFunc
+	tool   harness.Tool // without InputSchema
+	schema func() json.RawMessage
+	call   toolFunc
+}
+
+// entryFor returns the entry of a tool that run implements. See schemaOf for hidden.
+func entryFor[A any](tool harness.Tool, run func(b *Toolset, ctx context.Context, args *A) harness.Result,
+	hidden ...reflect.Type) entry {
+	return entry{tool, schemaOf[A](hidden...), decoding(run)}
 }
 
 // chatTools lists the tools in the order shown to models. The broker's tools follow if there is a
 // broker.
 var chatTools = []entry{
-	{listEventsTool, decoding((*Toolset).listEvents)},
-	{readThreadTool, decoding((*Toolset).readThread)},
-	{readFileTool, decoding((*Toolset).readFile)},
-	{sendMessageTool, decoding((*Toolset).sendMessage)},
-	{askChoiceTool, decoding((*Toolset).askChoice)},
-	{sendFileTool, decoding((*Toolset).sendFile)},
-	{postTool, decoding((*Toolset).post)},
-	{remindTool, decoding((*Toolset).remind)},
-	{reactTool, decoding((*Toolset).react)},
-	{claimTool, decoding((*Toolset).claim)},
-	{deferTool, decoding((*Toolset).deferEvent)},
-	{resolveTool, decoding((*Toolset).resolve)},
+	entryFor(listEventsTool, (*Toolset).listEvents),
+	entryFor(readThreadTool, (*Toolset).readThread),
+	entryFor(readFileTool, (*Toolset).readFile),
+	entryFor(sendMessageTool, (*Toolset).sendMessage, reflect.TypeFor[obligationArguments]()),
+	entryFor(askChoiceTool, (*Toolset).askChoice),
+	entryFor(sendFileTool, (*Toolset).sendFile),
+	entryFor(postTool, (*Toolset).post),
+	entryFor(remindTool, (*Toolset).remind),
+	entryFor(reactTool, (*Toolset).react),
+	entryFor(claimTool, (*Toolset).claim),
+	entryFor(deferTool, (*Toolset).deferEvent),
+	entryFor(resolveTool, (*Toolset).resolve),
 }
 
 // decoding returns a toolFunc that decodes the arguments and calls run.
@@ -122,6 +130,7 @@ func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.
 func (b *Toolset) List() []harness.Tool {
 	var list []harness.Tool
 	for _, r := range b.rows() {
+		r.tool.InputSchema = r.schema()
 		list = append(list, r.tool)
 	}
 	return list
@@ -250,6 +259,11 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 	do func(t *attempt) result) harness.Result {
 	var given result
 	refusal, err := b.attempt(ctx, tool.Name, id, func(t *attempt) { given = do(t) })
+	return b.outcome(given, refused, refusal, err)
+}
+
+// outcome returns the result of an action that may have been refused, or have failed.
+func (b *Toolset) outcome(given any, refused result, refusal attention.Refusal, err error) harness.Result {
 	switch {
 	case errors.Is(err, outbox.ErrFull):
 		refused.Reason = "outbox_full"
@@ -263,6 +277,21 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 		return harness.ErrorResult(refusal.Advice, refused)
 	}
 	return harness.StructuredResult(given)
+}
+
+// speakFirst does what answers no event: it belongs to the event of the turn, if there is one.
+func (b *Toolset) speakFirst(ctx context.Context, tool harness.Tool, do func(t *attempt) any) harness.Result {
+	var given any
+	var refusal attention.Refusal
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &attempt{Tx: tx}
+		b.bindTurn(t)
+		given = do(t)
+		if refusal = t.refusal; refusal.Refused() {
+			tx.RecordRefusal(t.event, eventID(t.event), tool.Name, refusal.Reason)
+		}
+	})
+	return b.outcome(given, result{Status: "refused"}, refusal, err)
 }
 
 // attempt acts on an event in one transaction, and records a refusal.

@@ -31,7 +31,7 @@ type (
 		State           collab.WorkState `json:"state,omitempty"`
 		WaitingOn       *waitingOn       `json:"waitingOn,omitempty" jsonschema:"what a waiting item waits for"`
 		RequestedByID   string           `json:"requestedById,omitempty"`
-		ParentID        string           `json:"parentId,omitempty"`
+		ParentID        string           `json:"parentId,omitempty" jsonschema:"work or question from which it follows"`
 		ConversationID  string           `json:"conversationId,omitempty"`
 		Wake            wakeNow          `json:"wake,omitempty"`
 	}
@@ -59,49 +59,41 @@ var workTools = []entry{
 	{harness.Tool{
 		Name: "work.list", Title: "List work items", ReadOnly: true, Idempotent: true,
 		Description: "List work items, by state, owner or next-move owner.",
-		InputSchema: schemaOf[workListArguments](),
-	}, forward(collab.WorkList.Name)},
+	}, schemaOf[workListArguments](), forward(collab.WorkList.Name)},
 	{harness.Tool{
 		Name: "work.show", Title: "Show a work item", ReadOnly: true, Idempotent: true,
 		Description: "Show one work item with its state and history.",
-		InputSchema: schemaOf[collab.IDParams](),
-	}, forward(collab.WorkGet.Name)},
+	}, schemaOf[collab.IDParams](), forward(collab.WorkGet.Name)},
 	{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
 		Description: "Create a work item: a task with an owner and somebody who has the next move. Give your own id " +
 			"to make a repeated call safe. Nobody is woken unless wake is true.",
-		InputSchema: schemaOf[workCreateArguments](),
-	}, forwardWork(collab.WorkCreate.Name)},
+	}, schemaOf[workCreateArguments](), forwardWork(collab.WorkCreate.Name)},
 	{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
 		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is " +
 			"woken unless wake is true.",
-		InputSchema: schemaOf[workUpdateArguments](),
-	}, forwardWork(collab.WorkUpdate.Name)},
+	}, schemaOf[workUpdateArguments](), forwardWork(collab.WorkUpdate.Name)},
 	{harness.Tool{
 		Name: "work.wake", Title: "Wake the next-move owner",
 		Description: "Wake the person or agent who has the next move on a work item, if needed.",
-		InputSchema: schemaOf[collab.IDParams](),
-	}, forward(collab.WorkWake.Name)},
-	{harness.Tool{
+	}, schemaOf[collab.IDParams](), forward(collab.WorkWake.Name)},
+	entryFor(harness.Tool{
 		Name: "ask", Title: "Ask a question",
 		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the " +
 			"answer comes to you as an event. " +
 			"A person who writes in this chat, or to you directly, is asked there: name them as in the header of " +
 			"their message (human:77) or by user name.",
-		InputSchema: schemaOf[askArguments](reflect.TypeFor[principal]()),
-	}, decoding((*Toolset).ask)},
-	{harness.Tool{
+	}, (*Toolset).ask, reflect.TypeFor[principal]()),
+	entryFor(harness.Tool{
 		Name: "owe", Title: "List own obligations", ReadOnly: true, Idempotent: true,
 		Description: "List what you, or the named person or agent, owe others: who waits for an answer, a next move " +
 			"or a decision, and since when.",
-		InputSchema: schemaOf[oweArguments](),
-	}, decoding((*Toolset).owe)},
-	{harness.Tool{
+	}, (*Toolset).owe),
+	entryFor(harness.Tool{
 		Name: "blocking", Title: "List obligations of others", ReadOnly: true, Idempotent: true,
 		Description: "List what others owe you, or the named person or agent, and since when.",
-		InputSchema: schemaOf[oweArguments](),
-	}, decoding((*Toolset).blocking)},
+	}, (*Toolset).blocking),
 }
 
 // oweArguments name the person or agent whose obligations are listed.

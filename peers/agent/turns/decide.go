@@ -181,8 +181,8 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration,
 		}
 		g.events = append(g.events, e)
 		g.due = e.ReceivedAt.Add(windowAfter(e, window))
-		if waitsForName(e) && isBareFile(e) {
-			g.due = e.ReceivedAt.Add(fileFactor * window)
+		if waitsForName(e) && isItem(e) {
+			g.due = e.ReceivedAt.Add(itemFactor * window)
 		}
 		if typed.last.After(e.ReceivedAt) && typed.since(g.due) {
 			g.due = typed.until()

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/mailbox"
@@ -12,11 +13,16 @@ import (
 // item that its author did not type, which takes a while to find and send.
 const (
 	nameFactor = 2.5
-	fileFactor = 5
+	itemFactor = 5
 )
 
-// isBareFile reports whether an event is only a file.
-func isBareFile(e *mailbox.Entry) bool { return len(e.Content.Attachments) > 0 && e.Content.Text == "" }
+// isItem reports whether its author did not type an event: it is a file without words, a forwarded
+// message, or what a bridge describes in brackets, such as a place, a contact or a poll.
+func isItem(e *mailbox.Entry) bool {
+	said := strings.TrimSpace(e.Content.Text)
+	return said == "" && len(e.Content.Attachments) > 0 || e.Content.Forwarded != "" ||
+		strings.HasPrefix(said, "[") && strings.Contains(said, "]")
+}
 
 // windowAfter returns how long an event waits for a further fragment.
 func windowAfter(e *mailbox.Entry, window time.Duration) time.Duration {
@@ -30,8 +36,8 @@ func windowAfter(e *mailbox.Entry, window time.Duration) time.Duration {
 // receipt and, for events that were delayed on the way, of their writing.
 func isNear(before, after *mailbox.Entry, window time.Duration) bool {
 	reach := windowAfter(before, window)
-	if isBareFile(before) || isBareFile(after) {
-		reach = fileFactor * window
+	if isItem(before) || isItem(after) {
+		reach = itemFactor * window
 	}
 	const precision = time.Second // of the times in chats
 	return after.ReceivedAt.Sub(before.ReceivedAt) <= reach && after.SentAt().Sub(before.SentAt()) <= reach+precision

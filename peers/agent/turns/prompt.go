@@ -123,7 +123,7 @@ func (r *Runner) addTranscript(ctx context.Context, content []harness.Part, e *m
 func (r *Runner) system(ctx context.Context, j *task) (system, contract string) {
 	origin := j.origin
 	if !r.opts.ReadsSystem {
-		origin = nil // nobody reads it, so the last announced contract suffices
+		origin = nil // without a reader, the last announced contract suffices
 	}
 	system, given := r.broker.Contract(ctx, origin)
 	if given {
@@ -205,8 +205,12 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 			p.Notes = append(p.Notes, "forwarded_from: "+part.EventID+" "+from)
 		}
 		if q := part.Content.ReplyTo; q != nil && q.Text != "" {
-			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text,
-				Author: attention.Author{ID: q.Author, DisplayName: q.Name}, SentAt: tx.TimeOf(e.Chat, q.SourceID)})
+			author := attention.Author{ID: q.Author, DisplayName: q.Name}
+			if protocol.PeerID(q.Author).Family() == "agent" { // the chat shows it under the name of its bot
+				author = attention.Author{ID: q.Author, Kind: attention.AuthorAgent}
+			}
+			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text, Author: author,
+				SentAt: tx.TimeOf(e.Chat, q.SourceID)})
 		}
 	}
 	if e.Decision.Knock != nil || e.Decision.Context == "" || r.opts.OnlyEvent {

@@ -49,9 +49,10 @@ func typed(from, last float64) map[string]typingSpan {
 	return map[string]typingSpan{"77": {at(from), at(last)}}
 }
 
-// TestFragmentsAreGrouped: what one author says in one place within the window of 2 s,
-// or types on within it, and within 5 s in all (20 where somebody types), is one turn, due when the first of both ends.
-func TestFragmentsAreGrouped(t *testing.T) {
+// TestGroupFragments_ByAuthorThreadAndWindow checks that messages of one author in one thread
+// within 2 s, or with typing in between, and within 5 s in total (20 s with typing), are one
+// turn, due at the first limit.
+func TestGroupFragments_ByAuthorThreadAndWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		held  []*mailbox.Entry
 		typed map[string]typingSpan
@@ -101,7 +102,7 @@ func TestFragmentsAreGrouped(t *testing.T) {
 	}
 }
 
-func TestTheSoonestOfTwoTimes(t *testing.T) {
+func TestSoonest_OfTwoTimes(t *testing.T) {
 	later := noon.Add(1)
 	for _, c := range [][3]time.Time{
 		{{}, {}, {}}, {noon, {}, noon}, {{}, noon, noon}, {noon, later, noon}, {later, noon, noon}, {noon, noon, noon},
@@ -112,8 +113,8 @@ func TestTheSoonestOfTwoTimes(t *testing.T) {
 	}
 }
 
-// TestAFailedTurnWaitsLonger: the pause doubles, and is as long as whoever failed it wants.
-func TestAFailedTurnWaitsLonger(t *testing.T) {
+// TestRetryDelay_DoublesOrIsTheRequestedOne checks the pause after each failure.
+func TestRetryDelay_DoublesOrIsTheRequestedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Runner{opts: Options{FirstRetry: 2 * time.Second}}
 		later := func(after time.Duration) error {
@@ -134,7 +135,7 @@ func TestAFailedTurnWaitsLonger(t *testing.T) {
 	})
 }
 
-func TestWhereAnEventComesFrom(t *testing.T) {
+func TestSource_OfAnEvent(t *testing.T) {
 	for chat, want := range map[protocol.Topic]string{"tg:42": "telegram", "chorus:ops": "chorus", "collab": "bus", "cli:will": "cli"} {
 		if got := platformOf(chat); got != want {
 			t.Errorf("%s is on %s; want %s", chat, got, want)
@@ -150,9 +151,9 @@ func TestWhereAnEventComesFrom(t *testing.T) {
 	}
 }
 
-// TestPlacesOfTurns: a place is held by its turn until that was accepted or is over, and
-// turns of one place enter one behind the other.
-func TestPlacesOfTurns(t *testing.T) {
+// TestThreadSlots_AreHeldUntilAccepted checks that a turn holds its thread until it was accepted
+// or has ended, and that turns of one thread start in order.
+func TestThreadSlots_AreHeldUntilAccepted(t *testing.T) {
 	rs := &executions{byID: map[string]*execution{}, entering: map[string]chan struct{}{}}
 	stopped := map[string]error{}
 	begin := func(id, place string, accepted bool) {
@@ -207,8 +208,8 @@ func TestPlacesOfTurns(t *testing.T) {
 	}
 }
 
-// TestOneChatLeavesTheOthersRoom: one chat gets half of the turns, at least one.
-func TestOneChatLeavesTheOthersRoom(t *testing.T) {
+// TestChatShare_IsHalfOfTheTurns also checks that it is at least one.
+func TestChatShare_IsHalfOfTheTurns(t *testing.T) {
 	for _, c := range []struct {
 		all, there, most int
 		want             string

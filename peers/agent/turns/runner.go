@@ -50,6 +50,7 @@ type Options struct {
 	Files   *files.Cache // that came with messages
 
 	OnTurnStart func()                                 // called when a turn has started
+	OnIdle      func()                                 // called idleAfter after the last change of an event or turn
 	Approver    func(t *mailbox.Turn) harness.Approver // lets people decide for a turn
 }
 
@@ -63,7 +64,7 @@ type Runner struct {
 	executions executions
 	failures   failures
 	wake       notify.Signal
-	typists    typists
+	tracker    typingTracker
 
 	waiting   map[string]bool // turns that could not start in the last iteration; used only by Run
 	downSince time.Time       // when the harness stopped being ready, or zero; used only by Run
@@ -87,6 +88,9 @@ func (r *Runner) Busy() bool {
 	return all > 0
 }
 
+// idleAfter is the time without changes after which Options.OnIdle is called.
+const idleAfter = 10 * time.Second
+
 // Run processes events and turns until ctx ends, or until the harness fails permanently. The
 // contexts of its turns end with work. Run waits for the turns to end. Recover must have been
 // called before.
@@ -94,6 +98,8 @@ func (r *Runner) Run(ctx, work context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	pruneAt := time.Now()
+	idle := time.NewTimer(idleAfter)
+	defer idle.Stop()
 	for {
 		next, err := r.iterate(ctx, work, &wg)
 		if err == nil && !time.Now().Before(pruneAt) {
@@ -113,6 +119,9 @@ func (r *Runner) Run(ctx, work context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-r.wake.C():
+			idle.Reset(idleAfter)
+		case <-idle.C:
+			r.opts.OnIdle()
 		case <-time.After(time.Until(earliest(next, pruneAt))):
 		}
 	}
@@ -133,12 +142,12 @@ type iteration struct {
 // iterate does everything that is due, and returns when the next thing is.
 func (r *Runner) iterate(ctx, work context.Context, wg *sync.WaitGroup) (next time.Time, err error) {
 	now := &iteration{Runner: r, View: r.mailbox.View(ctx), work: work, wg: wg}
-	now.stopWithdrawn()
 	now.handleDeadlines()
 	if ready := now.askHarness(); ready {
 		r.downSince = time.Time{}
 		now.process()
 	} else if now.Err() == nil { // events wait until the harness is initialized
+		now.stopWithdrawn()
 		now.schedule(time.Now().Add(250 * time.Millisecond))
 		now.failUnready()
 	}

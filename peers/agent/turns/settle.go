@@ -65,7 +65,8 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 // already settled or its author was asked what they mean.
 func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	e := tx.Entry(t.EventID)
-	if e == nil || e.Settled() || e.Decision.Policy == attention.PolicyMustNotRespond {
+	if e == nil || e.Settled() || lifecycle.AwaitsClarification(&tx.View, e) ||
+		e.Decision.Policy == attention.PolicyMustNotRespond {
 		lifecycle.Finish(tx, t, e, protocol.TurnCost{})
 	} else {
 		tx.MoveTurn(t, mailbox.TurnAccepted, "", protocol.TurnCost{})
@@ -74,6 +75,13 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 
 // errNotPublic fails a turn whose answer has nothing that people may see.
 var errNotPublic = errors.New("the model's answer consists of thoughts, tool calls as text or a copy of the prompt")
+
+// errSilent repeats a turn that must answer and did nothing.
+var errSilent = fmt.Errorf("%w: the turn ended without an answer", harness.ErrTemporary)
+
+// silentAdvice tells a model why its turn runs once more.
+const silentAdvice = "You ended your turn without an answer, and a person waits for one. Answer now, or say plainly " +
+	"that you cannot, and why. Do not repeat what you have done already."
 
 // settleFinished ends a turn whose model has finished. If the turn must answer and has sent
 // nothing, its final text is the answer. If that has nothing for people, or the turn did nothing for a
@@ -90,7 +98,12 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		}
 		r.fail(tx, t, failure)
 		return
-	case owes && !attention.MeansSilence(answer):
+	case owes && answer == "" && t.Body == "" && box.Pending() == "" && leavesPersonWaiting(&tx.View, t, e):
+		t.Body = silentAdvice
+		r.fail(tx, t, errSilent)
+		return
+	case e != nil && !e.Settled() && (owes || !t.Outbound && e.Decision.SaysFinalText()) && answer != "" &&
+		!attention.MeansSilence(answer):
 		if outcome.Truncated {
 			answer += "\n\n[The model's answer was cut here: it reached its maximum length.]"
 		}
@@ -115,6 +128,13 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 			r.failures.reset(r.opts.Log)
 		}
 	})
+}
+
+// leavesPersonWaiting reports whether a turn without a text did nothing else for the person who wrote
+// its event, and the event does not come back by itself.
+func leavesPersonWaiting(v *mailbox.View, t *mailbox.Turn, e *mailbox.Entry) bool {
+	return !t.Outbound && !e.Claimed && !e.FromAgent() && !e.Decision.Obliges &&
+		obligations.OfReturn(v, e) == nil && v.Questions(e.EventID) == 0 && !lifecycle.AwaitsClarification(v, e)
 }
 
 // sendFinalText answers an event with a final text, if the policy permits it. A text that is too
@@ -150,7 +170,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error())
 		return
 	case !acted && stopped:
-		t.Deadline = time.Time{}
+		t.Deadline, t.InterruptedAt = time.Time{}, time.Now()
 		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", protocol.TurnCost{})
 		return
 	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts &&
@@ -182,7 +202,7 @@ func (r *Runner) failureNotice(failure error) string {
 	case errors.Is(failure, harness.ErrUnreachable):
 		return protocol.PeerID(r.opts.Self.ID).Name() +
 			" could not be reached, so this message was not delivered to it."
-	case errors.Is(failure, errDeadline):
+	case errors.Is(failure, errDeadline), errors.Is(failure, harness.ErrTimeout):
 		return lifecycle.NotInTime
 	case errors.Is(failure, harness.ErrBudget):
 		return "I could not finish an answer within the limits of one turn. Please ask for less at once."
@@ -243,6 +263,19 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 // reminders and obligations.
 func (r *iteration) handleDeadlines() {
 	now := time.Now()
+	next := r.NextDeadline()
+	if !next.IsZero() && !next.After(now) {
+		r.handleDue(now)
+		next = r.NextDeadline()
+	}
+	r.schedule(next)
+	if obligations.NeedsSync(r.View) {
+		r.inTx("sending obligations to the broker", obligations.Sync)
+	}
+}
+
+// handleDue is handleDeadlines for what is due.
+func (r *iteration) handleDue(now time.Time) {
 	for _, t := range r.OverdueTurns(now) {
 		r.stop(t.ID, errDeadline)
 		failure := errDeadline
@@ -262,10 +295,6 @@ func (r *iteration) handleDeadlines() {
 	if obligations.Due(r.View, now) {
 		r.inTx("processing obligations", obligations.Run)
 	}
-	if obligations.NeedsSync(r.View) {
-		r.inTx("sending obligations to the broker", obligations.Sync)
-	}
-	r.schedule(r.NextDeadline())
 }
 
 // Recover handles, before Run, the turns of the program's last run. The time during which the

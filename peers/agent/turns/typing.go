@@ -22,8 +22,8 @@ func (s typingSpan) since(at time.Time) bool { return !s.from.After(at) }
 
 func (s typingSpan) until() time.Time { return s.last.Add(typingLasts) }
 
-// typists tracks who is typing where. It starts empty after a restart.
-type typists struct {
+// A typingTracker tracks who is typing where. It starts empty after a restart.
+type typingTracker struct {
 	mu    sync.Mutex // guards spans
 	spans map[string]typingSpan
 }
@@ -36,7 +36,7 @@ func fragmentKey(e *mailbox.Entry) string {
 // HandleTyping notes that the author of e is typing. It delays their waiting fragments, at most
 // by Options.ComposeCap. e is not an event.
 func (r *Runner) HandleTyping(e *mailbox.Entry) {
-	t := &r.typists
+	t := &r.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, s := range t.spans {
@@ -60,7 +60,7 @@ func (r *Runner) HandleTyping(e *mailbox.Entry) {
 
 // typing returns the typing span for the author and thread of an event.
 func (r *Runner) typing(e *mailbox.Entry) typingSpan {
-	r.typists.mu.Lock()
-	defer r.typists.mu.Unlock()
-	return r.typists.spans[fragmentKey(e)]
+	r.tracker.mu.Lock()
+	defer r.tracker.mu.Unlock()
+	return r.tracker.spans[fragmentKey(e)]
 }

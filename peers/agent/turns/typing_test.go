@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestHowLongSomebodyTypes: from the first sign of those that follow each other within ten
-// seconds; what ended long ago is forgotten, and a thousand people are remembered at most.
-func TestHowLongSomebodyTypes(t *testing.T) {
+// TestTypingSince_StartsAtTheFirstSign checks that signs within ten seconds belong together, that
+// old ones are forgotten, and that at most a thousand people are tracked.
+func TestTypingSince_StartsAtTheFirstSign(t *testing.T) {
 	begin := time.Unix(1780315200, 0)
 	sign := func(who string, after time.Duration) *mailbox.Entry {
 		e := &mailbox.Entry{Chat: "tg:1", ReceivedAt: begin.Add(after)}
@@ -43,20 +43,20 @@ func TestHowLongSomebodyTypes(t *testing.T) {
 	}
 	end := 30*time.Second + time.Millisecond
 	r.HandleTyping(sign("78", end+time.Minute))
-	if len(r.typists.spans) != 2 {
-		t.Errorf("%d are remembered a minute later", len(r.typists.spans))
+	if len(r.tracker.spans) != 2 {
+		t.Errorf("%d are remembered a minute later", len(r.tracker.spans))
 	}
 	r.HandleTyping(sign("78", end+time.Minute+1))
-	if len(r.typists.spans) != 1 {
-		t.Errorf("%d are remembered after that", len(r.typists.spans))
+	if len(r.tracker.spans) != 1 {
+		t.Errorf("%d are remembered after that", len(r.tracker.spans))
 	}
 	now := end + time.Minute + 2
 	for i := range 1001 {
 		r.HandleTyping(sign(fmt.Sprint("p", i), now))
 	}
-	if len(r.typists.spans) != 1000 {
-		t.Errorf("%d are remembered, want 1000", len(r.typists.spans))
+	if len(r.tracker.spans) != 1000 {
+		t.Errorf("%d are remembered, want 1000", len(r.tracker.spans))
 	}
-	r.HandleTyping(sign("78", now+time.Second)) // one who is known is heard all the same
+	r.HandleTyping(sign("78", now+time.Second)) // a tracked person's sign still counts
 	seen("among many", "78", end+time.Minute, now+11*time.Second)
 }

@@ -68,9 +68,8 @@ func (f *fixture) checkDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	dead, err := store.Read(context.Background(), db, func(tx *store.Tx) []string {
-		return store.All(tx, store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead' ORDER BY id`)
-	})
+	dead, err := store.ReadAll(context.Background(), db,
+		store.Scalar[string], `SELECT error FROM outbox WHERE state = 'dead' ORDER BY id`)
 	stopped := 0
 	for _, reason := range dead {
 		if strings.Contains(reason, "stopped") {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,9 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
+	"hubbub/activitylog/write"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/term"
@@ -27,21 +31,21 @@ import (
 var testTime = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 
 // newLog writes rows to a log and opens it.
-func newLog(t *testing.T, rows ...activitylog.Row) *activitylog.Reader {
+func newLog(t *testing.T, rows ...activitylog.Row) *read.Reader {
 	t.Helper()
 	return newLogAt(t, filepath.Join(t.TempDir(), logs.File), rows...)
 }
 
-func newLogAt(t *testing.T, path string, rows ...activitylog.Row) *activitylog.Reader {
+func newLogAt(t *testing.T, path string, rows ...activitylog.Row) *read.Reader {
 	t.Helper()
-	w := activitylog.NewWriter(path, nil)
+	w := write.NewWriter(path, nil)
 	w.Append(rows...)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := activitylog.Open(path)
+	r := read.Open(path)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -85,6 +89,25 @@ func TestParseTime(t *testing.T) {
 	for _, text := range []string{"yesterday", "-5m", "-1d", "xd", "99999999d", "2026-13-01"} {
 		if got, err := logs.ParseTime("since", text, testTime); err == nil {
 			t.Errorf("%q was read as %s", text, got)
+		}
+	}
+}
+
+// TestPrune_RefusesAgeAfterJump prunes a log whose bus does not trust the clock.
+func TestPrune_RefusesAgeAfterJump(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logs.File)
+	for state, want := range map[string]string{
+		`{"ahead":1,"jump":{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z"}}`:  "from 2026-01-01T00:00:00Z to 2027-01-01T00:00:00Z.*--before as a time: 2026-02-17T12:00:00Z",
+		`{"ahead":-1,"jump":{"from":"2026-01-01T00:00:00Z","to":"2025-01-01T00:00:00Z"}}`: "",
+		`{"wall":"2026-01-01T00:00:00Z"}`:                                                 "",
+		"{":                                                                               "",
+	} {
+		if err := os.WriteFile(strings.TrimSuffix(path, ".db")+".clock", []byte(state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := checkClock(path, testTime)
+		if (err == nil) != (want == "") || err != nil && !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%s: %v; want %q", state, err, want)
 		}
 	}
 }
@@ -220,7 +243,7 @@ func TestRowLayout_FitsNarrowTerminal(t *testing.T) {
 	long := "agent:" + strings.Repeat("long", 20)
 	rows := messageRows(0, "msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, time.Millisecond, "agent:a!offline")
 	rows = append(rows, messageRows(0, "msg_01J9Z3X5Q2W8BBBBBBBBBBBBBB", "collab_request", long, "collab:broker", `{"method":"identity.heartbeat"}`, time.Millisecond, "collab:broker")...)
-	entries, _, err := newLog(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	entries, _, err := newLog(t, rows...).After(t.Context(), read.Filter{}, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +289,7 @@ func TestRowLayout_AlignsColumns(t *testing.T) {
 		activitylog.Row{At: testTime.UnixMicro(), Event: activitylog.LogGap, Payload: []byte(`{"lost":7,"reason":"disk is full"}`), Error: "disk is full"},
 		activitylog.Row{At: testTime.Add(24 * time.Hour).UnixMicro(), Event: activitylog.PeerConnected, Actor: "tg:\x1b]0;evil\x07"},
 	)
-	entries, _, err := newLog(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	entries, _, err := newLog(t, rows...).After(t.Context(), read.Filter{}, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +361,7 @@ func TestReplay_TracksParticipation(t *testing.T) {
 	decide := func(roles ...string) []string {
 		past := newHistory()
 		var got []string
-		err := r.Each(t.Context(), activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, func(e *activitylog.Entry) error {
+		err := r.Each(t.Context(), read.Filter{Events: []activitylog.Event{activitylog.SendStart}}, func(e *activitylog.Entry) error {
 			c, ok := decodeChatMessage(e)
 			if !ok {
 				past.addRow(e)
@@ -401,7 +424,7 @@ func TestWhy_ShowsEveryRecordKind(t *testing.T) {
 		cmd.SetContext(t.Context())
 		cmd.SetOut(&out)
 		cmd.Flags().Bool("json", json, "")
-		if err := printWhy(cmd, r, activitylog.AttentionFilter{EventID: "e1"}, nil); err != nil {
+		if err := printWhy(cmd, r, read.AttentionFilter{EventID: "e1"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/audit"
+	"hubbub/activitylog/read"
+	"hubbub/activitylog/write"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
@@ -44,7 +47,8 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 		Long: "Delete the sealed files of the activity log whose rows are all older than a time, oldest first.\n" +
 			"This frees their disk space at once. Older rows stay if their file also has newer rows, or if\n" +
 			"they are in activity.db, which is not sealed yet. The bus may run meanwhile. With\n" +
-			"--activity-keep, the bus does this automatically.",
+			"--activity-keep, the bus does this automatically. After a jump of the clock, an age is refused\n" +
+			"until the bus trusts the clock.",
 		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if before == "" {
@@ -55,7 +59,14 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			_, err = activitylog.ParseSpan(before)
+			isAge := err == nil
 			for _, path := range logs.Paths(program.From(cmd), *from) {
+				if isAge {
+					if err := checkClock(path, at); err != nil {
+						return err
+					}
+				}
 				if err := prune(cmd, path, at); err != nil {
 					return logs.Explain(err)
 				}
@@ -67,12 +78,24 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 	return cmd
 }
 
+// checkClock returns an error if the bus does not trust the clock that gives an age its time.
+func checkClock(path string, before time.Time) error {
+	s, err := write.ReadClock(path)
+	if err != nil || s.Ahead <= 0 {
+		return nil // hubbub doctor reports a damaged file
+	}
+	return fmt.Errorf("nothing was deleted from %s: the clock jumped from %s to %s, and the bus has not run for a day "+
+		"since; if the clock is right, give --before as a time: %s",
+		path, s.Jump.From.UTC().Format(time.RFC3339), s.Jump.To.UTC().Format(time.RFC3339),
+		before.UTC().Format(time.RFC3339))
+}
+
 func prune(cmd *cobra.Command, path string, before time.Time) error {
-	if err := activitylog.CheckVersion(path); err != nil {
+	if err := write.CheckVersion(path); err != nil {
 		return err
 	}
 	progress := program.From(cmd).Progress("deleting sealed files of "+path, "", nil)
-	removed, err := activitylog.Prune(cmd.Context(), path, before)
+	removed, err := write.Prune(cmd.Context(), path, before)
 	progress.End()
 	switch {
 	case err != nil && removed.Segments > 0:
@@ -83,7 +106,7 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 	return output.Line(cmd, struct {
 		Log    string    `json:"log"`
 		Before time.Time `json:"before"`
-		activitylog.Removal
+		write.Removal
 	}{path, before.UTC(), removed}, "%d rows from before %s deleted from %s, in %d sealed files of %d bytes",
 		removed.Rows, before.Local().Format(moment), path, removed.Segments, removed.Bytes)
 }
@@ -97,7 +120,7 @@ func newLogExport(from *logs.Flag) *cobra.Command {
 			"the names of the columns. Several logs (--log) are merged by time.",
 		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq " +
 			".payload_json.content",
-		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
+		RunE: from.Run(func(cmd *cobra.Command, r *read.Reader, _ []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			enc := output.NewEncoder(w)
 			progress := program.From(cmd).Progress("exporting", "rows", cmd.OutOrStdout())
@@ -123,7 +146,7 @@ func newLogSQL(from *logs.Flag) *cobra.Command {
 		Example: "  hubbub log sql 'SELECT * FROM activity_log ORDER BY id DESC LIMIT 20'\n" +
 			"  hubbub log sql 'SELECT event, count(*) FROM activity_log GROUP BY event'",
 		Args: cobra.MinimumNArgs(1),
-		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		RunE: from.Run(func(cmd *cobra.Command, r *read.Reader, args []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			print := sqlLines(w)
 			if output.NewPrinter(cmd).JSON {
@@ -173,7 +196,7 @@ func sqlObjects(enc *json.Encoder) func(columns []string, values []any) error {
 }
 
 func newLogVerify(from *logs.Flag) *cobra.Command {
-	var opts activitylog.VerifyOptions
+	var opts audit.VerifyOptions
 	var kept []string
 	strict := false
 	cmd := &cobra.Command{
@@ -187,14 +210,14 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 			"elsewhere shows it: --checkpoint with a copy of activity.checkpoint or a proof, and --key with\n" +
 			"the output of hubbub log key.",
 		Example: "  hubbub log verify\n  hubbub log verify --checkpoint /backup/activity.checkpoint",
-		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
+		RunE: from.Run(func(cmd *cobra.Command, r *read.Reader, _ []string) error {
 			var err error
 			if opts.Checkpoints, err = readCheckpoints(kept); err != nil {
 				return err
 			}
 			progress := program.From(cmd).Progress("checking the log", "rows", nil)
 			opts.OnRow = func() { progress.Add(1) }
-			v, err := r.Verify(cmd.Context(), &opts)
+			v, err := audit.Verify(cmd.Context(), r, &opts)
 			progress.End()
 			if err == nil {
 				err = output.Result(cmd, v, func(p *output.Printer) { printVerdict(p, v) })
@@ -224,7 +247,7 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 	return cmd
 }
 
-func printVerdict(p *output.Printer, v *activitylog.Verdict) {
+func printVerdict(p *output.Printer, v *audit.Verdict) {
 	state := p.Paint(term.Green, "intact")
 	if !v.OK() {
 		state = p.Paint(term.Red, "not intact")

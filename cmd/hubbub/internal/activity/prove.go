@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/audit"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
@@ -26,7 +27,7 @@ func newLogKey(from *logs.Flag) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, path := range logs.Paths(program.From(cmd), *from) {
-				key, err := activitylog.VerifierKey(path)
+				key, err := audit.VerifierKey(path)
 				if err != nil {
 					return logs.Explain(err)
 				}
@@ -52,12 +53,12 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 			"The proof shows what the bus wrote, not that it is true.",
 		Example: "  hubbub log prove msg_01J > msg_01J.tlog-proof\n  hubbub log prove msg_01J --json | jq -r .proof",
 		Args:    cobra.ExactArgs(1),
-		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		RunE: from.Run(func(cmd *cobra.Command, r *read.Reader, args []string) error {
 			texts, err := readCheckpoints([]string{kept})
 			if err != nil {
 				return err
 			}
-			proofs, err := r.Prove(cmd.Context(), args[0], texts[0])
+			proofs, err := audit.Prove(cmd.Context(), r, args[0], texts[0])
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 	return cmd
 }
 
-func printProof(cmd *cobra.Command, p activitylog.Proof) error {
+func printProof(cmd *cobra.Command, p audit.Proof) error {
 	if !output.NewPrinter(cmd).JSON {
 		_, err := cmd.OutOrStdout().Write(p.Text)
 		return err
@@ -109,7 +110,7 @@ func readCheckpoints(names []string) ([]string, error) {
 }
 
 // printAudit prints what the Merkle tree of a log proves.
-func printAudit(p *output.Printer, a *activitylog.Audit) {
+func printAudit(p *output.Printer, a *audit.Audit) {
 	if a.Entries > 0 {
 		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed,
 			a.LastRow)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,10 +35,10 @@ func TestWhy_PrintsRecordsExactly(t *testing.T) {
 	cmd.SetContext(t.Context())
 	cmd.SetOut(&out)
 	cmd.Flags().Bool("json", true, "")
-	if err := printWhy(cmd, r, activitylog.AttentionFilter{EventID: "e<1"}, nil); err != nil {
+	if err := printWhy(cmd, r, read.AttentionFilter{EventID: "e<1"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err = r.Attention(t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
+	err = r.Attention(t.Context(), read.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
 		fmt.Fprintf(&out, "%s %s: %s | %s\n", a.MessageID, a.Event, view.Full.Record(&a.Record), view.Brief.Record(&a.Record))
 		return nil
 	})

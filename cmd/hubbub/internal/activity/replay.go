@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
@@ -101,7 +102,7 @@ func (o *decisionSummary) String() string {
 }
 
 // run decides about past events again and prints the results.
-func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+func (p *replayOptions) run(cmd *cobra.Command, r *read.Reader, f read.AttentionFilter) error {
 	cfg, err := p.config()
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 // decide reads the log once. It decides about each chat event with what the log contained before
 // it.
 func (p *replayOptions) decide(
-	cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config,
+	cmd *cobra.Command, r *read.Reader, f read.AttentionFilter, cfg attention.Config,
 ) ([]replayedEvent, error) {
 	then := map[[2]string]*protocol.AttentionDecision{}
 	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
@@ -184,7 +185,7 @@ func (p *replayOptions) decide(
 	var list []replayedEvent
 	seen := map[[2]string]bool{}
 	past := newHistory()
-	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{
+	rows := read.Filter{Since: f.Since, Events: []activitylog.Event{
 		activitylog.SendStart,
 	}, Types: []protocol.MessageType{
 		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"hubbub/activitylog"
 	"hubbub/activitylog/agentstats"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/logs"
@@ -34,7 +34,7 @@ func NewStats() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&spent, "spent", false, "show turns and tokens for each day (UTC), agent and chat")
 	rows.AddTimes(cmd, "", true)
-	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *read.Reader, args []string) error {
 		other := func(agent string) bool {
 			return len(args) > 0 && !slices.ContainsFunc(args,
 				func(a string) bool { return busclient.AgentID(a) == agent })

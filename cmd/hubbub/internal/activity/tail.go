@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -60,7 +61,7 @@ const linesOnTerminal = 100
 
 func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
-	r := activitylog.Open(logs.Paths(env, *t.from)...)
+	r := read.Open(logs.Paths(env, *t.from)...)
 	defer r.Close()
 	out := newTailWriter(output.NewPrinter(cmd), new(view.Titles))
 	if out.Columns > 0 && !out.JSON {
@@ -84,7 +85,7 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 		}
 		return errors.Join(logs.Explain(err), out.flush())
 	}
-	var at activitylog.Cursor // from the beginning
+	var at read.Cursor // from the beginning
 	if lines >= 0 {
 		if at, err = t.printLast(cmd.Context(), r, filter, lines, out, waiting); err != nil ||
 			cmd.Context().Err() != nil {
@@ -97,8 +98,8 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 // printLast prints the last stored rows and returns the position after them. It waits for a
 // locked log, and accepts that the log does not exist yet.
 func (t *tailOptions) printLast(
-	ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error),
-) (activitylog.Cursor, error) {
+	ctx context.Context, r *read.Reader, f read.Filter, lines int, out *tailWriter, waiting func(error),
+) (read.Cursor, error) {
 	at, err := t.printStored(ctx, r, f, lines, out)
 	for told := false; errors.Is(
 		err, activitylog.ErrLocked,
@@ -120,8 +121,8 @@ func (t *tailOptions) printLast(
 // printStored prints the last stored rows, or all of them if lines is negative, and returns the
 // position after them.
 func (t *tailOptions) printStored(
-	ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter,
-) (activitylog.Cursor, error) {
+	ctx context.Context, r *read.Reader, f read.Filter, lines int, out *tailWriter,
+) (read.Cursor, error) {
 	if lines < 0 {
 		return nil, r.EachPage(ctx, f, out.write)
 	}
@@ -129,7 +130,7 @@ func (t *tailOptions) printStored(
 	if err != nil {
 		return nil, err
 	}
-	rows, _, err := r.Before(ctx, f, activitylog.Beyond(end), lines)
+	rows, _, err := r.Before(ctx, f, read.Beyond(end), lines)
 	if err != nil {
 		return nil, err
 	}

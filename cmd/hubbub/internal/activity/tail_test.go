@@ -8,6 +8,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/agentstats"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -31,7 +32,7 @@ func TestTail_WaitsForLockedLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := activitylog.Open(path)
+	r := read.Open(path)
 	defer r.Close()
 	var shown bytes.Buffer
 	out := newTailWriter(&output.Printer{JSON: true, Out: &shown}, new(view.Titles))
@@ -42,7 +43,7 @@ func TestTail_WaitsForLockedLog(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	at, err := (&tailOptions{follow: true}).printLast(t.Context(), r, activitylog.Filter{}, 10, out, waiting)
+	at, err := (&tailOptions{follow: true}).printLast(t.Context(), r, read.Filter{}, 10, out, waiting)
 	if err != nil || waited != 1 || len(at) != 1 || at[0] != 1 {
 		t.Errorf("it waited %d times, and then: %v, %v", waited, at, err)
 	}
@@ -62,12 +63,12 @@ func TestTail_OneLinePerMessage(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), logs.File)
 	newLogAt(t, path, rows...).Close()
-	r := activitylog.Open(path)
+	r := read.Open(path)
 	defer r.Close()
 	for _, columns := range []int{60, 80, 120} {
 		layout := newRowLayout(false, columns, new(view.Titles))
 		layout.brief = true
-		err := r.Each(t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+		err := r.Each(t.Context(), read.Filter{}, func(e *activitylog.Entry) error {
 			lines := strings.Split(layout.line(e), "\n")
 			if line := lines[len(lines)-1]; term.Width(line) > columns || len(lines) > 2 || len(lines) == 2 && !e.Is(activitylog.SendStart) || !strings.HasSuffix(line, shownEnd(e)) {
 				t.Errorf("at %d: %q", columns, lines)

@@ -12,6 +12,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/chain"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
@@ -45,7 +46,7 @@ func NewTrace() *cobra.Command {
 	)
 	cmd.Flags().IntVar(&limit, "limit", 200, "maximum number of messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
-	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *read.Reader, args []string) error {
 		progress := logs.Progress(cmd)
 		defer progress.End()
 		ids, err := messageIDs(cmd.Context(), r, logs.ExpandID(cmd.Context(), r, args[0]))
@@ -56,7 +57,7 @@ func NewTrace() *cobra.Command {
 		for i, id := range ids {
 			var found *chain.Chain
 			if alone {
-				var m *activitylog.Message
+				var m *read.Message
 				m, err = r.Message(cmd.Context(), id)
 				found = &chain.Chain{Steps: []chain.Step{{Message: m}}}
 			} else {
@@ -64,7 +65,7 @@ func NewTrace() *cobra.Command {
 			}
 			progress.End()
 			switch {
-			case errors.Is(err, activitylog.ErrUnknownMessage):
+			case errors.Is(err, read.ErrUnknownMessage):
 				return fmt.Errorf("%w; hubbub tail shows message IDs, and --log reads other logs", err)
 			case err != nil:
 				return err
@@ -83,9 +84,9 @@ func NewTrace() *cobra.Command {
 
 // messageIDs returns the messages that a name stands for, oldest first: the message with that ID,
 // or the messages that carried the chat event with that ID to agents.
-func messageIDs(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
-	if _, err := r.Message(ctx, name); errors.Is(err, activitylog.ErrUnknownMessage) {
-		err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
+func messageIDs(ctx context.Context, r *read.Reader, name string) (ids []string, err error) {
+	if _, err := r.Message(ctx, name); errors.Is(err, read.ErrUnknownMessage) {
+		err = r.ChatEvents(ctx, read.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
 			if !slices.Contains(ids, c.MessageID) {
 				ids = append(ids, c.MessageID)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/logs"
@@ -54,8 +55,8 @@ func NewWhy() *cobra.Command {
 		}
 		return cobra.RangeArgs(1, 2)(cmd, args)
 	}
-	explained := logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) (err error) {
-		f := activitylog.AttentionFilter{Since: rows.Chosen.Since}
+	explained := logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *read.Reader, args []string) (err error) {
+		f := read.AttentionFilter{Since: rows.Chosen.Since}
 		if len(args) > 0 && (!replay || args[0] != "all") {
 			f.EventID = args[0]
 		}
@@ -127,7 +128,7 @@ func (s *eventReport) add(a *record) {
 const maxLogDelay = 250 * time.Millisecond
 
 // printWhy prints the reports about an event. It ends the progress line first.
-func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
+func printWhy(cmd *cobra.Command, r *read.Reader, f read.AttentionFilter, progress *term.Progress) error {
 	stories, err := readReports(cmd, r, f)
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attention
 }
 
 // readReports reads one report for each agent, sorted by agent.
-func readReports(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*eventReport, error) {
+func readReports(cmd *cobra.Command, r *read.Reader, f read.AttentionFilter) ([]*eventReport, error) {
 	byAgent := map[string]*eventReport{}
 	of := func(agent string) *eventReport {
 		if byAgent[agent] == nil {

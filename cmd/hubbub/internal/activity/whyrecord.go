@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/term"
@@ -25,7 +25,7 @@ type brokerEvent struct {
 
 // readBrokerEvents reads the broker's events about a record or event, oldest first.
 func readBrokerEvents(
-	ctx context.Context, r *activitylog.Reader, id string, since time.Time,
+	ctx context.Context, r *read.Reader, id string, since time.Time,
 ) (steps []*brokerEvent, err error) {
 	err = r.CollabEvents(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
 		if what := collab.DescribeEvent(fact, collab.NameOf); what != "" {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/logs"
@@ -183,9 +184,9 @@ func Messages(cmd *cobra.Command) (list []string, err error) {
 	if flag := cmd.Flag("log"); flag != nil {
 		named, err = cmd.Flags().GetStringArray("log")
 	}
-	r := activitylog.Open(logs.Paths(program.From(cmd), named)...)
+	r := read.Open(logs.Paths(program.From(cmd), named)...)
 	defer r.Close()
-	sent := activitylog.Filter{
+	sent := read.Filter{
 		Events:   []activitylog.Event{activitylog.SendStart},
 		NotTypes: silentTypes,
 		Brief:    true,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol/http1"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -37,7 +38,7 @@ func NewChatServer(key string) *ChatServer {
 	s := &ChatServer{
 		API:  tgtest.New(&tgtest.Options{Username: BotName}),
 		key:  key,
-		feed: newFeed(),
+		feed: &feed{},
 		mux:  http.NewServeMux(),
 	}
 	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
@@ -70,26 +71,19 @@ func (s *ChatServer) React(to Line, from models.User, emoji string) Line {
 // Run serves the Bot API and the endpoint for people on l until ctx ends, and then closes l.
 func (s *ChatServer) Run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // long polls end with ctx
 	}
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	wg.Go(func() { s.recordCalls(ctx) })
-	wg.Go(func() {
-		<-ctx.Done()
-		_ = server.Close() // nobody waits for a response any more
-	})
-	err := server.Serve(l)
-	stopped := ctx.Err() != nil
-	cancel()
-	wg.Wait()
-	if stopped {
-		return nil
+	if err := http1.Serve(ctx, l, server, 0); err != nil { // nobody waits for a response any more
+		return fmt.Errorf("serving the demo's Bot API: %w", err)
 	}
-	return fmt.Errorf("serving the demo's Bot API: %w", err)
+	return nil
 }
 
 // recordCalls adds the calls of the bridge to the feed.

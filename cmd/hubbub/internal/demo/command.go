@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/provision"
 	"hubbub/cmd/hubbub/internal/up"
@@ -29,8 +29,9 @@ import (
 func NewCommand() *cobra.Command {
 	var exit bool
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Show the whole system at work, without a token or network",
+		Use:         "demo",
+		Annotations: map[string]string{program.NoData: ""},
+		Short:       "Show the whole system at work, without a token or network",
 		Long: "Start the real programs against a Bot API server in this process, play a short group chat, and\n" +
 			"show the conversation beside the rows of the activity log. The agents are scripted: they follow\n" +
 			"fixed rules and use no language model. Afterwards you can type, here or with `hubbub chat`. All\n" +
@@ -73,7 +74,7 @@ type demoRun struct {
 	fleet     *fleet.Fleet
 	plan      *up.Plan
 	log       *os.File
-	reader    *activitylog.Reader
+	reader    *read.Reader
 	script    *Script
 	wg        sync.WaitGroup
 }
@@ -145,7 +146,7 @@ func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (fu
 	if err := s.waitReady(ctx); err != nil {
 		return nil, err
 	}
-	s.reader = activitylog.Open(filepath.Join(s.data, "activity.db"))
+	s.reader = read.Open(filepath.Join(s.data, "activity.db"))
 	from, err := s.reader.End(ctx)
 	if err != nil {
 		return nil, err

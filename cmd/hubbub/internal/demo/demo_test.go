@@ -161,7 +161,7 @@ func TestLineOf(t *testing.T) {
 }
 
 func TestFeed_DropsOldLines(t *testing.T) {
-	f := newFeed()
+	f := &feed{}
 	for range maxLines + 5 {
 		f.add(Line{})
 	}

@@ -3,6 +3,8 @@ package demo
 import (
 	"context"
 	"sync"
+
+	"hubbub/protocol/notify"
 )
 
 // maxLines bounds the feed. It drops older lines.
@@ -13,10 +15,8 @@ type feed struct {
 	mu      sync.Mutex
 	lines   []Line // at most maxLines
 	last    int    // number of the newest line
-	changed chan struct{}
+	changed notify.Broadcast
 }
-
-func newFeed() *feed { return &feed{changed: make(chan struct{})} }
 
 // add appends a line and numbers it.
 func (f *feed) add(l Line) Line {
@@ -28,8 +28,7 @@ func (f *feed) add(l Line) Line {
 	if len(f.lines) > maxLines {
 		f.lines = append([]Line(nil), f.lines[len(f.lines)-maxLines:]...)
 	}
-	close(f.changed)
-	f.changed = make(chan struct{})
+	f.changed.Notify()
 	return l
 }
 
@@ -39,9 +38,9 @@ func (f *feed) after(n int) ([]Line, <-chan struct{}) {
 	defer f.mu.Unlock()
 	from := len(f.lines) - (f.last - n)
 	if from = max(from, 0); from >= len(f.lines) {
-		return nil, f.changed
+		return nil, f.changed.C()
 	}
-	return append([]Line(nil), f.lines[from:]...), f.changed
+	return append([]Line(nil), f.lines[from:]...), f.changed.C()
 }
 
 // newest returns the number of the newest line.

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 )
 
@@ -27,8 +29,8 @@ const (
 // A Printer prints the chats of a server beside the rows of the activity log.
 type Printer struct {
 	server *ChatServer
-	log    *activitylog.Reader
-	from   activitylog.Cursor // where to start
+	log    *read.Reader
+	from   read.Cursor // where to start
 	out    io.Writer
 	paint  term.Painter
 	width  int // columns of the terminal
@@ -40,7 +42,7 @@ type Printer struct {
 	idle      bool           // no step runs: keep nothing
 	brief     bool           // of the agents' records, print only escalations
 	assembler activitylog.Assembler
-	changed   chan struct{}
+	changed   notify.Broadcast
 }
 
 // A publication is a message that the bus has delivered.
@@ -55,14 +57,14 @@ const maxIncomplete = 4096
 // NewPrinter returns a printer of a server's chats and of a log, from a position on. It writes to
 // out, which has the given number of columns; 0 means that out is not a terminal.
 func NewPrinter(
-	stage *ChatServer, log *activitylog.Reader, from activitylog.Cursor, out io.Writer, columns int,
+	stage *ChatServer, log *read.Reader, from read.Cursor, out io.Writer, columns int,
 ) *Printer {
 	if columns == 0 {
 		columns = 140
 	}
 	return &Printer{
 		server: stage, log: log, from: from, out: out, paint: term.NewPainter(out),
-		width: columns, changed: make(chan struct{}), idle: true,
+		width: columns, idle: true,
 		assembler: activitylog.Assembler{MaxPending: maxIncomplete},
 	}
 }
@@ -78,7 +80,7 @@ func (n *Printer) Run(ctx context.Context) error {
 			n.update(nil)
 		}
 	})
-	return n.log.Follow(ctx, activitylog.Filter{}, n.from, nil, func(rows []activitylog.Entry) error {
+	return n.log.Follow(ctx, read.Filter{}, n.from, nil, func(rows []activitylog.Entry) error {
 		n.update(rows)
 		return nil
 	})
@@ -110,8 +112,7 @@ func (n *Printer) update(rows []activitylog.Entry) {
 		return
 	}
 	n.lines, n.messages = append(n.lines, lines...), append(n.messages, passed...)
-	close(n.changed)
-	n.changed = make(chan struct{})
+	n.changed.Notify()
 }
 
 // readyLines returns the lines that can be printed: lines before the newest row, and lines that
@@ -279,7 +280,7 @@ func (n *Printer) waitUntil(ctx context.Context, done func(history) bool) error 
 	for {
 		n.mu.Lock()
 		m := history{slices.Clone(n.lines), slices.Clone(n.messages)}
-		changed := n.changed
+		changed := n.changed.C()
 		n.mu.Unlock()
 		if done(m) {
 			return nil

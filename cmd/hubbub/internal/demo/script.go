@@ -193,7 +193,7 @@ func (p *Script) discussion(ctx context.Context) error {
 // thumbsUp answers the escalation with a reaction.
 func (p *Script) thumbsUp(ctx context.Context) error {
 	l := p.Server.React(p.escalation, p.Server.Will, "👍")
-	return p.await(ctx, "a word that it goes on", func(m history) bool { return answered(m, l) })
+	return p.await(ctx, "a message that the agent continues", func(m history) bool { return answered(m, l) })
 }
 
 func (p *Script) reaction(ctx context.Context) error {

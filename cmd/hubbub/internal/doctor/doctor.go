@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
+	"hubbub/activitylog/write"
 	"hubbub/bus/report"
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/output"
@@ -22,9 +24,9 @@ import (
 	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
-	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/subprocess"
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/outbox"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
@@ -240,7 +242,7 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	if err != nil {
 		return problem("activity-keep: "+err.Error()+".", "Fix it in the table [bus] of the settings file.")
 	}
-	size, err := activitylog.DiskUsageOf(ctx, path)
+	size, err := read.DiskUsageOf(ctx, path)
 	switch {
 	case err != nil:
 		return problem(
@@ -268,7 +270,7 @@ const clockJumpShown = 30 * 24 * time.Hour
 // checkClock tells whether the clock of the machine has jumped while a bus ran here.
 func checkClock(data string) []tg.Finding {
 	const advice = "Check what sets the clock (timedatectl)."
-	s, err := activitylog.ReadClock(filepath.Join(data, "activity.db"))
+	s, err := write.ReadClock(filepath.Join(data, "activity.db"))
 	j := s.Jump
 	switch {
 	case err != nil:
@@ -429,12 +431,12 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 		files, _ := fs.Glob(os.DirFS(data), pattern) // the only possible error is a bad pattern
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
-			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
+			if reason, failed, from, err := mailbox.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
 				findings = append(findings, warning(fmt.Sprintf("All turns of agent:%s have failed since %s (%d): %s",
 					name, from.Local().Format("2 Jan 15:04 MST"), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+
 					agentLog(data, name)+"."))
 			}
-			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
+			count, since, err := mailbox.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
 				continue // another check reports what cannot be read
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/write"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
 	"hubbub/peers/store/storetest"
@@ -107,7 +108,7 @@ func TestCheckLog_ReportsSize(t *testing.T) {
 		t.Errorf("without a log: %+v", f)
 	}
 	ctx, end := context.WithCancel(t.Context())
-	w := activitylog.NewWriter(filepath.Join(data, "activity.db"), nil)
+	w := write.NewWriter(filepath.Join(data, "activity.db"), nil)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	w.Append(activitylog.Row{At: time.Now().Add(-24 * time.Hour).UnixMicro(), Event: activitylog.SendStart, MessageID: "m1", Status: activitylog.StatusStart})
@@ -119,7 +120,7 @@ func TestCheckLog_ReportsSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	for keep, want := range map[string]string{
-		"": "is kept for 90 days. It takes ", "30d": "in 29 days.", "20GiB": "is kept up to 20 GiB. It takes ", "forever": "is kept forever. It takes ",
+		"": "is kept for 90 days. It takes ", "30d": "in 29 days.", "1GiB": "is kept up to 1 GiB. It takes ", "forever": "is kept forever. It takes ",
 	} {
 		if f := (&checks{keep: keep}).checkLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Message, want) {
 			t.Errorf("%q: %+v; want %q", keep, f, want)

@@ -26,7 +26,7 @@ func (x *checks) checkMatrix(ctx context.Context, env *program.Env) []tg.Finding
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	bot, err := mx.Check(ctx, x.homeserver, &mx.Options{Token: token})
+	bot, err := mx.Check(ctx, x.homeserver, &mx.Options{Token: token, User: x.matrixUser})
 	switch {
 	case errors.Is(err, mx.ErrToken):
 		return []tg.Finding{problem("The homeserver refuses the access token of the bot.",

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/internal/term"
 )
 
@@ -27,13 +28,13 @@ func ShortID(e *activitylog.Entry) string {
 
 // ExpandID returns the ID of the newest message whose ID ends with a short ID. If name is not a
 // short ID of a recent message, it returns name.
-func ExpandID(ctx context.Context, r *activitylog.Reader, name string) string {
+func ExpandID(ctx context.Context, r *read.Reader, name string) string {
 	end := strings.TrimPrefix(name, "…")
 	if len(end) != shortIDLen {
 		return name
 	}
 	rows, _, _ := r.Before(
-		ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
+		ctx, read.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
 	) // on an error, use the rows that were read
 	for i := len(rows) - 1; i >= 0; i-- {
 		if strings.HasSuffix(rows[i].MessageID, end) {

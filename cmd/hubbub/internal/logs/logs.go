@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
@@ -32,10 +33,10 @@ func AddFlag(cmd *cobra.Command) *Flag {
 
 // Run returns a RunE function for a command that reads the logs. Each log must exist.
 func (l *Flag) Run(
-	run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error,
+	run func(cmd *cobra.Command, r *read.Reader, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		r := activitylog.Open(Paths(program.From(cmd), *l)...)
+		r := read.Open(Paths(program.From(cmd), *l)...)
 		defer r.Close()
 		if err := r.Check(cmd.Context()); err != nil {
 			return Explain(err)
@@ -68,10 +69,10 @@ func Paths(env *program.Env, named []string) []string {
 const recentRows = 2000
 
 // Titles returns the titles of the chats in recent rows. Without a log it returns none.
-func Titles(ctx context.Context, r *activitylog.Reader) *view.Titles {
+func Titles(ctx context.Context, r *read.Reader) *view.Titles {
 	titles := new(view.Titles)
 	rows, _, _ := r.Before(
-		ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
+		ctx, read.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
 	) // on an error, use the rows that were read
 	for i := range rows {
 		titles.Learn(&rows[i])
@@ -85,7 +86,7 @@ func TitlesFor(cmd *cobra.Command) *view.Titles {
 	if cmd.Flag("log") != nil {
 		named, _ = cmd.Flags().GetStringArray("log") // the flag has this type
 	}
-	r := activitylog.Open(Paths(program.From(cmd), named)...)
+	r := read.Open(Paths(program.From(cmd), named)...)
 	defer r.Close()
 	return Titles(cmd.Context(), r)
 }

@@ -3,7 +3,7 @@ package logs
 import (
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 
@@ -22,7 +22,7 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 // RowFlags are the flags that select rows, and the filter that they make.
 type RowFlags struct {
 	view.Query
-	Chosen activitylog.Filter
+	Chosen read.Filter
 }
 
 // AddTimes adds the flags for a range of time. what names what they select.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
@@ -104,14 +104,14 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 			skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) },
 		):
 			return nil
-		case activitylog.IsSealed(logs.File, rel): // copied below, after the live file
+		case read.IsSealed(logs.File, rel): // copied below, after the live file
 			return nil
 		case filepath.Ext(path) == ".db":
 			return copied(store.Copy(cmd.Context(), path, target))
 		}
 		return copied(copyFile(path, target))
 	})
-	sealed, listErr := activitylog.Sealed(filepath.Join(from, logs.File), filepath.Join(to, logs.File))
+	sealed, listErr := read.Sealed(filepath.Join(from, logs.File), filepath.Join(to, logs.File))
 	failed = append(failed, listErr)
 	for _, path := range sealed {
 		if err == nil {

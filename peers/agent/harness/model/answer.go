@@ -46,10 +46,18 @@ func (a *answer) addText(piece string) {
 // setStopReason records why the model stopped, in the terms of either API or of the models behind an
 // endpoint that passes theirs on. An empty reason changes nothing.
 func (a *answer) setStopReason(reason string) {
-	if reason != "" {
-		a.Truncated = reason == "length" || reason == "max_tokens"
-		a.Paused = reason == "pause_turn"
-		a.Filtered = reason == "content_filter" || reason == "refusal"
+	if reason == "" {
+		return
+	}
+	a.Truncated, a.Paused, a.Filtered = false, false, false
+	switch strings.ToLower(reason) {
+	case "length", "max_tokens", "model_length", "max_output_tokens", "max_completion_tokens",
+		"model_context_window_exceeded":
+		a.Truncated = true
+	case "pause_turn":
+		a.Paused = true
+	case "content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist", "spii":
+		a.Filtered = true
 	}
 }
 

@@ -115,7 +115,7 @@ func Events(events ...string) http.HandlerFunc {
 				e = "data: " + e
 			}
 			fmt.Fprintf(w, "%s\n\n", e)           //nolint:errcheck // the client may be gone
-			http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+			http.NewResponseController(w).Flush() //nolint:errcheck // as above
 		}
 	}
 }

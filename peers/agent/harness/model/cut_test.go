@@ -26,15 +26,20 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 		requests int
 		sent     string
 	}{
-		"a text":               {[]said{{Text: []string{"Half of"}, Stop: stopCut}}, "Half of", true, 1, ""},
-		"a message, shortened": {[]said{send(`{"text":"A long`), {Calls: []modelCall{{ID: "b", Name: "chat_send_message", Arguments: `{"text":"Short."}`}}}, {Text: []string{""}}}, "", false, 3, "Short."},
-		"a message, as text":   {[]said{send(`{"text":"A long`), {Text: []string{"Short."}}}, "Short.", false, 2, ""},
-		"always":               {[]said{send(`{"inReplyTo":"e1", "text": "Zwei Wörter \u00e`), send(`{"text":"Zwei`), send(`{"te`)}, "Zwei Wörter", true, 3, ""},
-		"a thought":            {[]said{{Text: []string{"<think>so long"}, Stop: stopCut}, {Text: []string{"It is 4."}}}, "It is 4.", false, 2, ""},
-		"a call as text":       {[]said{{Text: []string{"```json\n{\"name\":\"chat_send_message\",\"arguments\":{\"te"}, Stop: stopCut}, {Text: []string{"Sent."}}}, "Sent.", false, 2, ""},
-		"a call of its tools":  {[]said{{Text: []string{`{"name": "probe", "arguments": {"x": "lo`}, Stop: stopCut}, {Text: []string{"Found."}}}, "Found.", false, 2, ""},
-		"another tool":         {[]said{{Text: []string{"Let me see."}, Calls: []modelCall{{ID: "a", Name: "chat_read_thread", Arguments: `{"te`}}, Stop: stopCut}, {Text: []string{"Seen."}}}, "Seen.", false, 2, ""},
-		"an escape":            {[]said{send(`{"text":"a \"quoted\" \`), send(`{`), send(`{`)}, `a "quoted"`, true, 3, ""},
+		"a text":                {[]said{{Text: []string{"Half of"}, Stop: stopCut}}, "Half of", true, 1, ""},
+		"a message, shortened":  {[]said{send(`{"text":"A long`), {Calls: []modelCall{{ID: "b", Name: "chat_send_message", Arguments: `{"text":"Short."}`}}}, {Text: []string{""}}}, "", false, 3, "Short."},
+		"a message, as text":    {[]said{send(`{"text":"A long`), {Text: []string{"Short."}}}, "Short.", false, 2, ""},
+		"always":                {[]said{send(`{"inReplyTo":"e1", "text": "Zwei Wörter \u00e`), send(`{"text":"Zwei`), send(`{"te`)}, "Zwei Wörter", true, 3, ""},
+		"a thought":             {[]said{{Text: []string{"<think>so long"}, Stop: stopCut}, {Text: []string{"It is 4."}}}, "It is 4.", false, 2, ""},
+		"a call as text":        {[]said{{Text: []string{"```json\n{\"name\":\"chat_send_message\",\"arguments\":{\"te"}, Stop: stopCut}, {Text: []string{"Sent."}}}, "Sent.", false, 2, ""},
+		"a call of its tools":   {[]said{{Text: []string{`{"name": "probe", "arguments": {"x": "lo`}, Stop: stopCut}, {Text: []string{"Found."}}}, "Found.", false, 2, ""},
+		"by the model's length": {[]said{{Text: []string{"Half of"}, Stop: "model_length"}}, "Half of", true, 1, ""},
+		"by Gemini's words":     {[]said{{Text: []string{"Half of"}, Stop: "MAX_TOKENS"}}, "Half of", true, 1, ""},
+		"by the context window": {[]said{{Text: []string{"Half of"}, Stop: "model_context_window_exceeded"}}, "Half of", true, 1, ""},
+		"in another's words":    {[]said{{Calls: send(`{"text":"A lo`).Calls, Stop: "max_output_tokens"}, {Text: []string{"Short."}}}, "Short.", false, 2, ""},
+		"by no known end":       {[]said{{Text: []string{"Whole."}, Stop: "eos"}}, "Whole.", false, 1, ""},
+		"another tool":          {[]said{{Text: []string{"Let me see."}, Calls: []modelCall{{ID: "a", Name: "chat_read_thread", Arguments: `{"te`}}, Stop: stopCut}, {Text: []string{"Seen."}}}, "Seen.", false, 2, ""},
+		"an escape":             {[]said{send(`{"text":"a \"quoted\" \`), send(`{`), send(`{`)}, `a "quoted"`, true, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(r rig) {
@@ -60,6 +65,14 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 			})
 		})
 	}
+	each(t, func(r rig) { // the endpoint calls the end of a cut call an ordinary one
+		cut := said{Calls: []modelCall{{ID: "a", Name: "chat_send_message", Arguments: `{"text":"A long sto`}}}
+		api, h := r.start(func(o *model.Options) { o.MaxTokens = outputTokens }, r.said(cut), r.said(cut), r.said(cut))
+		out, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{Names: []string{"chat.send_message"}})
+		if err != nil || out.FinalText != "A long sto" || !out.Truncated || len(api.Requests()) != 3 {
+			r.Errorf("%q, cut %v, %v, after %d requests", out.FinalText, out.Truncated, err, len(api.Requests()))
+		}
+	})
 	each(t, func(r rig) {
 		_, h := r.start(nil, r.said(said{Text: []string{"<think>so long"}, Stop: stopCut}))
 		if _, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{}); !errors.Is(err, harness.ErrBudget) {

@@ -24,7 +24,7 @@ type dialect struct {
 // have the role tool.
 type said struct {
 	Role    string
-	Text    []string // in the pieces in which it comes
+	Text    []string // the pieces of the stream
 	Calls   []modelCall
 	Answers string // the id of the call that this is the result of
 	Stop    stop   // of answers
@@ -98,8 +98,12 @@ func openaiEvents(s said) []string {
 	if s.Stop == stopNever {
 		return events
 	}
-	if s.Stop == stopCut {
+	switch s.Stop {
+	case "", stopPaused:
+	case stopCut:
 		finish = "length"
+	default:
+		finish = string(s.Stop)
 	}
 	chunk(finish, object{})
 	return append(events, written(object{"choices": []any{}, "usage": openaiUsage}), "[DONE]")
@@ -165,6 +169,9 @@ func anthropicEvents(s said) []string {
 		stop = "max_tokens"
 	case stopPaused:
 		stop = "pause_turn"
+	case "":
+	default:
+		stop = string(s.Stop)
 	}
 	add("message_delta", object{"delta": object{"stop_reason": stop}, "usage": object{"output_tokens": outputTokens}})
 	add("message_stop", object{})

@@ -39,7 +39,7 @@ type execution struct {
 	messages []message // of this turn, beginning with the prompt
 	usage    harness.Usage
 	cuts     int    // answers that were cut
-	cutText  string // the longest text of those that was meant for people
+	cutText  string // the longest of these texts that is meant for people
 }
 
 // iterate sends requests and runs tools until the model calls no more tools.
@@ -53,7 +53,7 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 			return nil, err
 		}
 		sanitizeNames(reply.Calls)
-		if reply.Truncated {
+		if reply.Truncated = reply.Truncated || r.isCutCall(reply); reply.Truncated {
 			final, err := r.handleCut(reply, last)
 			if final != nil || err != nil {
 				return final, err
@@ -88,6 +88,12 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: the model did not end it within %d requests", harness.ErrBudget, opts.MaxIterations)
+}
+
+// isCutCall reports whether the token limit cut a call of a model whose endpoint does not say so.
+func (r *execution) isCutCall(reply *reply) bool {
+	n := len(reply.Calls)
+	return n > 0 && reply.OutputTokens >= int64(r.h.opts.MaxTokens) && !json.Valid([]byte(reply.Calls[n-1].Arguments))
 }
 
 // hasImages reports whether a message of this turn has images.

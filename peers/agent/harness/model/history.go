@@ -38,9 +38,8 @@ func (h *History) Close() error { return h.db.Close() }
 
 // Load returns the document of a conversation, or nil.
 func (h *History) Load(ctx context.Context, conversation string) ([]byte, error) {
-	return store.Read(ctx, h.db, func(tx *store.Tx) []byte {
-		return store.Value[[]byte](tx, "SELECT document FROM history WHERE conversation = ?", conversation)
-	})
+	return store.ReadValue[[]byte](ctx, h.db,
+		"SELECT document FROM history WHERE conversation = ?", conversation)
 }
 
 // Save replaces the document of a conversation and removes the oldest documents beyond the limit.

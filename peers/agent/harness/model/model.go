@@ -136,7 +136,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 		return outcome, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Timeout,
-		fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Timeout))
+		fmt.Errorf("%w: it took longer than %s", harness.ErrTimeout, h.opts.Timeout))
 	defer cancel()
 
 	conversation := t.ConversationKey()

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/model"
 
@@ -77,12 +77,7 @@ func TestOllama(t *testing.T) {
 // serveOllama runs the server on a free port until the test ends.
 func serveOllama(t *testing.T, program string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = l.Addr().String()
-	l.Close()
+	address = bustest.FreeAddress(t)
 	said := &outputWatcher{wanted: "Listening on", come: make(chan struct{})}
 	serve := exec.CommandContext(t.Context(), program, "serve")
 	serve.Env = append(os.Environ(), "OLLAMA_HOST="+address, "OLLAMA_MODELS="+t.TempDir(), "HOME="+t.TempDir())

@@ -101,7 +101,7 @@ func TestAnswer_LimitsParts(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	each(t, func(r rig) {
-		now := time.Now() // does not move before somebody sleeps
+		now := time.Now() // stands still until all goroutines sleep
 		for header, want := range map[string]time.Duration{
 			"Retry-After: ": 0, "Retry-After: 301": 301 * time.Second, "Retry-After: -4": 0, "Retry-After: junk": 0, "Retry-After: 9999999": 10 * time.Minute,
 			"Retry-After: 300.5": 300500 * time.Millisecond, "Retry-After-Ms: 300500": 300500 * time.Millisecond,
@@ -219,7 +219,7 @@ func TestClient_ReusesConnections(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 		server.Close()
-		if n := connections.Load(); n > requests/2 { // a machine under load may give up some
+		if n := connections.Load(); n > requests/2 { // a loaded machine may close some
 			t.Errorf("%s: %d connections for %d requests", r.Name, n, requests)
 		}
 	}

@@ -45,7 +45,7 @@ type Decision struct {
 }
 
 func scan(d *Decision) []any {
-	return []any{&d.TurnID, &d.Used, mailbox.JSON(&d.ChatVerdict), mailbox.JSON(&d.Approval)}
+	return []any{&d.TurnID, &d.Used, store.JSON{V: &d.ChatVerdict}, store.JSON{V: &d.Approval}}
 }
 
 func list(v *mailbox.View, where string, args ...any) []Decision {
@@ -99,8 +99,8 @@ func Request(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, p collab.Approva
 
 func save(tx *mailbox.Tx, d *Decision) {
 	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, chat_verdict, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, mailbox.JSON(d.ChatVerdict),
-		mailbox.JSON(d.Approval), time.Now().UnixMicro())
+		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, store.JSON{V: d.ChatVerdict},
+		store.JSON{V: d.Approval}, time.Now().UnixMicro())
 }
 
 // Prefixes of the tool name of a decision that a server or a program requests; see harness.Elicit.
@@ -166,6 +166,7 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 	if d == nil || d.State == a.State || !d.Open() {
 		return
 	}
+	people := []string{a.By, d.By} // a revoked decision also says who allowed it
 	d.Approval, d.ChatVerdict = a, Verdict{Answer: d.ChatVerdict.Answer}
 	save(tx, d)
 	record(tx, d, d.Digest, tx.Entry(a.EventID), mailbox.DecisionPrefix+string(a.State)+":"+a.ID)
@@ -174,7 +175,7 @@ func Apply(tx *mailbox.Tx, a collab.Approval) {
 		return
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
-		outcome := "Decision: " + tx.WithNames(a.Describe(), e.Chat, a.By) + "."
+		outcome := "Decision: " + tx.WithNames(a.Describe(), e.Chat, people...) + "."
 		if wantsWords(&a) && a.State == collab.ApprovalAllowed {
 			outcome = "Answered by " + tx.WithNames(a.By, e.Chat, a.By) + "."
 		}

@@ -11,12 +11,13 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A Reading configures how replies of people are read.
 type Reading struct {
 	Answers *attention.AnswerReader
-	Pause   time.Duration // for which a word that allows waits for more of its author
+	Pause   time.Duration // how long an approval in words waits for further text of its author
 }
 
 // A reply is a chat event while decisions are pending in its chat.
@@ -38,7 +39,7 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 	if c.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
-	pending := list(&tx.View, `chat = ? AND state = 'pending' ORDER BY id`, e.Chat)
+	pending := list(&tx.View, `chat = ? AND state = 'pending' ORDER BY +id`, e.Chat)
 	voidContinued(tx, e, pending, how)
 	if c.Forwarded != "" {
 		return false
@@ -55,27 +56,29 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 	if r.stranger || r.others || r.about == nil && len(r.pending) == 0 {
 		return false
 	}
-	verdict := map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
-		attention.AnswerNo: collab.Deny}[r.answer]
+	said := Verdict{Verdict: map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
+		attention.AnswerNo: collab.Deny}[r.answer]}
 	d := r.subject(&tx.View)
-	words := ""
-	if !edited {
-		words = r.words(tx, d)
+	if value := r.namedButton(d); value != "" && !edited {
+		_, said, _ = parseButton(value)
+	} else if !edited {
+		said.Answer = r.words(tx, d)
 	}
-	if words != "" {
-		verdict = collab.Allow
+	if said.Answer != "" {
+		said.Verdict = collab.Allow
 	}
 	switch {
-	case edited && (verdict == "" || d != nil && d.ChatVerdict.Verdict != ""):
+	case edited && (said.Verdict == "" || d != nil && d.ChatVerdict.Verdict != ""):
 		return false
-	case edited, d == nil, verdict == "", verdict == collab.Allow && words == "" && wantsWords(&d.Approval):
+	case edited, d == nil, said.Verdict == "",
+		said.Verdict == collab.Allow && said.Answer == "" && wantsWords(&d.Approval):
 		return r.explain(tx, d)
 	}
 	if !mailbox.RecordReceipt(tx, e) {
 		return true
 	}
-	said := Verdict{Verdict: verdict, SourceID: e.SourceID, Answer: words}
-	if verdict == collab.Allow && c.Event == protocol.EventMessage {
+	said.SourceID = e.SourceID
+	if said.Verdict == collab.Allow && c.Event == protocol.EventMessage {
 		said.NotBefore = e.ReceivedAt.Add(how.Pause)
 	}
 	return decide(tx, e, d, said)
@@ -90,15 +93,35 @@ func (r *reply) words(tx *mailbox.Tx, d *Decision) string {
 		tx.Options().Attention.Stops(&event) {
 		return ""
 	}
-	said := r.Content.Text
-	if labels := attention.Labels(said); r.named && attention.CountLeading(said, labels) > 0 {
-		said = attention.TextAfterLabel(said, labels[attention.CountLeading(said, labels)-1])
-	}
-	said = strings.TrimSpace(said)
+	said := r.said()
 	if r.about == nil && endsAsking(said) {
 		return ""
 	}
 	return said
+}
+
+// said returns the text of a message without the mentions of this agent before it.
+func (r *reply) said() string {
+	said := r.Content.Text
+	if labels := attention.Labels(said); r.named && attention.CountLeading(said, labels) > 0 {
+		said = attention.TextAfterLabel(said, labels[attention.CountLeading(said, labels)-1])
+	}
+	return strings.TrimSpace(said)
+}
+
+// namedButton returns the value of the decision's button whose label a message is, or "". People
+// write labels where a chat shows them instead of buttons.
+func (r *reply) namedButton(d *Decision) string {
+	if d == nil || r.Content.Event != protocol.EventMessage {
+		return ""
+	}
+	said := text.OneLine(strings.Trim(r.said(), " .!\"'“”„«»`"))
+	for _, b := range buttons(&d.Approval) {
+		if strings.EqualFold(b.Text, said) {
+			return b.Value
+		}
+	}
+	return ""
 }
 
 // endsAsking reports whether a text ends as a question.
@@ -110,18 +133,30 @@ func endsAsking(said string) bool {
 // button stood under another message, or in another chat.
 func pressedButton(v *mailbox.View, e *mailbox.Entry) (d *Decision, said Verdict, pressed bool) {
 	c := &e.Content
-	id, what, ok := strings.Cut(c.Text, ":")
-	if !ok || !IsValue(id) || c.Event != protocol.EventMessage {
-		return nil, said, false
+	id, said, ok := parseButton(c.Text)
+	if !ok || c.Event != protocol.EventMessage {
+		return nil, Verdict{}, false
 	}
-	verdict, scope, _ := strings.Cut(what, ":")
-	said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 	d = Find(v, id)
 	if c.ReplyTo != nil && !slices.Contains([]string{"", mailbox.DecisionPrefix + id},
 		v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
 		return nil, said, true
 	}
 	return d, said, true
+}
+
+// parseButton returns the id and the verdict in the value of a decision's button. It returns false
+// for any other text.
+func parseButton(value string) (id string, said Verdict, ok bool) {
+	parts := strings.SplitN(value, ":", 3)
+	if len(parts) < 2 || !IsValue(parts[0]) {
+		return "", Verdict{}, false
+	}
+	said.Verdict = collab.Verdict(parts[1])
+	if len(parts) == 3 {
+		said.Scope = collab.ApprovalScope(parts[2])
+	}
+	return parts[0], said, true
 }
 
 // decide stores a verdict. The turn that waits applies it.
@@ -141,7 +176,11 @@ func decide(tx *mailbox.Tx, e *mailbox.Entry, d *Decision, said Verdict) bool {
 		if refused, ok := errors.AsType[*collab.Error](err); ok { // its code and the id are for programs
 			refusal = strings.NewReplacer("decision "+d.ID, "This decision", d.ID, "this").Replace(refused.Message)
 		}
-		tx.ReplyToCommand(e, tx.WithNames(refusal, e.Chat, slices.Concat(d.MayDecide, []string{d.By, said.By})...))
+		a := e.Content.Author // has perhaps written nothing else
+		if rest, named := strings.CutPrefix(refusal, said.By+" "); named && a.DisplayName+a.Username != "" {
+			refusal = mailbox.QuotedName(a) + " " + rest
+		}
+		tx.ReplyToCommand(e, tx.WithNames(refusal, e.Chat, append(slices.Clone(d.MayDecide), d.By)...))
 		return true
 	}
 	switch before := &d.ChatVerdict; {
@@ -227,7 +266,7 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 	switch {
 	case about == nil || about.State != collab.ApprovalPending || !about.MayBeDecidedBy(r.PersonIdentity()):
 		return false
-	case d == nil && !r.forAgent() && about.ChatVerdict.Explained: // once where others are spoken to
+	case d == nil && !r.forAgent() && about.ChatVerdict.Explained: // once in a conversation of others
 		return false
 	case nothingLeft && !mailbox.RecordReceipt(tx, r.Entry):
 		return true
@@ -288,14 +327,22 @@ func isOtherAgent(v *mailbox.View, author string) bool {
 	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.Self())
 }
 
-// AwaitsMessage reports whether a reaction may be about the message of a pending decision
-// whose id in the chat is not known yet.
-func AwaitsMessage(v *mailbox.View, e *mailbox.Entry) bool {
-	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
+// maxStatusDelay is how long the delivery_status of a question may take.
+const maxStatusDelay = time.Minute
+
+// AwaitsStatus reports whether an event may be about a question of the agent whose id in the chat is
+// not known yet: a reply to the agent or a reaction can overtake the delivery_status of the question.
+func AwaitsStatus(v *mailbox.View, e *mailbox.Entry) bool {
+	to := e.Content.ReplyTo
+	if to == nil || to.SourceID == "" || IsValue(e.Content.Text) || // it names its question itself
+		e.Content.Event != protocol.EventReaction && to.Author != string(v.Self()) {
 		return false
 	}
-	known := store.Value[bool](v.Tx,
-		`SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
-	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
-		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
+	return store.Value[bool](v.Tx, `SELECT NOT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '')
+		AND NOT EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)
+		AND (EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
+				WHERE d.chat = ?1 AND d.state = 'pending' AND s.source_id = '')
+			OR EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = '' AND undelivered = '' AND sent_at > ?3
+				AND (key LIKE 'choice:%' OR key LIKE 'question:%')))`,
+		e.Chat, to.SourceID, e.ReceivedAt.Add(-maxStatusDelay).UnixMicro())
 }

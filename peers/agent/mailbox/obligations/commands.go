@@ -41,7 +41,7 @@ func HandleReaction(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 	if o := obligationOfSent(&tx.View, e.Chat, a.Target); o != nil {
 		a.Target = o.ID
-		if a.Recipient == "" || a.Recipient == string(tx.Self()) { // chats only know whose message it is
+		if a.Recipient == "" || a.Recipient == string(tx.Self()) { // chats only know the author of the message
 			a.Recipient = o.Recipient
 		}
 	}

@@ -68,8 +68,9 @@ const columnNames = `id, recipient, author, delegate, blocks, default_action, mo
 func (o *Obligation) columns() []any {
 	return []any{
 		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level,
-		mailbox.JSON(&o.Members),
-		mailbox.Time(&o.CreatedAt), &o.EventID, &o.Slot, &o.Missed, &o.Escalated, mailbox.Time(&o.CheckAt), &o.Open,
+		store.JSON{V: &o.Members},
+		store.Micros{Time: &o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, store.Micros{Time: &o.CheckAt},
+		&o.Open,
 		&o.State, &o.Sync,
 	}
 }
@@ -108,7 +109,7 @@ func save(tx *mailbox.Tx, o *Obligation) {
 // actsOn returns the acts about an event, oldest first.
 func actsOn(v *mailbox.View, target string) (list []attention.Act) {
 	return store.All(v.Tx, func(a *attention.Act) []any {
-		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, mailbox.Time(&a.At)}
+		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, store.Micros{Time: &a.At}}
 	}, `SELECT kind, actor, signal, recipient, at FROM acts WHERE target = ? ORDER BY n`, target)
 }
 
@@ -213,7 +214,7 @@ func RecordAct(tx *mailbox.Tx, a Act) {
 		a.At = time.Now()
 	}
 	if tx.ExecCount(`INSERT OR IGNORE INTO acts (id, target, kind, actor, signal, recipient, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, mailbox.Time(&a.At)) == 0 {
+		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, store.Micros{Time: &a.At}) == 0 {
 		return
 	}
 	for _, o := range known {

@@ -39,7 +39,7 @@ func Recheck(tx *mailbox.Tx) {
 func Run(tx *mailbox.Tx) {
 	now := time.Now()
 	var up []*Obligation
-	for _, o := range List(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, mailbox.Time(&now)) {
+	for _, o := range List(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, store.Micros{Time: &now}) {
 		due := attention.Due{}
 		if o.Recipient == string(tx.Self()) && Enabled(&tx.View) {
 			o.Since = tx.Mailbox().StartedAt()
@@ -57,7 +57,7 @@ func Run(tx *mailbox.Tx) {
 		}
 		o.Slot, o.Missed, o.CheckAt = max(o.Slot, due.Slot), due.Missed, due.At
 		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, check_at = ? WHERE id = ? AND recipient = ?`,
-			o.Slot, o.Missed, o.Escalated, mailbox.Time(&o.CheckAt), o.ID, o.Recipient)
+			o.Slot, o.Missed, o.Escalated, store.Micros{Time: &o.CheckAt}, o.ID, o.Recipient)
 	}
 	escalateAll(tx, up)
 }
@@ -66,7 +66,7 @@ func Run(tx *mailbox.Tx) {
 func Due(v *mailbox.View, now time.Time) bool {
 	return store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`,
-		mailbox.Time(&now))
+		store.Micros{Time: &now})
 }
 
 // remind stores a return of an obligation, unless the previous return still waits for its turn.
@@ -203,7 +203,7 @@ func nextLevel(tx *mailbox.Tx, o *Obligation, e *mailbox.Entry) attention.Escala
 // order of their first messages.
 func peopleIn(v *mailbox.View, chat protocol.Topic) []string {
 	var told []string
-	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{mailbox.JSON(l)} },
+	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{store.JSON{V: l}} },
 		`SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}

@@ -85,12 +85,12 @@ func amount(words []string) (n float64, unit string, used int) {
 	m := quantity().FindStringSubmatch(number)
 	switch {
 	case m != nil && m[2] != "":
-		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // a number by the expression
+		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // the expression matches only numbers
 		return n, m[2], 1
 	case len(words) < 2:
 		return 0, "", 0
 	case m != nil:
-		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // a number by the expression
+		n, _ = strconv.ParseFloat(m[1], 64) //nolint:errcheck // the expression matches only numbers
 		return n, words[1], 2
 	}
 	n, used = spelledNumber(words)
@@ -139,6 +139,9 @@ var fractions = []struct {
 // spellTime replaces a time of day in words by digits: half past nine, quarter to 10, nine thirty, nine.
 func (p *phrase) spellTime() {
 	for i, word := range p.words {
+		if i > 1 && (p.words[i-1] == "past" || p.words[i-1] == "to") { // ten to midnight
+			word = strings.NewReplacer("noon", "12", "midday", "12", "midnight", "0").Replace(word)
+		}
 		n, used := spelledNumber([]string{word})
 		hour := int(n)
 		if word == "a" || word == "an" || used == 0 || float64(hour) != n {
@@ -191,6 +194,9 @@ func clockMinutes(word string) (minutes int, known bool) {
 	return minutes, minutes > 0 && minutes < 60
 }
 
+// smallHours is the end of the hours that belong to the night before.
+const smallHours = 5
+
 var errNoTime = errors.New("the time of day is missing, such as 09:00")
 
 var timeOfDay = text.Pattern(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?h?(am|pm)?$`)
@@ -198,14 +204,15 @@ var timeOfDay = text.Pattern(`^(\d{1,2})(?:[:.h](\d{2}))?(?::(\d{2})(?:\.\d+)?)?
 // timeOfDay takes a time of day. afterNoon converts an hour below 12 to one after noon. A number
 // alone is an hour if the day is named.
 func (p *phrase) timeOfDay(afterNoon, dayNamed bool) (hour, minute, second int, err error) {
+	defer func() { p.nextDay = p.nextDay || err == nil && p.night && hour < smallHours }()
 	at := p.take("at")
+	p.spellTime()
 	switch {
 	case p.take("noon", "midday"):
 		return 12, 0, 0, nil
 	case p.take("midnight"):
 		return 0, 0, 0, nil
 	}
-	p.spellTime()
 	for i, word := range p.words {
 		m := timeOfDay().FindStringSubmatch(word)
 		if m == nil {
@@ -225,9 +232,9 @@ func (p *phrase) timeOfDay(afterNoon, dayNamed bool) (hour, minute, second int, 
 		switch {
 		case hour > 23 || minute > 59 || second > 59 || m[4] != "" && (hour < 1 || hour > 12):
 			return 0, 0, 0, fmt.Errorf("%s is not a time of day", word)
-		case m[4] == "pm" || m[4] == "" && afterNoon && hour < 12:
+		case m[4] == "pm", m[4] == "" && afterNoon && hour < 12 && !(p.night && hour < smallHours):
 			hour = hour%12 + 12
-		case m[4] == "am":
+		case m[4] == "am", m[4] == "" && p.night && hour == 12: // tonight at 12
 			hour %= 12
 		}
 		return hour, minute, second, nil

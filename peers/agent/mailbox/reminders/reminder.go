@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 	_ "time/tzdata" // the machine may lack time zone data
 
@@ -37,7 +38,7 @@ type Reminder struct {
 	Chat     protocol.Topic `json:"chat"`
 	Location protocol.Chat  `json:"-"` // conversation and thread
 	Text     string         `json:"text"`
-	Cron     string         `json:"cron,omitempty"` // empty: once
+	Cron     string         `json:"cron,omitempty"` // empty: once; see nextStep for values that begin with @every
 	Zone     string         `json:"zone,omitempty"` // of its local times: a name, or an offset such as +01:00
 	SetFor   string         `json:"setFor,omitempty"`
 	Set      time.Time      `json:"set"`
@@ -69,7 +70,7 @@ func (r *Reminder) Schedule(when, given string, zone *time.Location, now time.Ti
 	if r.Zone == "" { // an offset
 		r.Zone = now.In(m.zone).Format("-07:00")
 	}
-	if r.Cron != "" {
+	if r.Cron != "" && r.Due.IsZero() {
 		err = r.advance(now.In(m.zone))
 	}
 	r.Due = r.Due.In(m.zone)
@@ -97,12 +98,16 @@ func (r *Reminder) location() (*time.Location, error) {
 // times are too close to each other.
 func (r *Reminder) advance(now time.Time) error {
 	const looked = 50
+	if step, found := strings.CutPrefix(r.Cron, everyPrefix); found {
+		r.Due = nextStep(step, r.Due, now)
+		return nil
+	}
 	due, err := nextTick(r.Cron, now)
 	if err != nil {
 		return fmt.Errorf("%w: %q never occurs: %w", ErrInvalid, r.Cron, err)
 	}
 	r.Due = due
-	last := wallClock(due) // changes of the clock make no times too close
+	last := wallClock(due) // clock changes do not make times too close
 	for range looked {
 		next, err := gronx.NextTickAfter(r.Cron, last, false)
 		if err != nil {
@@ -119,8 +124,9 @@ func (r *Reminder) advance(now time.Time) error {
 const columnNames = `id, chat, location, text, cron, zone, set_for, set_at, due_at, cancelled_by`
 
 func scan(r *Reminder) []any {
-	return []any{&r.ID, &r.Chat, mailbox.JSON(&r.Location), &r.Text, &r.Cron, &r.Zone, &r.SetFor, mailbox.Time(&r.Set),
-		mailbox.Time(&r.Due), &r.cancelledBy}
+	return []any{&r.ID, &r.Chat, store.JSON{V: &r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor,
+		store.Micros{Time: &r.Set},
+		store.Micros{Time: &r.Due}, &r.cancelledBy}
 }
 
 // List returns the reminders of a chat, or all if chat is empty, ordered by their next
@@ -158,8 +164,8 @@ func Set(tx *mailbox.Tx, r Reminder) (Reminder, error) {
 		return r, fmt.Errorf("%w: you already have %d; cancel one first", ErrInvalid, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+columnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
-		r.ID, r.Chat, mailbox.JSON(&r.Location), r.Text, r.Cron, r.Zone, r.SetFor, mailbox.Time(&r.Set),
-		mailbox.Time(&r.Due))
+		r.ID, r.Chat, store.JSON{V: &r.Location}, r.Text, r.Cron, r.Zone, r.SetFor, store.Micros{Time: &r.Set},
+		store.Micros{Time: &r.Due})
 	record(tx, &r, tx.Entry(r.SetFor), r.SetFor, "set", r.Text)
 	return r, nil
 }
@@ -196,7 +202,7 @@ func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reaso
 // Due returns the reminders that are due. Those that a person has cancelled are.
 func Due(v *mailbox.View, now time.Time) []string {
 	return store.All(v.Tx, store.Scalar[string],
-		`SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, mailbox.Time(&now))
+		`SELECT id FROM reminders WHERE due_at <= ? ORDER BY due_at, id`, store.Micros{Time: &now})
 }
 
 // Fire stores the event of a due reminder and sets its next future time. It stores no
@@ -224,7 +230,7 @@ func Fire(tx *mailbox.Tx, id string) {
 	} else if err := r.advance(now.In(zone)); err != nil {
 		drop(tx, &r, err.Error())
 	} else {
-		tx.Exec(`UPDATE reminders SET due_at = ? WHERE id = ?`, mailbox.Time(&r.Due), id)
+		tx.Exec(`UPDATE reminders SET due_at = ? WHERE id = ?`, store.Micros{Time: &r.Due}, id)
 	}
 	if hasEvent(&tx.View, id, mailbox.OpenCondition) || tx.Entry(e.EventID) != nil {
 		return
@@ -274,7 +280,7 @@ func (r *Reminder) eventText(due, now time.Time) string {
 		said += ", for the event " + attention.HeaderValue(r.SetFor)
 	}
 	if now.Sub(due) > time.Minute {
-		said += "; it is late, and stands for all times that have passed since"
+		said += "; it is late, and covers all times that have passed since"
 	}
 	said += ":\n" + r.Text
 	if r.Cron != "" {
@@ -293,7 +299,8 @@ func Read(ctx context.Context, path string) (list []Reminder, err error) {
 // exists. by names the requester. The reminder becomes due, so that the agent looks at it.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = withDatabase(ctx, path, func(tx *store.Tx) {
-		found = tx.ExecCount(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0
+		found = tx.ExecCount(`UPDATE reminders SET cancelled_by = ?, due_at = 1 WHERE id = ? AND cancelled_by = ''`, by,
+			id) > 0
 	})
 	return found, err
 }

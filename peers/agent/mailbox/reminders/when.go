@@ -23,13 +23,16 @@ type moment struct {
 // forms lists the accepted forms in errors.
 const forms = "use a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30), a time with its zone " +
 	"(2027-01-31T17:00:00+01:00, 2027-01-31 17:00 Europe/Berlin), a duration (45m, in 20 minutes), a repetition " +
-	"(daily 09:00, every Monday 8:30, weekdays 9:00) or a cron expression with five fields (0 9 * * 1-5)"
+	"(daily 09:00, every Monday 8:30, weekdays except Friday 9:00, every other day 9:00, last day of every month 17:00) or a cron expression with five fields (0 9 * * 1-5)"
 
 // parseWhen parses what a model wrote for a time, in a time zone unless the text names another.
 // Times of day are local times: on days when clocks change, a time that does not exist is moved
 // forward by the change, and a time that occurs twice is the first.
 func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) {
-	given := strings.Join(strings.Fields(when), " ")
+	given := strings.TrimPrefix(strings.Join(strings.Fields(when), " "), "@every ")
+	if strings.HasPrefix(when, everyPrefix) {
+		given = "every " + given
+	}
 	if m, ok := parseCron(given, zone); ok {
 		return m, nil
 	}
@@ -98,10 +101,15 @@ func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, er
 	case p.take("yesterday"):
 		days = -1
 	default:
-		if _, err := time.Parse(time.DateOnly, since); err == nil {
+		_, undated := time.Parse(time.DateOnly, since[:min(len(since), len(time.DateOnly))])
+		if undated == nil && len(since) == len(time.DateOnly) {
 			since += " 0:00"
 		}
-		return ParseTime(since, zone, now)
+		at, err := ParseTime(since, zone, now)
+		if err == nil && undated != nil && at.After(now) {
+			err = errors.New("it has not come yet")
+		}
+		return at, err
 	}
 	hour, minute, second, err := p.timeOfDay(false, true)
 	if ago || err != nil && len(p.words) > 0 {
@@ -126,11 +134,15 @@ type phrase struct {
 	words []string // in lower case, without punctuation
 
 	sameWeekday bool // the day was named as the weekday of now
+	night       bool // a night was named
+	nextDay     bool // the time is in the small hours after that night
 }
 
 var (
 	zoneName   = text.Pattern(`[\[(]?\b([A-Za-z]+(?:/[A-Za-z0-9_+\-]+)+)[\])]?`)
-	zoneShort  = text.Pattern(`(?:^|[ \d])(UTC|GMT|Z|CET|CEST|EET|EEST|WET|WEST|MSK|EST|EDT|CST|CDT|MST|MDT|PST|PDT|JST|IST|BST|HST|AKST|AKDT)([+-]\d{1,2}(?::?\d{2})?)?$`)
+	zoneShort  = text.Pattern(`(?:^|[ \d(])(ET|CT|MT|PT|UTC|GMT|Z|CET|CEST|EET|EEST|WET|WEST|MSK|EST|EDT|CST|CDT|MST|MDT|PST|PDT|JST|IST|BST|HST|AKST|AKDT)([+-]\d{1,2}(?::?\d{2})?)?\)?$`)
+	zoneUS     = text.Pattern(`(?i)\b(E|C|M|P)(?:astern|entral|ountain|acific)(?: (?:standard|daylight))?(?: time)?$`)
+	dayPair    = text.Pattern(`(?i)\b([a-z]{3,9})/([a-z]{3,9})\b`)
 	zoneOffset = text.Pattern(`(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([+-]\d{2}:?\d{2})$`)
 	// an abbreviation that means one zone to most
 	abbreviated = map[string]string{
@@ -140,11 +152,20 @@ var (
 		"EST": "America/New_York", "EDT": "America/New_York", "CDT": "America/Chicago", "MST": "America/Denver",
 		"MDT": "America/Denver", "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "JST": "Asia/Tokyo",
 		"HST": "Pacific/Honolulu", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
+		"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles",
 	}
 )
 
 // takeZone takes the zone that a text names, if any, and splits the rest into words.
 func (p *phrase) takeZone(given string) error {
+	given = zoneUS().ReplaceAllString(given, "${1}T")
+	given = dayPair().ReplaceAllStringFunc(given, func(pair string) string { // Tue/Thu is no zone
+		a, b, _ := strings.Cut(strings.ToLower(pair), "/")
+		if nameIndex(weekdays, a) >= 0 && nameIndex(weekdays, b) >= 0 {
+			return a + " and " + b
+		}
+		return pair
+	})
 	rest := given
 	switch name, short, offset := zoneName().FindStringSubmatchIndex(given), zoneShort().FindStringSubmatch(given),
 		zoneOffset().FindStringSubmatch(given); {
@@ -162,7 +183,8 @@ func (p *phrase) takeZone(given string) error {
 		if short[1] != "UTC" && short[1] != "GMT" {
 			return fmt.Errorf("%q is not a time zone: use a name such as Europe/Berlin", short[1]+short[2])
 		}
-		p.zone, rest = fixedZone(short[2]), strings.TrimSuffix(given, short[1]+short[2])
+		p.zone, rest = fixedZone(short[2]), strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(given, ")"),
+			short[1]+short[2]), "(")
 	case short != nil:
 		full, known := abbreviated[short[1]]
 		if !known {
@@ -172,7 +194,7 @@ func (p *phrase) takeZone(given string) error {
 		if err != nil {
 			return err
 		}
-		p.zone, rest = zone, strings.TrimSuffix(given, short[1])
+		p.zone, rest = zone, strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(given, ")"), short[1]), "(")
 	case offset != nil:
 		p.zone, rest = fixedZone(offset[2]), strings.TrimSuffix(given, offset[2])
 	}
@@ -196,17 +218,34 @@ func fixedZone(offset string) *time.Location {
 	return time.FixedZone("", sign*(hours*60+minutes)*60)
 }
 
+// atHours is a time of day as in at 1700.
+var atHours = text.Pattern(`(?i)\bat (\d{2})(\d{2})(?: ?(?:hours|hrs|h))?( |$)`)
+
 // isoTime joins the date and the time of ISO 8601.
 var isoTime = text.Pattern(`(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})`)
 
+// dayAndMonth is a date as in 24.12., without a year.
+var dayAndMonth = text.Pattern(`(?:^|\b)(\d{1,2})\.(\d{1,2})\.(?: |$)`)
+
 // fillers are words that carry no meaning.
-var fillers = strings.Fields("the of @ by until till around about approximately sharp ~ for")
+var fillers = strings.Fields("the of @ by until till around about approximately sharp ~ for coming upcoming")
 
 // splitWords splits a text into lower-case words, without those that carry no
 // meaning.
 func splitWords(s string) []string {
-	s = strings.ToLower(isoTime().ReplaceAllString(s, "$1 $2"))
-	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00").Replace(s)
+	s = strings.ToLower(isoTime().ReplaceAllString(atHours().ReplaceAllString(s, "at $1:$2$3"), "$1 $2"))
+	s = dayAndMonth().ReplaceAllStringFunc(s, func(date string) string {
+		m := dayAndMonth().FindStringSubmatch(date)
+		if month, _ := strconv.Atoi(m[2]); month > 0 && month <= len(months) { //nolint:errcheck // digits
+			return m[1] + " " + months[month-1] + " "
+		}
+		return date
+	})
+	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00", "–", "-",
+		"tmrw", "tomorrow", "local time", "", "bi-weekly", "every 2 weeks", "biweekly", "every 2 weeks", "fortnightly",
+		"every 2 weeks", "quarterly", "every 3 months", "nightly", "every night",
+		"alternate ", "every other ", "working day", "workday", "business day", "workday", "12 noon", "noon",
+		"12 midnight", "midnight", "mid-day", "midday", "lunch time", "lunch", "lunchtime", "lunch").Replace(s)
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ';' })
 	for i := range words {
 		words[i] = strings.TrimSuffix(words[i], ".")
@@ -257,14 +296,28 @@ var partsOfDay = []struct {
 	hour      int
 	afterNoon bool
 }{
-	{"first thing", 9, false}, {"morning", 9, false}, {"afternoon", 15, true}, {"evening", 19, true},
-	{"tonight", 20, true}, {"night", 20, true}, {"end day", 17, true}, {"eod", 17, true},
+	{"first thing", 9, false}, {"early morning", 7, false}, {"morning", 9, false}, {"lunch", 12, true},
+	{"late afternoon", 17, true}, {"afternoon", 15, true}, {"evening", 19, true},
+	{"tonight", 20, true}, {"night", 20, true}, {"end day", 17, true}, {"eod", 17, true}, {"cob", 17, true},
+}
+
+// takePart takes a part of a day, and returns its hour, or -1.
+func (p *phrase) takePart() (hour int, afterNoon bool) {
+	hour = -1
+	for _, of := range partsOfDay {
+		if p.takePhrase(of.words) {
+			hour, afterNoon = of.hour, afterNoon || of.afterNoon
+			p.night = p.night || strings.HasSuffix(of.words, "night")
+			p.take("in", "this")
+		}
+	}
+	return hour, afterNoon
 }
 
 // parse parses a repetition, or a day and a time of day. A day without a time of day means its morning.
 func (p *phrase) parse() (m moment, err error) {
-	if cron, found, err := p.repetition(); found {
-		return moment{cron: cron}, err
+	if m, found, err := p.repetition(); found {
+		return m, err
 	}
 	if p.takePhrase("same time") || p.takePhrase("this time") {
 		p.words = append(p.words, p.now.Format("15:04:05"))
@@ -275,13 +328,8 @@ func (p *phrase) parse() (m moment, err error) {
 		return m, err
 	}
 	const morning = 9
-	named, part, afterNoon := relative >= 0 || hasDate, -1, false
-	for _, of := range partsOfDay {
-		if p.takePhrase(of.words) {
-			part, afterNoon = of.hour, afterNoon || of.afterNoon
-			p.take("in", "this")
-		}
-	}
+	named := relative >= 0 || hasDate
+	part, afterNoon := p.takePart()
 	hour, minute, second, err := p.timeOfDay(afterNoon, named)
 	switch {
 	case errors.Is(err, errNoTime) && len(p.words) == 0 && part >= 0:
@@ -307,7 +355,11 @@ func (p *phrase) parse() (m moment, err error) {
 			return m, nil
 		}
 	}
-	m.due = localTime(y, month, d, hour, minute, second, p.zone)
+	if m.due = localTime(y, month, d, hour, minute, second, p.zone); p.nextDay && (relative > 0 || hasDate ||
+		p.now.Hour() >= smallHours || !m.due.After(p.now)) || relative == 0 && hour == 0 && !m.due.After(p.now) {
+		d++
+		m.due = localTime(y, month, d, hour, minute, second, p.zone)
+	}
 	if !named && !afterNoon && !m.due.After(p.now) { // "9:00" alone is the next
 		m.due = localTime(y, month, d+1, hour, minute, second, p.zone)
 	}
@@ -321,6 +373,16 @@ func (p *phrase) dayWord() int {
 	ahead := func(day int) int { return (day-today+6)%7 + 1 }
 	if p.takePhrase("day after tomorrow") {
 		return 2
+	}
+	if i := slices.Index(p.words, "from"); i > 0 { // a week from tomorrow
+		n, unit, used := amount(p.words[:i])
+		if days := dayUnits[unit]; days > 0 && used == i && n == float64(int(n)) {
+			p.words = slices.Delete(p.words, 0, i+1)
+			if from := p.dayWord(); from >= 0 {
+				return int(n)*days + from
+			}
+			return -1
+		}
 	}
 	if i := slices.Index(p.words, "in"); i >= 0 && i+1 < len(p.words) { // in 3 days at 8
 		n, unit, used := amount(p.words[i+1:])
@@ -369,11 +431,12 @@ func (p *phrase) dayWord() int {
 }
 
 var (
-	isoDate    = text.Pattern(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
-	dottedDate = text.Pattern(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
-	nth        = text.Pattern(`^\d{1,2}(?:st|nd|rd|th)$`)
-	ordinal    = text.Pattern(`^(\d{1,2})(?:st|nd|rd|th)?$`)
-	year       = text.Pattern(`^\d{4}$`)
+	isoDate     = text.Pattern(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
+	slashedDate = text.Pattern(`^(\d{1,2})/(\d{1,2})/(\d{4})$`)
+	dottedDate  = text.Pattern(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
+	nth         = text.Pattern(`^\d{1,2}(?:st|nd|rd|th)$`)
+	ordinal     = text.Pattern(`^(\d{1,2})(?:st|nd|rd|th)?$`)
+	year        = text.Pattern(`^\d{4}$`)
 )
 
 // date takes a date: 2027-01-31, 31.01.2027, 31 January 2027, Jan 31, 2027. Without a year it is
@@ -390,9 +453,20 @@ func (p *phrase) date() (found bool, date time.Time, err error) {
 			date, err = p.day(m[order[0]], m[order[1]], m[order[2]])
 			return true, date, err
 		}
-		if strings.Count(word, "/") == 2 {
-			return false, date, errors.New("which part is the month is not clear: write the date as 2027-01-31")
+		if m = slashedDate().FindStringSubmatch(word); m == nil {
+			continue
 		}
+		p.words = slices.Delete(p.words, i, i+1)
+		p.take("on")
+		switch {
+		case len(m[1]) == 2 && m[1] > "12", m[1] == m[2]:
+			date, err = p.day(m[3], m[2], m[1])
+		case len(m[2]) == 2 && m[2] > "12":
+			date, err = p.day(m[3], m[1], m[2])
+		default:
+			err = errors.New("which part is the month is not clear: write the date as 2027-01-31")
+		}
+		return true, date, err
 	}
 	at := slices.IndexFunc(p.words, func(w string) bool { return nameIndex(months, w) >= 0 })
 	if at < 0 {
@@ -410,6 +484,11 @@ func (p *phrase) date() (found bool, date time.Time, err error) {
 	}
 	p.words = slices.Delete(p.words, from, end)
 	p.take("on")
+	if i := slices.IndexFunc(p.words, func(w string) bool {
+		return strings.HasPrefix(w, "20") && year().MatchString(w)
+	}); y == "" && i >= 0 { // Dec 24 18:00 2026
+		y, p.words = p.words[i], slices.Delete(p.words, i, i+1)
+	}
 	if y != "" {
 		date, err = p.day(y, strconv.Itoa(month), day)
 		return true, date, err

@@ -1,5 +1,0 @@
-//go:build !race
-
-package activitylog
-
-const raced = false
