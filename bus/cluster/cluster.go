@@ -20,10 +20,10 @@ import (
 
 // Options are the optional settings of a Cluster. Nil is valid.
 type Options struct {
-	Prefix      string        `default:"hubbub"` // of every subject
+	Prefix      string        `default:"hubbub"` // of all subjects
 	Heartbeat   time.Duration `positive:"500ms"` // interval
 	SilentAfter time.Duration `positive:"2.5s"`  // a bus without a heartbeat for this long is silent
-	ForgetAfter time.Duration `positive:"1h"`    // a bus that is silent for this long no longer counts as missing
+	ForgetAfter time.Duration `positive:"1h"`    // a bus that has been silent for this long no longer counts as missing
 	Queue       int           `positive:"65536"` // messages that may wait for NATS, up to 256 MiB; one more fails
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
@@ -39,7 +39,7 @@ func (o *Options) withDefaults() Options {
 type Cluster struct {
 	urls     []string
 	name     string // of this bus
-	instance string // of this run of it
+	instance string // of this run
 	options  Options
 	local    bus.Local
 
@@ -61,7 +61,7 @@ type state struct {
 	seq         uint64     // of the last change that was sent
 	nextID      uint64
 	pending     map[uint64]*pendingForward
-	heard       map[string]uint64 // the last heartbeat of each other bus
+	heard       map[string]uint64 // the last heartbeat received from each other bus
 	connected   bool
 	since       time.Time // when connected changed
 	failReason  string    // why all forwards fail; empty until FailPending

@@ -47,7 +47,7 @@ func (c *Cluster) markSent(id uint64) (beat uint64, ok bool) {
 		return 0, false
 	}
 	if f.sent = true; len(f.Peers) == 0 {
-		delete(c.state.pending, id) // no outcome will come
+		delete(c.state.pending, id) // there will be no outcome
 	}
 	return c.state.heard[f.Bus], true
 }
@@ -74,7 +74,7 @@ type forwardHeader struct {
 	MessageID string            `json:"messageId"`
 	From      string            `json:"from"`
 	Names     []string          `json:"names,omitempty"`
-	To        []protocol.PeerID `json:"to"`               // the message is for their sessions only
+	To        []protocol.PeerID `json:"to"`               // the peers that the message is for
 	NoOutcome bool              `json:"silent,omitempty"` // the sender does not wait for the outcome
 }
 
@@ -101,7 +101,7 @@ func (c *Cluster) handleForward(h header, body []byte) {
 		}
 	}
 	if !c.heartbeats.withinLease(h.Beat, time.Now()) {
-		done(bus.Result{Absent: head.To}) // the other bus may have given the forward up by now
+		done(bus.Result{Absent: head.To}) // the other bus may have given up the forward
 		return
 	}
 	c.local.Deliver(message, head.To, done)

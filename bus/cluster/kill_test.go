@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,16 +45,6 @@ func TestMain(m *testing.M) {
 	s.WaitForShutdown()
 }
 
-// freePort returns a port that nobody has at this moment.
-func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // TestCluster_SurvivesKilledNATSServers kills each of three NATS servers that keep one stream of three
 // replicas, with kill -9, while messages cross from one bus to another and the rows of the log
 // are copied: no message is lost or doubled without a word, the buses find each other again,
@@ -67,15 +56,15 @@ func TestCluster_SurvivesKilledNATSServers(t *testing.T) {
 		t.Skip("runs by make test-partition")
 	}
 	dir := t.TempDir()
-	var ports, routes []int
+	var addresses, routes []string
 	for range 3 {
-		ports, routes = append(ports, freePort(t)), append(routes, freePort(t))
+		addresses, routes = append(addresses, bustest.FreeAddress(t)), append(routes, bustest.FreeAddress(t))
 	}
 	running := make([]*exec.Cmd, 3)
 	start := func(i int) {
 		file := filepath.Join(dir, fmt.Sprint("nats", i))
-		config := fmt.Sprintf("server_name: n%d\nhost: 127.0.0.1\nport: %d\njetstream { store_dir: %q }\ncluster { name: c, host: 127.0.0.1, port: %d, routes: [nats://127.0.0.1:%d, nats://127.0.0.1:%d] }\n",
-			i, ports[i], file+".store", routes[i], routes[(i+1)%3], routes[(i+2)%3])
+		config := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [nats://%s, nats://%s] }\n",
+			i, addresses[i], file+".store", routes[i], routes[(i+1)%3], routes[(i+2)%3])
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +82,7 @@ func TestCluster_SurvivesKilledNATSServers(t *testing.T) {
 	for i := range 3 {
 		start(i)
 		defer func() { kill(i) }()
-		urls = append(urls, fmt.Sprint("nats://127.0.0.1:", ports[i]))
+		urls = append(urls, "nats://"+addresses[i])
 	}
 
 	log := zerolog.New(zerolog.NewTestWriter(t))

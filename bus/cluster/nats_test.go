@@ -237,13 +237,24 @@ func TestNATS_ReadsExpiredCredentialsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	renew(4 * time.Second)
+	valid := 4 * time.Second
+	renew(valid)
+	renewed := time.Now()
 	var logged lines
 	log := zerolog.New(&logged)
 	c := cluster.New([]string{s.ClientURL()}, "east", &cluster.Options{Log: &log, NATS: []nats.Option{nats.UserCredentials(file)}})
 	joinBy(t, c, "east", nil)
 	connected := func() bool { return c.Status().(map[string]any)["connected"] == true }
-	waitFor(t, "the bus is not taken", connected)
+	waitFor(t, "the bus is not taken", func() bool {
+		if connected() {
+			return true
+		}
+		if time.Since(renewed) > valid { // a busy machine needs longer to connect
+			valid, renewed = 2*valid, time.Now()
+			renew(valid)
+		}
+		return false
+	})
 	waitFor(t, "the end of the credentials is not told", func() bool { return !connected() && strings.Contains(strings.ToLower(logged.String()), "expired") })
 	renew(time.Hour)
 	waitFor(t, "the bus is not taken back with its new credentials", connected)

@@ -21,7 +21,7 @@ type outgoing struct {
 type sendQueue struct {
 	prefix   string // of every subject
 	messages chan outgoing
-	bytes    atomic.Int64 // in messages, and of the message that is being sent
+	bytes    atomic.Int64 // of waiting messages, and of the one being sent
 }
 
 func newSendQueue(prefix string, size int) *sendQueue {

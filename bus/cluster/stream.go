@@ -27,7 +27,7 @@ type ActivityStream struct {
 	urls    []string
 	stream  string
 	bus     string
-	run     string // distinguishes the rows of this run from those of others
+	run     string // identifies the rows of this run
 	options Options
 
 	queue     chan commitRows
@@ -145,7 +145,7 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 		if rest, err = s.attempt(ctx, js, rest); len(rest) == 0 {
 			return
 		}
-		err = fmt.Errorf("the activity stream, which will be tried again: %w", err)
+		err = fmt.Errorf("the activity stream will be tried again: %w", err)
 		s.natsFault.report(s.options.Log, zerolog.WarnLevel, err, time.Now())
 		if retry.Sleep(ctx, streamRetryInterval); ctx.Err() != nil {
 			s.addLost(len(rest))
@@ -204,7 +204,7 @@ func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) (er
 			return nil
 		}
 	}
-	return fmt.Errorf("making the stream %s: %w (does the NATS server run with JetStream?)", s.stream, err)
+	return fmt.Errorf("creating the stream %s: %w (does the NATS server run with JetStream?)", s.stream, err)
 }
 
 func gap(lost int) activitylog.Row {

@@ -12,11 +12,11 @@ import (
 // there when the heartbeat was sent. A hello also names the buses that its sender knows, which
 // this bus may not have met yet.
 type view struct {
-	isolated   bool                 // nothing comes from NATS, as far as this bus can tell
+	isolated   bool                 // no message comes from NATS
 	reachable  []string             // names of the buses that send heartbeats
 	silent     []string             // names of the silent buses
 	unmet      bool                 // another bus receives heartbeats of a bus that this one has not met
-	knownUntil map[string]time.Time // for each bus, until when its peers are known for certain
+	knownUntil map[string]time.Time // by bus: until when its peers are known for certain
 }
 
 // recordHello records the content of another bus's hello; updateView publishes it.
@@ -75,7 +75,7 @@ func (v *view) heartbeatsHeard(heard map[string]uint64) map[string]uint64 {
 		all[name] = 0
 	}
 	for _, name := range v.reachable {
-		all[name] = max(heard[name], 1) // its first message may be without a heartbeat
+		all[name] = max(heard[name], 1) // its first message may have no heartbeat
 	}
 	return all
 }

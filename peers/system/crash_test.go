@@ -300,7 +300,7 @@ var agentSteps = []string{"agent started", "agent connected", "agent online"}
 
 // TestSpawner_SurvivesAKillAtEveryStep kills the spawner, or the agent, once at each step of the
 // bootstrap: the chat gets its agent all the same, and never two.
-func TestKilledAtEveryStep(t *testing.T) {
+func TestSpawner_SurvivesAKillAtEveryStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}

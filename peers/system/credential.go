@@ -212,9 +212,8 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 	if !s.opts.Credentials {
 		return nil
 	}
-	names, err := store.Read(ctx, s.db, func(tx *store.Tx) []string {
-		return store.All(tx, store.Scalar[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
-	})
+	names, err := store.ReadAll(ctx, s.db,
+		store.Scalar[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ type Spec struct {
 // Limits are the resource limits of an agent. Zero means no limit.
 type Limits struct {
 	Memory  int64         // bytes
-	Tasks   int64         `flag:"tasks-max" usage:"processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit"`
-	Files   int64         `flag:"files-max" usage:"files that each process of an agent may have open; 0 is no limit"`
-	Runtime time.Duration `flag:"runtime-max" usage:"how long an agent may run before it is started anew (default no limit)"`
+	Tasks   int64         `flag:"tasks-max" usage:"maximum number of processes and threads of an agent or, if agents are processes, of those that its user starts after it; 0 for no limit"`
+	Files   int64         `flag:"files-max" usage:"maximum number of open files of each process of an agent; 0 for no limit"`
+	Runtime time.Duration `flag:"runtime-max" usage:"how long an agent may run before it is restarted (default no limit)"`
 }
 
 // Paths are the paths of an agent's files as the agent sees them, and where people find its log.

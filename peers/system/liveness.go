@@ -72,10 +72,8 @@ func (s *Spawner) probe(ctx context.Context, name AgentName) (protocol.SendResul
 // probeAll probes the agents that are not online yet. They may have connected while the spawner
 // was away.
 func (s *Spawner) probeAll(ctx context.Context) {
-	unheard, err := store.Read(ctx, s.db, func(tx *store.Tx) []AgentName {
-		return store.All(tx, store.Scalar[AgentName],
-			`SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
-	})
+	unheard, err := store.ReadAll(ctx, s.db, store.Scalar[AgentName],
+		`SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
 	for _, name := range unheard {
 		if _, failure := s.probe(ctx, name); failure != nil {
 			err = failure

@@ -10,10 +10,10 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// TestAnAgentThatHangsIsStartedAgain has one whose process goes on when its
-// connection has ended, and a bridge that asks for it three times a minute, or a
-// little more rarely and all at once.
-func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
+// TestSupervisor_RestartsAHangingAgent runs an agent whose process continues after its connection
+// has ended, and a bridge that requests it three times a minute, or a little more rarely and all
+// at once.
+func TestSupervisor_RestartsAHangingAgent(t *testing.T) {
 	for name, pauses := range map[string][]time.Duration{
 		"evenly": {20 * time.Second, 20 * time.Second, 20 * time.Second}, "at once": {time.Second, 2 * time.Second, 72 * time.Second},
 	} {
@@ -66,9 +66,9 @@ func hangAndAsk(t *testing.T, pauses []time.Duration) {
 	})
 }
 
-// TestAnAgentThatIsAwayForAMomentIsLeftAlone has one that is away for twenty seconds
-// each hour, and bridges that ask for it often meanwhile.
-func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
+// TestSupervisor_IgnoresAShortAbsence runs an agent that is absent for twenty seconds each hour,
+// and bridges that request it often during that time.
+func TestSupervisor_IgnoresAShortAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{StartTimeout: 5 * time.Second})
 		leave, back := make(chan struct{}), make(chan struct{})
@@ -108,9 +108,9 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestASpawnerAsksThoseThatItHasNotHeard: an agent that came while the spawner was away is
-// asked on the connection whether it is online, and serves who waits at once.
-func TestASpawnerAsksThoseThatItHasNotHeard(t *testing.T) {
+// TestSpawner_ChecksUnheardAgents checks that an agent that came while the spawner was away
+// is asked on the connection whether it is online, and then serves a waiting request at once.
+func TestSpawner_ChecksUnheardAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.launcher.outlive = true

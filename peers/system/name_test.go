@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestDerivedNamesAreSafeAndStable(t *testing.T) {
+func TestTopicNames_AreSafeAndStable(t *testing.T) {
 	for topic, want := range map[protocol.Topic]AgentName{
 		"tg:42":             "tg-42",
 		"tg:-1001234567890": "tg--1001234567890",
@@ -40,7 +40,7 @@ func TestDerivedNamesAreSafeAndStable(t *testing.T) {
 	})
 }
 
-func TestPlainTopicsNeverShareAName(t *testing.T) {
+func TestTopicNames_AreUnique(t *testing.T) {
 	topic := rapid.StringMatching(`[a-z0-9]{1,4}:-?[a-z0-9]{1,4}`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := topic.Draw(t, "a"), topic.Draw(t, "b")
@@ -50,7 +50,7 @@ func TestPlainTopicsNeverShareAName(t *testing.T) {
 	})
 }
 
-func TestNamesThatEscapeAreRefused(t *testing.T) {
+func TestNames_RefuseEscapes(t *testing.T) {
 	for _, name := range []string{"", "-x", "A", "a_b", "a.b", "../x", "a/b", "a b", "a\nb", "a\x00", "ä", "%i", "$HOME", "a@b", "system", strings.Repeat("a", 49)} {
 		if CheckName(name) == nil {
 			t.Errorf("%q is taken", name)
@@ -79,7 +79,7 @@ func TestDeriveNames_DifferOnFileSystemsThatIgnoreCase(t *testing.T) {
 	}
 }
 
-func TestWhoMayAskForWhom(t *testing.T) {
+func TestRequest_ChecksThePermission(t *testing.T) {
 	for _, c := range []struct {
 		topic protocol.Topic
 		from  protocol.PeerID

@@ -17,18 +17,18 @@ type Options struct {
 	Env      func() ([]string, error) // environment of agents, read at every start; default empty
 	Profiles map[string]Profile       // that requests may name
 	Limits   Limits                   // of each agent
-	Unit     []string                 `flag:"agent-unit" usage:"with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security"`
+	Unit     []string                 `flag:"agent-unit" usage:"with systemd: change of the sandbox of an agent's unit that its harness needs, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security"`
 
 	MaxAgents   int `flag:"max-agents" positive:"100" usage:"agents that may run at once"`
 	MaxRequests int `positive:"4096"` // unanswered requests
 	SpawnRate   int `flag:"spawn-rate" positive:"120" usage:"new agents that may be started in a minute; more wait"`
 	// negative: none
-	MaxRestarts  int           `flag:"max-restarts" default:"5" usage:"times in a row that an agent is started again, counted anew after 60s of running"`
+	MaxRestarts  int           `flag:"max-restarts" default:"5" usage:"times in a row that an agent is restarted; the count starts over once it has run for 60s"`
 	SteadyAfter  time.Duration `positive:"1m"` // run time that resets the count of restarts
-	StartTimeout time.Duration `flag:"start-timeout" positive:"30s" usage:"how long an agent may take to say that it is online"`
+	StartTimeout time.Duration `flag:"start-timeout" positive:"30s" usage:"how long an agent may take to report that it is online"`
 	MinBackoff   time.Duration `positive:"1s"` // before a restart, doubling
 	MaxBackoff   time.Duration `positive:"30s"`
-	IdleStop     time.Duration `flag:"idle-stop" usage:"stop an agent whose chats said nothing for so long; 0 never does"`
+	IdleStop     time.Duration `flag:"idle-stop" usage:"how long an agent's chats may be silent before the agent is stopped; 0 for never"`
 
 	Credentials bool // issue a credential for each agent; needs a token in Peer
 

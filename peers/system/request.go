@@ -45,7 +45,7 @@ func parseRequest(d *peer.Delivery) (request, error) {
 		r.topic = r.requester.Topic()
 	}
 	if !text.IsCleanName(r.requestID) {
-		return r, errors.New("the requestId must be valid Unicode without control or invisible characters")
+		return r, errors.New("the requestId must be " + text.NameRule)
 	}
 	if len(r.id) > protocol.MaxMessageID {
 		return r, fmt.Errorf("the requestId is %d bytes long; at most %d are allowed", len(r.id), protocol.MaxMessageID)

@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// The one who asks waits for the next instance: told of the one that ended, a
-// bridge would send into the void and back off.
-func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
+// TestSpawn_WaitsForTheNextInstance checks that no announcement names an instance that has ended.
+// Otherwise a bridge would send messages that nobody receives, and back off.
+func TestSpawn_WaitsForTheNextInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MinBackoff: 10 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")

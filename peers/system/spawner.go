@@ -129,10 +129,8 @@ func (s *Spawner) Run(ctx context.Context) error {
 
 // resume starts a supervisor for every agent that is wanted or may still be running.
 func (s *Spawner) resume(ctx context.Context) error {
-	names, err := store.Read(ctx, s.db, func(tx *store.Tx) []AgentName {
-		return store.All(tx, store.Scalar[AgentName],
-			`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
-	})
+	names, err := store.ReadAll(ctx, s.db, store.Scalar[AgentName],
+		`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-func TestAChatGetsItsAgent(t *testing.T) {
+func TestSpawn_StartsTheAgentOfAChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{Args: []string{"--harness=scripted"}})
 		bridge, watcher := h.bus.Join(t, "tg:bot", "tg:*"), h.bus.Join(t, "cli:watcher", protocol.Pattern(protocol.TopicRoute))
@@ -56,7 +56,7 @@ func TestAChatGetsItsAgent(t *testing.T) {
 	})
 }
 
-func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
+func TestSpawn_AnswersOnceTheAgentIsOnline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
@@ -92,7 +92,7 @@ func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 	})
 }
 
-func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
+func TestSpawn_KeepsTopicsAndAgentsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -126,7 +126,7 @@ func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreAnswered(t *testing.T) {
+func TestSpawn_AnswersRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxAgents: 1})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -162,7 +162,7 @@ func TestRefusalsAreAnswered(t *testing.T) {
 	})
 }
 
-func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
+func TestSupervisor_GivesUpAfterRepeatedCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxRestarts: 3})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -229,7 +229,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
+func TestSupervisor_GivesUpOnWrongArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.launcher.playing(func(_ *fakeLauncher, _ system.Spec, a *fakeInstance) {
@@ -247,7 +247,7 @@ func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
+func TestSupervisor_RestartsAPanickedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -262,7 +262,7 @@ func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
 	})
 }
 
-func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
+func TestFailure_WithoutARequestReachesTheChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxRestarts: -1})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -277,7 +277,7 @@ func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
 	})
 }
 
-func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
+func TestSupervisor_RestartsAMuteAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxRestarts: 1})
 		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})
@@ -293,7 +293,7 @@ func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
 	})
 }
 
-func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
+func TestRestart_AdoptsRecordedAgents(t *testing.T) {
 	for name, outlive := range map[string]bool{"agents stay": true, "agents end": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -329,9 +329,9 @@ func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
-	// What was stored when the spawner was killed: that the agent is online, or
-	// not even that. Then it has to start again to say so.
+func TestRestart_AdoptsAnUnrecordedInstance(t *testing.T) {
+	// The spawner was killed after or before it stored that the agent is online. In the second
+	// case the agent starts again.
 	for online, starts := range map[int]int{1: 1, 0: 2} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newFixture(t, nil)
@@ -355,7 +355,7 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 	}
 }
 
-func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
+func TestIdle_EndsAnAgentUntilARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -386,9 +386,9 @@ func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 	})
 }
 
-// TestAWakeBringsAnIdleAgentBack: the broker has a delivery for it. Nobody else brings an agent
-// back so, and no agent that is not ours is made.
-func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
+// TestIdle_WakeStartsTheAgent checks that a delivery at the broker starts a stopped agent, that
+// nothing else does, and that no foreign agent is created.
+func TestIdle_WakeStartsTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -415,7 +415,7 @@ func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
 	})
 }
 
-func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
+func TestAnnouncement_WaitsForTheRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -450,7 +450,7 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 	})
 }
 
-func TestSpawnsComeAtABoundedRate(t *testing.T) {
+func TestSpawn_LimitsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{SpawnRate: 6})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
@@ -468,7 +468,7 @@ func TestSpawnsComeAtABoundedRate(t *testing.T) {
 	})
 }
 
-func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
+func TestSupervisor_ToleratesALauncherFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxRestarts: 1})
 		h.launcher.mu.Lock()
@@ -487,7 +487,7 @@ func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
 	})
 }
 
-func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
+func TestSupervisor_ToleratesAnAbsentBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{MaxRestarts: -1})
 		h.launcher.playing(func(s *fakeLauncher, spec system.Spec, a *fakeInstance) {
@@ -507,7 +507,7 @@ func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
 	})
 }
 
-func TestStrangersCannotSpeakForAgents(t *testing.T) {
+func TestAnnouncement_RefusesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})
@@ -526,7 +526,7 @@ func TestStrangersCannotSpeakForAgents(t *testing.T) {
 	})
 }
 
-func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
+func TestProfiles_AddToTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := func(kv ...string) func() ([]string, error) { return func() ([]string, error) { return kv, nil } }
 		h := newFixture(t, &system.Options{
@@ -545,9 +545,9 @@ func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
 	})
 }
 
-// TestAnAnswerToACommandThatEndedIsNoDeadLetter: the agent is started all the same,
-// and the request is closed.
-func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
+// TestSpawn_ServesARequesterThatHasLeft checks that the agent is started all the same, and that the
+// request is closed.
+func TestSpawn_ServesARequesterThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")

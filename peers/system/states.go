@@ -76,7 +76,7 @@ func (k *supervisor) agent(ctx context.Context) (agentRow, error) {
 
 // change executes a statement outside of any transaction.
 func (s *Spawner) change(ctx context.Context, statement string, args ...any) error {
-	return store.Autocommit(ctx, s.db, func(tx *store.Tx) { tx.Exec(statement, args...) })
+	return store.Exec(ctx, s.db, statement, args...)
 }
 
 // ownAgent returns the agent of a topic for requests that name none: the one derived from the
@@ -137,7 +137,5 @@ func HandleOf(ctx context.Context, path string, name AgentName) (string, error) 
 		return "", err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
-	return store.Read(ctx, db, func(tx *store.Tx) string {
-		return store.Value[string](tx, `SELECT handle FROM agents WHERE name = ?`, name)
-	})
+	return store.ReadValue[string](ctx, db, `SELECT handle FROM agents WHERE name = ?`, name)
 }
