@@ -166,8 +166,59 @@ func TestACP_AsksAPersonForPermission(t *testing.T) {
 	}
 }
 
-// TestACP_CancelsTheRequestOfADeadProgram ends the decision as cancelled, in the chat and on record;
-// what is asked by the program that is started instead is another decision.
+// acpContents are commands of the fake program that end with more than text, and what the chat is shown.
+var acpContents = map[string]string{
+	`content [{"type":"text","text":"See"},{"type":"resource_link","name":"the report","uri":"https://a.example/r"},{"type":"text","text":"."}]`:                            "See [the report](https://a.example/r).",
+	`content [{"type":"resource_link","name":"a.txt","uri":"file:///w/a.txt"}]`:                                                                                             "(file: a.txt, `/w/a.txt`)",
+	`content [{"type":"text","text":"Here:"},{"type":"image","data":"UE5H","mimeType":"image/png"}]`:                                                                        "Here:\n(an image, image/png, that cannot be shown here)",
+	`content [{"type":"image","data":"UE5H","mimeType":"image/png","uri":"https://a.example/i.png"}]`:                                                                       "[image](https://a.example/i.png)",
+	`content [{"type":"audio","data":"UE5H","mimeType":"audio/ogg"},{"type":"text","text":"Listen."}]`:                                                                      "(a recording, audio/ogg, that cannot be played here)\nListen.",
+	`content [{"type":"text","text":"Wrote"},{"type":"resource","resource":{"uri":"file:///w/a.py","text":"print(1)\n"}}]`:                                                  "Wrote\n`/w/a.py`:\n```\nprint(1)\n```",
+	`content [{"type":"text","text":"Two:"},{"type":"resource_link","name":"x","uri":"http://a.example/x"},{"type":"resource_link","name":"y","uri":"http://a.example/y"}]`: "Two: [x](http://a.example/x) [y](http://a.example/y)",
+
+	"stop-by end_turn All.":                "All.",
+	"stop-by max_tokens Once upon":         "Once upon" + cutNote,
+	"stop-by max_turn_requests Half of it": "Half of it" + cutNote,
+	"stop-by refusal I will not.":          "I will not.",
+	"stop-by refusal ":                     "My model declined to answer this. Rephrasing may help.",
+}
+
+const cutNote = "\n\n[The model's answer was cut here: it reached its maximum length.]"
+
+// TestACP_AsksInWordsWhatAProgramWantsToKnow answers questions of a program in words.
+func TestACP_AsksInWordsWhatAProgramWantsToKnow(t *testing.T) {
+	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
+	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+	h.start()
+	one := func(field string) string {
+		return `{"type":"object","properties":{"x":` + field + `},"required":["x"]}`
+	}
+	for _, c := range []struct{ schema, words, want string }{
+		{one(`{"type":"string"}`), "release/2.1", `{"x":"release/2.1"}`},
+		{one(`{"type":"string","enum":["small","large"]}`), "Large", `{"x":"large"}`},
+		{one(`{"type":"integer","minimum":1}`), "3", `{"x":3}`},
+		{one(`{"type":"string","format":"date"}`), "2027-05-03", `{"x":"2027-05-03"}`},
+		{`{"type":"object","properties":{"city":{"type":"string"},"nights":{"type":"integer"}},"required":["city","nights"]}`, "city: Köln\nnights: 2", `{"city":"Köln","nights":2}`},
+		{one(`{"type":"string"}`), "no thanks", "decline"},
+	} {
+		h.say("tg:42", "elicit "+c.schema, "")
+		if asked := h.reply(); !strings.Contains(asked, "What?") {
+			t.Errorf("%s is asked as %q", c.schema, asked)
+		}
+		h.say("tg:42", c.words, "")
+		got := h.reply()
+		for !strings.HasPrefix(got, "answered: ") {
+			got = h.reply()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%q to %s becomes %s; want %s", c.words, c.schema, got, c.want)
+		}
+	}
+	h.stop()
+}
+
+// TestACP_CancelsTheRequestOfADeadProgram checks that the decision is cancelled in the chat and
+// on record. A request of the restarted program is another decision.
 func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
@@ -218,6 +269,25 @@ func TestACP_AnswersBehindTheBus(t *testing.T) {
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	h.start()
 	h.ask("say hello", "hello")
+	for parts, want := range map[string]string{
+		"I read the file.|The port is 80.": "I read the file.\n\nThe port is 80.",
+		"Eins.|Zwei.|Drei.":                "Eins.\n\nZwei.\n\nDrei.",
+		"读完了。|端口是 80。":                     "读完了。\n\n端口是 80。",
+		"1. a|2. b":                        "1. a\n\n2. b",
+		"It is| noon|, nearly.":            "It is noon\n\n, nearly.",
+		"Done!\n|See below.":               "Done!\nSee below.",
+	} {
+		h.ask("parts "+parts, want)
+	}
+	for said, want := range acpContents {
+		h.ask(said, want)
+	}
+	for _, reason := range []string{"max_tokens ", "max_turn_requests "} {
+		h.say("tg:42", "stop-by "+reason, "")
+		if got := h.reply(); !strings.Contains(got, "limit") {
+			t.Errorf("after %q: %q", reason, got)
+		}
+	}
 	h.ask("chat from its tools", "from its tools")
 	h.ask("permission read notes", "once")
 	h.ask("permission execute rm", "no")

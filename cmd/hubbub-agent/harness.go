@@ -52,9 +52,9 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 			Log:     &log,
 		}), nil, nil
 	case "a2a":
-		return a2a.New(s.reach.A2AURL, &a2a.Options{
+		return a2a.New(s.targets.A2AURL, &a2a.Options{
 			Token: func() (string, error) { return env.Secret(a2aToken) }, Log: &log,
-			Transport: netguard.NewTransport(s.reach.beside([]string{s.reach.A2AURL})),
+			Transport: netguard.NewTransport(s.targets.policyFor([]string{s.targets.A2AURL})),
 		}), nil, nil
 	case "acp":
 		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
@@ -87,7 +87,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 		}
 		return nil, "", nil
 	case "a2a":
-		if err := s.reach.beside([]string{s.reach.A2AURL}).CheckURL(s.reach.A2AURL); err != nil {
+		if err := s.targets.policyFor([]string{s.targets.A2AURL}).CheckURL(s.targets.A2AURL); err != nil {
 			return nil, "", program.Usage("--a2a-url, which --harness a2a needs: %s", err)
 		}
 		return nil, "", nil

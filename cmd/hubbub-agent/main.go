@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
@@ -23,6 +24,7 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/peers/netguard"
 	"hubbub/protocol"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
@@ -42,8 +44,8 @@ type settings struct {
 	Permission     string `flag:"permission" default:"reading" usage:"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest"`
 	MCPFile        string `flag:"mcp-file" usage:"JSON file with MCP servers whose tools the model gets"`
 	voice          voice
-	NoRedact       bool `flag:"no-redact" usage:"give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name"`
-	reach          reach
+	NoRedact       bool `flag:"no-redact" usage:"give a model the results of tools unchanged; otherwise each text that looks like a secret is replaced by the name of its kind"`
+	targets        targetSettings
 
 	words attention.Words // replaces the default ones
 }
@@ -52,20 +54,20 @@ type settings struct {
 type endpoint struct {
 	Model     string `flag:"model" usage:"model of the harness openai or anthropic (default gpt-5-mini or claude-sonnet-4-5)"`
 	BaseURL   string `flag:"base-url" usage:"endpoint of the harness openai or anthropic, with /v1, such as http://127.0.0.1:11434/v1 of Ollama (default the provider's own)"`
-	MaxTokens int    `flag:"max-tokens" default:"4096" usage:"output tokens of one answer of the harness openai or anthropic; what it cuts is shortened, or marked as cut"`
+	MaxTokens int    `flag:"max-tokens" default:"4096" usage:"maximum output tokens of one answer of the harness openai or anthropic; a longer answer is shortened, or marked as cut"`
 }
 
-// A reach is the set of addresses that may be called besides buses and models.
-type reach struct {
-	A2AURL  string         `flag:"a2a-url" usage:"address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN"`
-	Allow   []string       `flag:"allow-target" usage:"addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)"`
-	targets []netip.Prefix // of allow
+// targetSettings are the addresses that may be called besides buses and models.
+type targetSettings struct {
+	A2AURL  string         `flag:"a2a-url" usage:"address of an external agent that speaks A2A 1.0, for the harness a2a; its card is below the address, and its token comes from HUBBUB_A2A_TOKEN"`
+	Allow   []string       `flag:"allow-target" usage:"addresses, as CIDR, that may be called although they are not public, and by http, such as that of a Chorus gateway on another machine than the bus, or those in the card at --a2a-url (repeatable)"`
+	allowed []netip.Prefix // of allow
 }
 
-// beside returns a guard that allows the addresses named by the operator, and the machines of the
-// operator's other addresses.
-func (r *reach) beside(given []string) *netguard.Policy {
-	return netguard.New(besideBuses(r.targets, given))
+// policyFor returns a policy that allows the addresses named by the operator, and the machines of
+// the operator's other addresses.
+func (r *targetSettings) policyFor(given []string) *netguard.Policy {
+	return netguard.New(withBusHosts(r.allowed, given))
 }
 
 // gcPercent keeps the heap of an agent near the 1.5 MB that it needs. Most agents are idle,
@@ -87,7 +89,7 @@ func main() {
 	program.Main(program.Program{
 		Name:     "hubbub-agent",
 		Summary:  "runs one agent of the bus",
-		Settings: []any{s, &s.endpoint, &s.reach, &s.agent, &s.voice, &s.words},
+		Settings: []any{s, &s.endpoint, &s.targets, &s.agent, &s.voice, &s.words},
 		Check:    s.check,
 		Run:      s.run,
 	})
@@ -102,7 +104,7 @@ func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	name := agentName(s.ID)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
-		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning "+
+		return program.Usage("--id %q is not a name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning "+
 			"with a letter or digit", s.ID)
 	}
 	if err := s.complete(env); err != nil {
@@ -143,7 +145,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return server
 	}
 	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
-	guard := s.reach.beside(env.Buses)
+	guard := s.targets.policyFor(env.Buses)
 	relay := mcptools.NewRelay(address, guard)
 	s.agent.Fetch = &http.Client{
 		Transport:     netguard.NewTransport(guard),
@@ -162,14 +164,15 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return a.Run(ctx)
 	})
 	g.Go(func() error {
-		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.ToolsFor, address.Token, relay))
+		server := http1.NewServer(mcptools.NewToolServer(a.ToolsFor, address.Token, relay))
+		return http1.Serve(tools, listener, server, 2*time.Second)
 	})
 	return g.Wait()
 }
 
 // withBusHosts adds the machines of the buses to the allowed addresses. The gateway whose tools a
 // message names usually runs there, and a bus is trusted with more.
-func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
+func withBusHosts(allowed []netip.Prefix, buses []string) []netip.Prefix {
 	for _, bus := range buses {
 		u, err := url.Parse(bus)
 		if err != nil {
@@ -205,23 +208,19 @@ func (s *settings) complete(env *program.Env) (err error) {
 			o.Node, _, _ = strings.Cut(name, ".")
 		}
 	}
-	for i, alias := range o.Aliases {
-		alias = strings.TrimPrefix(alias, "@")
-		o.Aliases[i] = alias
-		if err := attention.CheckAlias(alias); err != nil {
-			return program.Usage("--alias: %s", err)
-		}
+	if o.Aliases, err = attention.ParseAliases(o.Aliases); err != nil {
+		return program.Usage("--alias: %s", err)
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
 		return program.Usage("--approve: %s", err)
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
-	for _, text := range s.reach.Allow {
+	for _, text := range s.targets.Allow {
 		p, err := netguard.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
 		}
-		s.reach.targets = append(s.reach.targets, p)
+		s.targets.allowed = append(s.targets.allowed, p)
 	}
 	words := attention.DefaultWords()
 	for given, at := range map[*[]string]*[]string{
@@ -269,6 +268,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	o.Model = cmp.Or(s.endpoint.Model, s.HarnessCommand)
 	o.ModelName = cmp.Or(s.endpoint.Model, model.APIs[s.Harness].DefaultModel)
 	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.Harness, &env.Log, env.Ready
+	o.OnIdle = debug.FreeOSMemory
 	return nil
 }
 
@@ -285,12 +285,12 @@ func readText(path string) (string, error) {
 	case err != nil:
 		return "", program.Usage("--system-prompt-file: %w", err)
 	case len(raw) > maxPrompt:
-		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw),
+		return "", program.Usage("--system-prompt-file %s has %d bytes; the limit is %d", path, len(raw),
 			maxPrompt)
 	}
 	prompt, ok := text.Decode(raw)
 	if !ok {
-		return "", program.Usage("--system-prompt-file %s is no text: save it as UTF-8", path)
+		return "", program.Usage("--system-prompt-file %s is not text: save it as UTF-8", path)
 	}
 	return prompt, nil
 }

@@ -66,7 +66,7 @@ var foreigners = []foreign{
 		env: func(_, url string) []string {
 			return []string{
 				"GEMINI_API_KEY=test", "GOOGLE_GEMINI_BASE_URL=" + url,
-				"GEMINI_CLI_TRUST_WORKSPACE=true", // else it connects to no MCP server, silently
+				"GEMINI_CLI_TRUST_WORKSPACE=true", // otherwise it silently connects to no MCP server
 			}
 		},
 		files: func(string) map[string]string {

@@ -30,7 +30,7 @@ func TestReach_AllowsTheGatewayBesideTheBus(t *testing.T) {
 		if tt.allow != "" {
 			allowed = []netip.Prefix{netip.MustParsePrefix(tt.allow + "/32")}
 		}
-		if err := netguard.New(besideBuses(allowed, []string{tt.bus})).CheckURL(tt.url); (err == nil) != tt.ok {
+		if err := netguard.New(withBusHosts(allowed, []string{tt.bus})).CheckURL(tt.url); (err == nil) != tt.ok {
 			t.Errorf("%s beside %s: %v; want ok=%t", tt.url, tt.bus, err, tt.ok)
 		}
 	}

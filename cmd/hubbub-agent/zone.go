@@ -12,7 +12,7 @@ func zoneOf(name string) (*time.Location, error) {
 		return time.LoadLocation(name)
 	}
 	name = os.Getenv("TZ")
-	if name == "" { // time.Local does not say its name
+	if name == "" { // time.Local has no name
 		target, err := os.Readlink("/etc/localtime")
 		if err == nil {
 			_, name, _ = strings.Cut(target, "/zoneinfo/")

@@ -2,11 +2,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net/url"
 	"regexp"
-	"sync/atomic"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/bridge"
@@ -60,6 +59,10 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 		return program.Usage("--homeserver is missing: give the address of the bot's homeserver, such as " +
 			"https://matrix.example.org")
 	}
+	if o.Encryption && !mx.CanEncrypt {
+		return program.Usage("--encryption: this program was built without encryption; `make encryption` builds " +
+			"hubbub-matrix with it, with the tag goolm")
+	}
 	for _, user := range o.AllowUsers {
 		if !userID.MatchString(user) {
 			return program.Usage("--allow-user %q is not the id of a user, such as @will:example.org", user)
@@ -71,12 +74,8 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 				"#room:example.org does not count", room)
 		}
 	}
-	for _, address := range []struct{ flag, raw string }{{"homeserver", s.Homeserver}, {"files-url", o.FilesURL}} {
-		u, err := url.Parse(address.raw)
-		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			return program.Usage("--%s %q is not an address such as https://matrix.example.org", address.flag,
-				address.raw)
-		}
+	if err := program.CheckURLs("homeserver", s.Homeserver, "files-url", o.FilesURL); err != nil {
+		return err
 	}
 	if o.Zones, err = bridge.ParseZones(s.Zones); err != nil {
 		return program.Usage("--chat-time-zone: %s", err)
@@ -103,29 +102,19 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return err
 	}
 	if !s.mx.AllowAll && len(s.mx.AllowUsers)+len(s.mx.AllowRooms) == 0 {
-		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-room: only who sends a code of `hubbub " +
-			"pair` is heard")
+		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-room: only senders of a code of `hubbub " +
+			"pair` are admitted")
 	}
-	var served atomic.Bool
 	o := &s.mx
-	o.Peer, o.Log = env.PeerOptions(), &env.Log
-	o.OnReady = func() {
-		served.Store(true)
-		env.Ready()
-	}
-	name := o.User
-	if name == "" {
-		name = s.Homeserver
-	}
-	err = s.standby.Run(ctx, env, "mx:"+name, func(ctx context.Context) error {
+	o.Peer, o.Log, o.Folder = env.PeerOptions(), &env.Log, env.Data
+	bot := "mx:" + cmp.Or(o.User, s.Homeserver)
+	err = s.standby.RunBridge(ctx, env, bot, mx.ErrToken, func(ctx context.Context, ready func()) error {
+		o.OnReady = ready
 		b, err := mx.New(s.Homeserver, db, o)
 		if err != nil {
 			return err
 		}
 		return b.Run(ctx)
 	})
-	if errors.Is(err, mx.ErrToken) && !served.Load() { // a token that was valid before may become valid again
-		err = program.Usage("%w", err)
-	}
 	return errors.Join(err, db.Close())
 }

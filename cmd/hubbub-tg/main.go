@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -23,7 +21,7 @@ type settings struct {
 	api           botapi.Options
 	WebhookSecret string `flag:"webhook-secret-file" usage:"file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)"`
 	token         string
-	Glyphs        []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some"`
+	Glyphs        []string `flag:"glyph" usage:"emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram accepts only some"`
 	Zones         []string `flag:"chat-time-zone" usage:"time zone of the people of a chat, as CHAT=ZONE (repeatable), such as -100123=Europe/Berlin"`
 	Menu          []string `flag:"menu" usage:"command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description"`
 	standby       program.Standby
@@ -81,21 +79,14 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return err
 	}
 	if !s.tg.AllowAll && len(s.tg.AllowUsers)+len(s.tg.AllowChats) == 0 {
-		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub " +
-			"pair` is heard")
+		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only senders of a code of `hubbub " +
+			"pair` are admitted")
 	}
 	bot, _, _ := strings.Cut(token, ":") // the public part: the bot's id
-	var served atomic.Bool
-	s.tg.OnReady = func() {
-		served.Store(true)
-		env.Ready()
-	}
-	err = s.standby.Run(ctx, env, "tg:"+bot, func(ctx context.Context) error {
+	err = s.standby.RunBridge(ctx, env, "tg:"+bot, tg.ErrToken, func(ctx context.Context, ready func()) error {
+		s.tg.OnReady = ready
 		return tg.New(token, db, &s.tg).Run(ctx)
 	})
-	if errors.Is(err, tg.ErrToken) && !served.Load() { // a token that was valid before may become valid again
-		err = program.Usage("%w", err)
-	}
 	return errors.Join(err, db.Close())
 }
 
@@ -123,16 +114,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if o.Menu, err = tg.ParseMenu(s.Menu); err != nil {
 		return program.Usage("--menu: %s", err)
 	}
-	for _, address := range []struct{ flag, raw string }{
-		{"api-url", s.api.URL},
-		{"webhook-url", o.WebhookURL},
-		{"files-url", o.FilesURL},
-	} {
-		u, err := url.Parse(address.raw)
-		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag,
-				address.raw)
-		}
+	if err = program.CheckURLs("api-url", s.api.URL, "webhook-url", o.WebhookURL, "files-url", o.FilesURL); err != nil {
+		return err
 	}
 	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {
 		return fmt.Errorf("--webhook-secret-file: %w", err)

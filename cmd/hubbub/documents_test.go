@@ -50,7 +50,7 @@ var elsewhere = map[string]string{
 
 // notCommands matches indented lines that show something else: a picture, a wire frame, a file or
 // a metric.
-var notCommands = regexp.MustCompile(`^(?:#|agent-unit = |->|<-|"|\{|\}|map \$|server \{|example\.com \{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*0-9-]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
+var notCommands = regexp.MustCompile(`^(?:#|agent-unit = |->|<-|"|\{|\}|map \$|server \{|frontend |backend |[a-z_]+: |example\.com \{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*0-9-]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
 
 // TestDocuments_CommandsExist parses every command line in the documents as its program would.
 // Other programs must be known.

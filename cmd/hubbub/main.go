@@ -111,8 +111,9 @@ func newRoot() *cobra.Command {
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
+		Use:         "version",
+		Annotations: map[string]string{program.NoData: ""},
+		Short:       "Print the version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all := map[string]string{"version": program.Version(), "revision": program.Revision(),
 				"go": runtime.Version()}

@@ -21,9 +21,10 @@ func newManual() *cobra.Command {
 		Long: "Write manual pages to a folder, which is created: NAME.1 for every program, and hubbub-TOPIC.7\n" +
 			"for every page of `hubbub help`. The pages come from what the installed programs say about their\n" +
 			"own flags.",
-		Example: "  hubbub manual man && man ./man/hubbub-tg.1",
-		Hidden:  true, // for packages
-		RunE:    writeManual,
+		Example:     "  hubbub manual man && man ./man/hubbub-tg.1",
+		Annotations: map[string]string{program.NoData: ""},
+		Hidden:      true, // for packages
+		RunE:        writeManual,
 	}
 }
 

@@ -44,7 +44,11 @@ func newC2A() *cobra.Command {
 
 // NewCommand returns the command `hubbub new`.
 func NewCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "new", Short: "Print a program to start from"}
+	cmd := &cobra.Command{
+		Use:         "new",
+		Short:       "Print a program to start from",
+		Annotations: map[string]string{program.NoData: ""},
+	}
 	var language string
 	peer := &cobra.Command{
 		Use:   "peer [NAME]",

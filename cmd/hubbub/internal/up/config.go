@@ -29,7 +29,8 @@ func newConfigSample() *cobra.Command {
 		Short: "Print a settings file with every key, its default and its meaning",
 		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. The file\n" +
 			"comes from what the installed programs say about their own flags.",
-		Example: "  hubbub config sample > hubbub.toml",
+		Example:     "  hubbub config sample > hubbub.toml",
+		Annotations: map[string]string{program.NoData: ""},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			programs, err := reference.Describe(cmd.Context())
 			if err != nil {

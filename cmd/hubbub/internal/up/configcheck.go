@@ -89,7 +89,7 @@ func (m ConfigError) String() string {
 }
 
 // checkTimeout bounds the check of one program's settings.
-const checkTimeout = 10 * time.Second
+const checkTimeout = time.Minute
 
 // ConfigErrors returns all errors in the settings, in the order of the file: keys that no program
 // reads, and the errors that the programs find in their own settings.
@@ -254,7 +254,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 			}
 			add(key, says, again)
 			delete(flags, key)
-		case r.Table(name)[key] != nil: // it misses a key that was removed because it was wrong
+		case r.Table(name)[key] != nil: // the table lacks a key that was removed because it was wrong
 			return list
 		default:
 			add("", says, again)
@@ -272,8 +272,11 @@ func runCheck(ctx context.Context, path, dir string, args, env []string) (says s
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Stderr, cmd.Dir = env, &said, dir
 	err := cmd.Run()
-	if err == nil {
+	switch {
+	case err == nil:
 		return "", false
+	case ctx.Err() != nil:
+		return "not checked: the program did not end within " + checkTimeout.String(), true
 	}
 	first, _, _ := strings.Cut(said.String(), "\n")
 	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error()), !proc.IsUsageError(err)
