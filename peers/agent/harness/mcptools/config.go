@@ -38,7 +38,7 @@ func LoadServers(path string) ([]harness.MCPServer, error) {
 	}
 	content, ok := text.Decode(raw)
 	if !ok {
-		return nil, fmt.Errorf("%s is no text: save it as UTF-8", path)
+		return nil, fmt.Errorf("%s is not text: save it as UTF-8", path)
 	}
 	servers, err := ParseServers([]byte(content))
 	if err != nil {

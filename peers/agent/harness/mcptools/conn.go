@@ -6,15 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/subprocess"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
@@ -132,7 +133,7 @@ func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	dial := func() (*http.Response, error) {
 		response, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil {
-			response.Body = &limitedBody{ReadCloser: response.Body, remaining: 2 * maxFrame}
+			response.Body = http1.LimitBody(response.Body, 2*maxFrame, errors.New("the answer is too long"))
 		}
 		return response, err
 	}
@@ -140,21 +141,6 @@ func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return (&eventStream{ctx: r.Context(), dial: dial}).response(r), nil
 	}
 	return dial()
-}
-
-// A limitedBody fails if the body is longer than any answer may be.
-type limitedBody struct {
-	io.ReadCloser
-	remaining int64
-}
-
-func (l *limitedBody) Read(p []byte) (int, error) {
-	if l.remaining <= 0 {
-		return 0, errors.New("the answer is too long")
-	}
-	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.remaining)])
-	l.remaining -= int64(n)
-	return n, err
 }
 
 // listTools requests the tools. Tools too large to show to a model are left out.
@@ -199,6 +185,9 @@ func (c *conn) allTools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 		cursors := map[string]bool{"": true}
 		for params := new(mcp.ListToolsParams); ; {
 			page, err := c.session.ListTools(ctx, params)
+			if err != nil && params.Cursor != "" {
+				return
+			}
 			if err != nil {
 				yield(nil, err)
 				return
@@ -241,7 +230,7 @@ func (c *conn) call(
 	}
 	var result *mcp.CallToolResult
 	err := mcp.ErrSessionMissing
-	if !c.isDropped() {
+	if !c.isDropped() && !c.hasEnded() {
 		result, err = c.callOnce(ctx, people, name, arguments)
 	}
 	if err != nil && isLostSession(err) {
@@ -250,7 +239,8 @@ func (c *conn) call(
 		c.pool.mu.Unlock()
 		var fresh *conn
 		if fresh, err = c.pool.connect(ctx, c.server); err == nil {
-			result, err = fresh.callOnce(ctx, people, name, arguments)
+			c = fresh
+			result, err = c.callOnce(ctx, people, name, arguments)
 		} else {
 			err = fmt.Errorf("its session is lost, and no new one could be opened: %w", err)
 		}
@@ -284,10 +274,24 @@ func (c *conn) isDropped() bool {
 	return c.pool.conns[c.key] != c && c.pool.ctx != nil
 }
 
-// isLostSession reports whether a server refused a call because it does not know the session. Some
-// servers say so with 400, which the library reports without their words.
+// hasEnded reports whether the server's process has ended.
+func (c *conn) hasEnded() bool {
+	if c.process == nil {
+		return false
+	}
+	select {
+	case <-c.process.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// isLostSession reports whether a call did not reach a server, or was refused because the server
+// does not know the session. Some servers respond with 400 instead, and the library does not report
+// their message.
 func isLostSession(err error) bool {
-	return errors.Is(err, mcp.ErrSessionMissing) || strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusBadRequest))
+	return errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, syscall.ECONNREFUSED) || strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusBadRequest))
 }
 
 // toResult converts a result for a model: without secrets, and with at most limit bytes. It

@@ -19,6 +19,7 @@ func KillPrograms(p *Pool) {
 		<-c.ready
 		if c.process != nil {
 			c.process.Kill()
+			<-c.process.Done()
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/protocol/http1"
 	"hubbub/protocol/redact"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -43,6 +44,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	s := newServer("stdio"+os.Getenv("MCP_TEST_KEY"), 10)
+	mcp.AddTool(s, &mcp.Tool{Name: "crash"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		panic("it ends in the middle of a call")
+	})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -140,7 +144,7 @@ func TestPool_LeavesOutAFailedServer(t *testing.T) {
 		harness.MCPServer{Name: "gone", URL: "http://127.0.0.1:1/mcp"},
 		harness.MCPServer{Name: "wiki", URL: wiki.URL},
 		harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}})
-	if got, want := names(tools), []string{"docs__echo", "docs__long", "local__echo", "local__long", "wiki__echo", "wiki__long"}; !slices.Equal(got, want) {
+	if got, want := names(tools), []string{"docs__echo", "docs__long", "local__crash", "local__echo", "local__long", "wiki__echo", "wiki__long"}; !slices.Equal(got, want) {
 		t.Errorf("tools %v, want %v", got, want)
 	}
 	if len(failures) != 2 || !strings.Contains(failures[0].Error(), "closed") || !strings.Contains(failures[1].Error(), "gone") {
@@ -270,8 +274,11 @@ func TestCall_IsMadeOnceAndTheNextTurnReconnects(t *testing.T) {
 		t.Fatal(failures)
 	}
 	mcptools.KillPrograms(p)
-	if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"x"}`)); !r.IsError || !strings.Contains(r.Text(), "may or may not") {
-		t.Errorf("a dead server answered %+v", r)
+	if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"x"}`)); r.Text() != "stdio: x" {
+		t.Errorf("after it had ended, a server answered %+v", r)
+	}
+	if r := tools.Call(t.Context(), "local__crash", nil); !r.IsError || !strings.Contains(r.Text(), "may or may not") {
+		t.Errorf("a dying server answered %+v", r)
 	}
 	tools, failures = toolsOf(t, p, process)
 	if len(failures) > 0 {
@@ -359,7 +366,7 @@ func serveTools(t *testing.T, listener net.Listener, handler http.Handler) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mcptools.Serve(ctx, listener, handler) }()
+	go func() { done <- http1.Serve(ctx, listener, http1.NewServer(handler), 2*time.Second) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

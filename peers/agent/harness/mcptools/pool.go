@@ -17,18 +17,11 @@ import (
 
 // PoolOptions are the optional settings of a Pool. Nil is valid.
 type PoolOptions struct {
-	ConnectTimeout time.Duration    // for connecting and for listing tools; default 10 s
-	ResultBytes    int              // of one result; default 256 KiB
+	ConnectTimeout time.Duration    `positive:"10s"`     // for connecting and for listing tools
+	ResultBytes    int              `positive:"256<<10"` // of one result
 	Redact         *redact.Redactor // removes secrets from results; default none
 	// our variables that commands must not get, such as model keys; a server's own env may set them
 	HideEnv []string
-}
-
-func (o *PoolOptions) withDefaults() PoolOptions {
-	out := defaults.Of(o)
-	defaults.Positive(&out.ConnectTimeout, 10*time.Second)
-	defaults.Positive(&out.ResultBytes, 256<<10)
-	return out
 }
 
 const (
@@ -51,7 +44,7 @@ type Pool struct {
 
 // NewPool makes a pool. It makes no connections before Run.
 func NewPool(opts *PoolOptions) *Pool {
-	return &Pool{opts: opts.withDefaults(), started: make(chan struct{}), conns: map[string]*conn{}}
+	return &Pool{opts: defaults.Of(opts), started: make(chan struct{}), conns: map[string]*conn{}}
 }
 
 // Run keeps connections until ctx ends, closes them, and returns nil. Call it once.

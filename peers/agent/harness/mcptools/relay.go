@@ -69,7 +69,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		FlushInterval: -1,
 		ModifyResponse: func(answer *http.Response) error {
 			if answer.StatusCode/100 == 3 {
-				return errors.New("it redirects elsewhere, which is not followed")
+				return errors.New("it redirects to another address; redirects are not followed")
 			}
 			return nil
 		},

@@ -9,14 +9,17 @@ import (
 	"hubbub/peers/agent/harness"
 
 	"context"
+	"testing/synctest"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/timetest"
-	"testing/synctest"
 )
 
 func TestOptions_HaveDefaults(t *testing.T) {
-	if o := (*PoolOptions)(nil).withDefaults(); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.HideEnv != nil {
+	if o := defaults.Of[PoolOptions](nil); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.HideEnv != nil {
 		t.Errorf("%+v", o)
 	}
 }

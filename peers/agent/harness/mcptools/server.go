@@ -8,14 +8,12 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/datafolder"
@@ -211,31 +209,6 @@ func newMCPResult(r harness.Result) *mcp.CallToolResult {
 		out.StructuredContent = r.StructuredContent
 	}
 	return out
-}
-
-// Serve serves a handler until ctx ends. Then requests in flight have two seconds to finish. It
-// closes the listener.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if server.Shutdown(shutdownCtx) != nil {
-		server.Close() //nolint:errcheck // ends what did not finish
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 // An Address tells programs how to reach the agent's tools.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/mcptools"
@@ -24,6 +27,7 @@ func TestPool_ListsEachToolOnce(t *testing.T) {
 		"always another": func(cursor string) string { return cursor + "x" },
 		"one page":       func(string) string { return "" },
 		"two pages":      func(cursor string) string { return map[string]string{"": "2", "2": ""}[cursor] },
+		"no second page": func(string) string { return "bad" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -40,6 +44,10 @@ func TestPool_ListsEachToolOnce(t *testing.T) {
 				result := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "s", "version": "1"}}
 				switch m.Method {
 				case "tools/list":
+					if m.Params.Cursor == "bad" {
+						fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid cursor"}}`, m.ID)
+						return
+					}
 					schema := map[string]any{"type": "object"}
 					result = map[string]any{"tools": []any{map[string]any{"name": "one", "inputSchema": schema}, map[string]any{"name": "two", "inputSchema": schema}}, "nextCursor": next(m.Params.Cursor)}
 				case "initialize":
@@ -116,5 +124,46 @@ func TestCall_OpensALostSessionAgain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCall_WaitsForNoServerThatIsGone calls a tool while its server is down, and when another runs at
+// its address.
+func TestCall_WaitsForNoServerThatIsGone(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	serve := func(name string, on net.Listener) *http.Server {
+		server := newServer(name, 1)
+		t.Cleanup(func() {
+			for session := range server.Sessions() {
+				session.Close()
+			}
+		})
+		web := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil), ReadHeaderTimeout: time.Minute}
+		go web.Serve(on) //nolint:errcheck // it is closed
+		return web
+	}
+	web := serve("first", listener)
+	tools, failures := toolsOf(t, runPool(t, nil), harness.MCPServer{Name: "s", URL: "http://" + address})
+	if len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	for i, want := range []string{"first: x", "the tool returned no result", "second: x", "second: x"} {
+		switch i {
+		case 1:
+			web.Close()
+		case 2:
+			if listener, err = net.Listen("tcp", address); err != nil {
+				t.Skipf("somebody else uses the port: %v", err)
+			}
+			web = serve("second", listener)
+			t.Cleanup(func() { web.Close() })
+		}
+		if r := tools.Call(t.Context(), "s__echo", json.RawMessage(`{"text":"x"}`)); !strings.Contains(r.Text(), want) {
+			t.Errorf("call %d: %q, want %q", i+1, r.Text(), want)
+		}
 	}
 }
