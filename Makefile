@@ -1,12 +1,18 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test test-busy check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-read-only test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build encryption test test-busy check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-read-only test-proxy test-agents test-emulator test-a2a test-hooks test-chorus test-matrix test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+
+# As in scripts/frugal: every target shares Go's cache.
+export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 build: ## build every program into bin/
 	@scripts/build
+
+encryption: ## build hubbub-matrix with encryption, for encrypted rooms of Matrix, into bin/
+	@TAGS=goolm scripts/build bin hubbub-matrix
 
 test: ## build everything and run all tests
 	@scripts/test
@@ -69,7 +75,7 @@ test-power-cut: build ## test that the folder of each new file is synced (needs 
 test-read-only: build ## test the readers of the log where nothing can be written (needs root)
 	@scripts/test-read-only
 
-test-proxy: build ## test the bus and its console behind nginx and Caddy (needs nginx-light and caddy)
+test-proxy: build ## test the bus and its console behind nginx, Caddy and HAProxy (needs nginx-light, caddy, haproxy)
 	@scripts/test-proxy
 
 test-agents: ## test coding agents from npm behind hubbub-agent, with scripted models (1 GB in the cache folder)

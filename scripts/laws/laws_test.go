@@ -54,19 +54,26 @@ var mayImport = map[string][]string{
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
-	"activitylog":            {"protocol", "protocol/datafolder"},
-	"activitylog/agentstats": {"activitylog", "protocol"},
-	"activitylog/chain":      {"activitylog", "protocol"},
-	"activitylog/otlp":       {"activitylog", "activitylog/chain", "protocol"},
-	"activitylog/view":       {"activitylog", "activitylog/chain", "protocol", "protocol/text"},
+	"activitylog":                    {"protocol"},
+	"activitylog/audit":              {"activitylog", "activitylog/internal/merkle", "activitylog/internal/segment", "activitylog/read", "protocol"},
+	"activitylog/internal/logtest":   {"activitylog", "activitylog/internal/segment", "protocol"},
+	"activitylog/internal/merkle":    {"protocol/datafolder"},
+	"activitylog/internal/writetest": {"activitylog", "activitylog/internal/logtest", "activitylog/write"},
+	"activitylog/internal/segment":   {"activitylog", "activitylog/internal/merkle", "protocol/datafolder"},
+	"activitylog/read":               {"activitylog", "activitylog/internal/segment", "protocol"},
+	"activitylog/write":              {"activitylog", "activitylog/internal/merkle", "activitylog/internal/segment", "protocol", "protocol/datafolder"},
+	"activitylog/agentstats":         {"activitylog", "protocol", "activitylog/read"},
+	"activitylog/chain":              {"activitylog", "protocol", "activitylog/read"},
+	"activitylog/otlp":               {"activitylog", "activitylog/chain", "protocol"},
+	"activitylog/view":               {"activitylog", "activitylog/chain", "protocol", "protocol/text", "activitylog/read", "activitylog/write"},
 
-	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant", "bus/report"},
+	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant", "bus/report", "activitylog/write"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},
-	"bus/report":  {"activitylog"},
-	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/agentstats", "activitylog/chain", "activitylog/view", "bus/report"},
+	"bus/report":  {"activitylog/write"},
+	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/agentstats", "activitylog/chain", "activitylog/view", "bus/report", "activitylog/read"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
-	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},
+	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "bus", "bus/grant", "peers/peer", "activitylog/write"},
 
 	"protocol/collab": {"protocol"},
 
@@ -77,14 +84,13 @@ var mayImport = map[string][]string{
 	"peers/proc":      {},
 	"peers/netguard":  {},
 
-	"peers/bridge":                    {"peers/attention", "protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
-	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "peers/tg/botapi", "peers/markdown"},
+	"peers/bridge":                    {"protocol/http1", "peers/attention", "protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
+	"peers/tg":                        {"protocol/http1", "protocol", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "peers/tg/botapi", "peers/markdown"},
 	"peers/tg/botapi":                 {"protocol/http1"},
-	"peers/mx":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "peers/markdown"},
+	"peers/mx":                        {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "peers/markdown"},
 	"peers/markdown":                  {},
 	"peers/store/storetest":           {"peers/store"},
 	"peers/tg/tgtest":                 {},
-	"peers/mx/mxtest":                 {},
 	"peers/bridge/bridgetest":         {"protocol", "peers/peer", "peers/store", "bus/bustest"},
 	"peers/system":                    {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/system/*":                  {"protocol/datafolder", "peers/system", "peers/proc"},
@@ -104,20 +110,22 @@ var mayImport = map[string][]string{
 	"peers/agent/external": {
 		"protocol", "protocol/chorus", "protocol/datafolder", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
 	},
-	"peers/chorus": {"peers/netguard", "protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "protocol/collab", "peers/collab"},
-	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
-	"peers/broker": {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
+	"peers/chorus":       {"protocol/http1", "peers/netguard", "protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "protocol/collab", "peers/collab"},
+	"peers/collab":       {"protocol", "protocol/collab", "peers/peer"},
+	"peers/broker":       {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab", "peers/broker/rules"},
+	"peers/broker/rules": {"protocol", "protocol/collab", "peers/attention"},
 
 	"docs":                           {},
 	"cmd":                            {"*"}, // tests of the programs
 	"cmd/*":                          {"*"},
 	"cmd/hubbub/internal/output":     {"cmd/hubbub/internal/logs", "cmd/internal/term"},
-	"cmd/hubbub/internal/logs":       {"activitylog", "activitylog/view", "cmd/internal/program", "cmd/internal/term"},
+	"cmd/hubbub/internal/logs":       {"activitylog", "activitylog/view", "cmd/internal/program", "cmd/internal/term", "activitylog/read"},
 	"cmd/hubbub/internal/busclient":  {"bus/report", "cmd/internal/program", "peers/peer", "protocol", "protocol/jsonrpc", "protocol/wire"},
-	"cmd/hubbub/internal/completion": {"activitylog", "activitylog/view", "cmd/hubbub/internal/busclient", "cmd/hubbub/internal/logs", "cmd/internal/program", "cmd/internal/term", "protocol", "protocol/text"},
+	"cmd/hubbub/internal/completion": {"activitylog", "activitylog/view", "cmd/hubbub/internal/busclient", "cmd/hubbub/internal/logs", "cmd/internal/program", "cmd/internal/term", "protocol", "protocol/text", "activitylog/read"},
 	"cmd/hubbub/internal/provision":  {"bus/grant", "cmd/internal/program", "protocol/datafolder"},
 	"cmd/hubbub/internal/*":          {"*"}, // groups of commands
-	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/term"},
+	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/proxyenv", "cmd/internal/term"},
+	"cmd/internal/proxyenv":          {}, // initialized before all that read the variables of proxies
 	"cmd/internal/fleet":             {"peers/proc", "cmd/internal/term"},
 	"cmd/internal/reference":         {"cmd/internal/program", "cmd/internal/term"},
 	"cmd/internal/term":              {},
@@ -268,7 +276,7 @@ func TestImportLaw_IsSound(t *testing.T) {
 func TestDecisions_ArePure(t *testing.T) {
 	banned := []string{"context", "net", "net/http", "os", "database/sql", "math/rand", "math/rand/v2"}
 	for _, s := range sources(t) {
-		if s.pkg != "peers/attention" || s.test() {
+		if s.pkg != "peers/attention" && s.pkg != "peers/broker/rules" || s.test() {
 			continue
 		}
 		for _, spec := range s.file.Imports {

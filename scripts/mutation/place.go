@@ -23,7 +23,7 @@ type place struct {
 	what  string
 
 	text     string // of the file
-	from, to int    // the bytes that are replaced
+	from, to int    // the replaced bytes
 	with     string
 }
 
@@ -55,7 +55,7 @@ func findPlaces(ctx context.Context, args []string) ([]place, error) {
 			return nil, err
 		}
 		for _, p := range packages {
-			if strings.HasSuffix(p.folder, "test") { // what only tests use
+			if strings.HasSuffix(p.folder, "test") { // used only by tests
 				continue
 			}
 			for _, name := range p.GoFiles {
@@ -92,7 +92,7 @@ func placesOf(group, pkg, file string) ([]place, error) {
 // A finder collects the places of one file.
 type finder struct {
 	fset  *token.FileSet
-	place place // what its places have in common
+	place place // the members that its places have in common
 	found []place
 }
 
@@ -110,7 +110,7 @@ func (f *finder) replace(what string, from, to token.Pos, with string) {
 
 // walk adds the places of a node and of its children.
 func (f *finder) walk(n ast.Node) {
-	var stack []ast.Node // what holds the node, outermost first
+	var stack []ast.Node // the parents of the node, outermost first
 	ast.Inspect(n, func(n ast.Node) bool {
 		if n == nil {
 			stack = stack[:len(stack)-1]

@@ -25,7 +25,7 @@ func beside(n ast.Node, stack []ast.Node) bool {
 		return true
 	case *ast.ExprStmt:
 		return idle(n)
-	case *ast.KeyValueExpr: // what Prometheus is told about a metric besides its value
+	case *ast.KeyValueExpr: // descriptions of metrics for Prometheus
 		key, ok := n.Key.(*ast.Ident)
 		return ok && (key.Name == "Buckets" || key.Name == "Help")
 	case ast.Expr:
@@ -102,7 +102,7 @@ func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 			return false
 		}
 		to, from = s.Lhs[0], s.Rhs[0]
-	case *ast.ReturnStmt: // if a < b { return b }: then a is returned, as a rule
+	case *ast.ReturnStmt: // if a < b { return b }: usually followed by return a
 		return false
 	default:
 		return false

@@ -54,8 +54,8 @@ func listPackages(ctx context.Context, args ...string) ([]goPackage, error) {
 // A tests is the test program of one package.
 type tests struct {
 	folder string
-	uses   []string      // the import paths of what is linked into it
-	took   time.Duration // its run without a mutant; 0 before
+	uses   []string      // the import paths of the linked packages
+	took   time.Duration // duration of its run without a mutant; 0 before that
 }
 
 // A tester runs tests on mutants.
@@ -86,7 +86,7 @@ func (t *tester) close() { _ = os.RemoveAll(t.scratch) }
 func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 	sees := func(program *tests) bool {
 		return slices.ContainsFunc(program.uses, func(used string) bool {
-			used, _, _ = strings.Cut(used, " ") // p [q.test] is p, compiled for a test of q
+			used, _, _ = strings.Cut(used, " ") // p [q.test] is p compiled for a test of q
 			return used == module+p.pkg
 		})
 	}
@@ -133,9 +133,9 @@ type outcome int
 const (
 	survived outcome = iota
 	caught
-	hung        // caught, since its tests did not end in time
+	hung        // caught, because its tests did not end in time
 	unusable    // did not compile
-	interrupted // nobody knows
+	interrupted // the outcome is unknown
 )
 
 // A verdict is an outcome with the first test that failed.
@@ -158,7 +158,7 @@ func (t *tester) try(ctx context.Context, p place) verdict {
 	}
 	for _, program := range programs {
 		began := time.Now()
-		limit := 2*program.took + 30*time.Second // others may use the machine meanwhile
+		limit := 2*program.took + 30*time.Second // the machine may be shared
 		out, err := goTest(ctx, program, limit, overlay)
 		if v := judge(ctx, out, err); v.outcome != survived {
 			v.by = strings.TrimSpace(program.folder + " " + v.by)
@@ -214,7 +214,7 @@ func goTest(ctx context.Context, program *tests, limit time.Duration, overlay st
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Minute) // with the time to build it
+	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Minute) // includes the time to build it
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+program.folder)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the tests end with it
