@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestEscalation_LeadAnswersThroughTheAgent(t *testing.T) {
 		if said := boss.seen(); len(said) != 1 || !strings.Contains(said[0].Prompt, "> is the deploy\n> blocked?") || !strings.Contains(said[0].Prompt, "lead cannot answer Will") {
 			t.Errorf("the lead was asked %+v", said)
 		}
-		if d := w.dispositions(); d[len(d)-1] != "2 responded" {
+		if d := w.dispositions(); !slices.Contains(d, "2 responded") { // the lead's own event ends at the same moment
 			t.Errorf("the event ended as %q", d)
 		}
 	})
