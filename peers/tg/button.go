@@ -123,12 +123,12 @@ func choices(buttons []protocol.Button) string {
 const maxOpenQuestions = 50
 
 // closeQuestions removes the buttons of the open questions of a chat that is stopped, and says so
-// below each question.
+// below each question, also of one that is being sent.
 func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
 	open := store.All(tx, func(q *buttonReply) []any { return []any{&q.reply, &q.agent, &q.key, &q.raw} },
 		`SELECT r.id, r.agent, r.key, r.content FROM replies r WHERE r.bot = ? AND r.chat = ?
 			AND json_array_length(r.content, '$.buttons') > 0
-			AND EXISTS (SELECT 1 FROM sends s WHERE s.reply = r.id AND s.kind = 'text' AND s.message > 0)
+			AND EXISTS (SELECT 1 FROM sends s WHERE s.reply = r.id AND s.kind = 'text' AND s.begun_at > 0)
 			AND NOT EXISTS (SELECT 1 FROM replies e WHERE e.bot = r.bot AND e.chat = r.chat AND e.agent = r.agent
 				AND e.id > r.id AND `+replaces+`) ORDER BY r.id DESC LIMIT ?`, in.bot, c.key, maxOpenQuestions)
 	for _, q := range open {
@@ -147,6 +147,12 @@ func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
 		}
 		in.enqueueReply(tx, &closed)
 	}
+}
+
+// isNeverShown reports whether a reply closes a question that was never shown. Only closeQuestions edits an
+// agent's messages without a message of the bus.
+func (o *outgoing) isNeverShown(editTarget int) bool {
+	return editTarget == 0 && o.isEdit() && o.agent != "" && o.busID == ""
 }
 
 // isOwn reports whether a reply comes from the bridge itself, also in place of an agent's question.

@@ -2,12 +2,14 @@ package tg_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/bridge"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -49,6 +51,17 @@ func (h *fixture) shows(chat int64) (list []string) {
 // asked starts a bridge with a group of Will and Ann, in which the agent has asked Will.
 func (h *fixture) asked() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
 	h.t.Helper()
+	group, will, ann, lead = h.groupOfLead()
+	q := asking
+	q.MayPress = []string{fmt.Sprint("tg:", will.ID)}
+	reply(h.t, lead, group.ID, q)
+	h.pass(10 * time.Second)
+	return group, will, ann, lead
+}
+
+// groupOfLead starts the bridge with a group of Will and Ann that is assigned to agent:lead.
+func (h *fixture) groupOfLead() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
+	h.t.Helper()
 	will, ann = h.api.User("Will"), h.api.User("Ann")
 	group = h.api.Group(-5, "House")
 	lead = h.bus.Join(h.t, "agent:lead", "agent:lead")
@@ -57,10 +70,6 @@ func (h *fixture) asked() (group models.Chat, will, ann models.User, lead *buste
 	h.pass(time.Second)
 	h.assign(group.ID, "agent:lead")
 	next(h.t, lead)
-	q := asking
-	q.MayPress = []string{fmt.Sprint("tg:", will.ID)}
-	reply(h.t, lead, group.ID, q)
-	h.pass(10 * time.Second)
 	return group, will, ann, lead
 }
 
@@ -320,4 +329,38 @@ func TestStop_ClosesQuestions(t *testing.T) {
 			t.Errorf("shown at the end %q", got)
 		}
 	})
+}
+
+// TestStop_ClosesQuestionsBeingSent checks that /stop closes a question whose sending has begun: the
+// question loses its buttons as soon as it is shown, and nothing is shown of one that Telegram refuses.
+func TestStop_ClosesQuestionsBeingSent(t *testing.T) {
+	for what, c := range map[string]struct {
+		fault tgtest.Fault
+		want  []string
+	}{
+		"shown later": {tgtest.Fault{}, []string{"lead asks to run shell\nMay it?\n\nThis chat was stopped, so nobody waits for an answer.", bridge.StopText("/", false)}},
+		"refused":     {tgtest.Fault{Status: http.StatusTooManyRequests, RetryAfter: 30}, []string{bridge.StopText("/", false)}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withFixture(t, func(t *testing.T, h *fixture) {
+				group, _, ann, lead := h.groupOfLead()
+				hold := make(chan struct{})
+				c.fault.Method, c.fault.Text, c.fault.Hold = "sendMessage", "May it?", hold
+				h.api.Fail(c.fault)
+				reply(t, lead, group.ID, asking)
+				h.pass(time.Second)
+				h.api.Say(group, ann, "/stop")
+				h.pass(time.Second)
+				close(hold)
+				h.pass(time.Minute)
+				shown := h.api.Messages(group.ID)
+				h.expect("shown", h.shows(group.ID), c.want...)
+				for _, m := range shown {
+					if m.ReplyMarkup != nil {
+						t.Errorf("%q has its buttons", m.Text)
+					}
+				}
+			})
+		})
+	}
 }

@@ -205,6 +205,8 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 		return nil, err
 	case message != 0:
 		return out.editMessage(ctx, o, t, message)
+	case o.isNeverShown(message):
+		return nil, nil
 	}
 	return out.sendText(ctx, o, t)
 }
