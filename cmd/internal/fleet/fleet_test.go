@@ -147,6 +147,26 @@ func TestFleet_StartsAndStopsInOrder(t *testing.T) {
 	}
 }
 
+// TestFleet_PassesALineOnBeforeItActs checks that nothing that follows from a child's readiness can
+// be logged before it, and that a child that is ready has a process.
+func TestFleet_PassesALineOnBeforeItActs(t *testing.T) {
+	j := newJournal()
+	o := j.options()
+	var f *fleet.Fleet
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	o.Line = func(_ string, line []byte) {
+		if strings.Contains(string(line), `"ready"`) && (f.Ready(over, "bus") == nil || f.PID("bus") == 0) {
+			t.Errorf("the bus has process %d and is ready before its line is logged", f.PID("bus"))
+		}
+	}
+	f = fleet.New([]fleet.Child{as("bus", "stays", 0)}, o)
+	start(t, f)
+	if err := f.Ready(t.Context(), "bus"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFleet_WaitsForAnExtendedStop stops a child that announces how long its stop may take.
 func TestFleet_WaitsForAnExtendedStop(t *testing.T) {
 	j := newJournal()

@@ -67,13 +67,13 @@ func (c *member) run(ctx context.Context) error {
 func (c *member) once(ctx context.Context) error {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = c.Env
+	c.mu.Lock() // a child that is ready has a process
 	p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGTERM, OnLine: c.line})
+	c.process = p
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.process = p
-	c.mu.Unlock()
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
@@ -107,8 +107,10 @@ func (c *member) end(ctx context.Context, p *proc.Process) {
 	}
 }
 
-// line takes one line of the child's log.
+// line takes one line of the child's log. It passes the line on before it acts on it, so that what
+// follows from a line is logged after it.
 func (c *member) line(line []byte) {
+	c.o.Line(c.Name, line)
 	var entry struct {
 		Message string    `json:"message"`
 		Until   time.Time `json:"until"`
@@ -124,7 +126,6 @@ func (c *member) line(line []byte) {
 			c.o.OnStopExtended(entry.Until.Add(extraTime))
 		}
 	}
-	c.o.Line(c.Name, line)
 }
 
 // close closes ready or down, once.
