@@ -216,10 +216,13 @@ func TestSplit_KeepsEntitiesAndCharacters(t *testing.T) {
 			t.Errorf("the indent was lost: %.20q", p.Text)
 		}
 	}
-	family := "👨‍👩‍👧‍👦"
-	for _, p := range markdown.Split(markdown.Plain(strings.Repeat(family, 20)), 30) {
-		if strings.TrimPrefix(strings.ReplaceAll(p.Text, family, ""), "") != "" {
-			t.Errorf("a character was cut: %q", p.Text)
+	for _, one := range []string{"👨‍👩‍👧‍👦", "🇩🇪", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "👍🏽", "1️⃣"} {
+		for _, before := range []string{"", "x"} {
+			for _, p := range markdown.Split(markdown.Plain(before+strings.Repeat(one, 20)), 30) {
+				if strings.TrimPrefix(strings.ReplaceAll(p.Text, one, ""), before) != "" {
+					t.Errorf("a character was cut: %q", p.Text)
+				}
+			}
 		}
 	}
 }

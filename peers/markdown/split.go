@@ -107,14 +107,15 @@ func Prefix(s string, n int) int {
 const joiner = '\u200d'
 
 // characterEnd moves a cut backwards so that it does not split a character: before a combining
-// mark or a variation selector, or next to a joiner.
+// mark, a variation selector or a tag, next to a joiner, or within a flag.
 func characterEnd(s string, at int) int {
 	const longest = 64 // maximal bytes of one visible character
 	for i := at; i > 0 && at-i < longest; {
 		next, _ := utf8.DecodeRuneInString(s[i:])
 		last, size := utf8.DecodeLastRuneInString(s[:i])
-		modifier := next >= 0x1F3FB && next <= 0x1F3FF
-		if !unicode.Is(unicode.M, next) && next != joiner && last != joiner && !modifier {
+		modifier := next >= 0x1F3FB && next <= 0x1F3FF || next >= 0xE0020 && next <= 0xE007F
+		if !unicode.Is(unicode.M, next) && next != joiner && last != joiner && !modifier &&
+			!(isRegional(next) && regionals(s[:i])%2 == 1) {
 			return i
 		}
 		i -= size
@@ -134,4 +135,13 @@ func within(entities []Entity, offset, length int) []Entity {
 		out = append(out, e)
 	}
 	return out
+}
+
+// isRegional reports whether a rune is a letter of a flag. Two of them are one character.
+func isRegional(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
+
+// regionals returns the number of letters of flags at the end of a text.
+func regionals(s string) int {
+	rest := strings.TrimRightFunc(s, isRegional)
+	return utf8.RuneCountInString(s[len(rest):])
 }
