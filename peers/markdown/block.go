@@ -51,15 +51,16 @@ var (
 	nextQuote = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
-// parseBlocks divides lines into blocks. Beyond maxDepth everything is text.
-func parseBlocks(lines []string, depth int) []block {
+// parseBlocks divides lines into blocks, at a depth and perhaps within the item of a list. Beyond maxDepth
+// everything is text.
+func parseBlocks(lines []string, depth int, inItem bool) []block {
 	var blocks []block
 	for i := 0; i < len(lines); {
 		if strings.TrimSpace(lines[i]) == "" {
 			i++
 			continue
 		}
-		b, n := parseBlock(lines, i, depth)
+		b, n := parseBlock(lines, i, depth, inItem)
 		blocks = append(blocks, b)
 		i += n
 	}
@@ -67,7 +68,7 @@ func parseBlocks(lines []string, depth int) []block {
 }
 
 // parseBlock returns the block at line i and its number of lines.
-func parseBlock(lines []string, i, depth int) (block, int) {
+func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 	if depth > maxDepth {
 		return block{text: strings.Join(lines[i:], "\n")}, len(lines) - i
 	}
@@ -86,13 +87,13 @@ func parseBlock(lines []string, i, depth int) (block, int) {
 		return block{kind: rule, text: strings.TrimSpace(rest[0])}, 1
 	case quoteLine.MatchString(rest[0]):
 		return parseQuote(rest, depth)
-	case startsList(rest):
+	case startsList(rest, inItem):
 		return parseList(rest, depth)
 	case startsTable(rest):
 		return parseTable(rest)
 	}
 	n := 1
-	for n < len(rest) && !endsParagraph(lines, i+n) {
+	for n < len(rest) && !endsParagraph(lines, i+n, inItem) {
 		n++
 	}
 	return block{text: strings.Join(rest[:n], "\n")}, n
@@ -100,14 +101,14 @@ func parseBlock(lines []string, i, depth int) (block, int) {
 
 // endsParagraph reports whether line i begins a new block. A line that begins with a number other
 // than 1, such as a date, continues the paragraph.
-func endsParagraph(lines []string, i int) bool {
+func endsParagraph(lines []string, i int, inItem bool) bool {
 	line, rest := lines[i], lines[i:]
 	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
 		quoteLine.MatchString(line) || startsTable(rest) {
 		return true
 	}
 	m := itemLine.FindStringSubmatch(line)
-	return m != nil && startsList(rest) && (!isNumber(m[2]) || m[2][:len(m[2])-1] == "1")
+	return m != nil && startsList(rest, inItem) && (!isNumber(m[2]) || m[2][:len(m[2])-1] == "1")
 }
 
 // isRule reports whether line i is a rule. A line of dashes directly next to text is text.
@@ -163,7 +164,7 @@ func parseQuote(lines []string, depth int) (block, int) {
 		_, text, _ := strings.Cut(lines[n], ">")
 		inner = append(inner, strings.TrimPrefix(text, " "))
 	}
-	blocks := parseBlocks(inner, depth+1)
+	blocks := parseBlocks(inner, depth+1, false)
 	if len(blocks) == 0 { // the signs alone
 		return block{text: strings.Join(lines[:n], "\n")}, n
 	}
@@ -171,13 +172,13 @@ func parseQuote(lines []string, depth int) (block, int) {
 }
 
 // startsList reports whether a list begins. A single item is text if its mark may mean something
-// else: an asterisk may mark a footnote, and a dash before a digit may be a minus.
-func startsList(lines []string) bool {
+// else: an asterisk outside of a list may mark a footnote, and a dash before a digit may be a minus.
+func startsList(lines []string, inItem bool) bool {
 	m := itemLine.FindStringSubmatch(lines[0])
 	if m == nil || ruleLine.MatchString(lines[0]) {
 		return false
 	}
-	if isNumber(m[2]) || m[2] == "-" && !unicode.IsDigit([]rune(m[4])[0]) {
+	if isNumber(m[2]) || m[2] == "*" && inItem || m[2] == "-" && !unicode.IsDigit([]rune(m[4])[0]) {
 		return true
 	}
 	for _, line := range lines[1:] {
@@ -232,7 +233,7 @@ func parseList(lines []string, depth int) (block, int) {
 			inner = append(inner, cutIndent(line, content))
 			n++
 		}
-		it := item{mark: "•", blocks: parseBlocks(inner, depth+1)}
+		it := item{mark: "•", blocks: parseBlocks(inner, depth+1, true)}
 		if isNumber(m[2]) {
 			it.mark = m[2]
 			it.number, _ = strconv.Atoi(m[2][:len(m[2])-1]) //nolint:errcheck // it is digits, at most nine

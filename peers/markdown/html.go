@@ -29,7 +29,7 @@ func Messages(source string, limit int) (list []Message) {
 		}
 		group, size = nil, Message{}
 	}
-	for _, b := range parseBlocks(strings.Split(source, "\n"), 0) {
+	for _, b := range parseBlocks(strings.Split(source, "\n"), 0, false) {
 		m := messageOf([]block{b})
 		if !m.fits(limit) {
 			flush()

@@ -15,7 +15,7 @@ func Render(source string) Text {
 	if tooDeep(source) {
 		return Plain(source)
 	}
-	doc := parseBlocks(strings.Split(source, "\n"), 0)
+	doc := parseBlocks(strings.Split(source, "\n"), 0, false)
 	t := textOf(doc)
 	if hasTable(doc) {
 		if rich := richBlocks(doc); fits(rich) {
