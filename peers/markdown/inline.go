@@ -58,6 +58,7 @@ type inlineParser struct {
 	source string
 	base   style
 	at     int
+	ended  int // where the last bare address or path ended
 	spans  []span
 	text   strings.Builder // read since the last span
 }
@@ -73,6 +74,12 @@ func (p *inlineParser) flush() {
 func (p *inlineParser) literal(n int) {
 	p.text.WriteString(p.source[p.at : p.at+n])
 	p.at += n
+}
+
+// address consumes an address or a path of n bytes as text.
+func (p *inlineParser) address(n int) {
+	p.literal(n)
+	p.ended = p.at
 }
 
 // before and after return the characters around a stretch, or 0 at the ends of the text.
@@ -97,15 +104,15 @@ func (p *inlineParser) step() {
 	rest := p.source[p.at:]
 	if !isWord(p.before(p.at)) {
 		if address := bareAddress.FindString(rest); address != "" {
-			p.literal(addressEnd(address))
+			p.address(addressEnd(address))
 			return
 		}
 		if email := bareEmail.FindString(rest); email != "" {
-			p.literal(len(email))
+			p.address(len(email))
 			return
 		}
 		if path := windowsPath.FindString(rest); path != "" {
-			p.literal(len(strings.TrimRight(path, "*_~`)")))
+			p.address(len(strings.TrimRight(path, "*_~`)")))
 			return
 		}
 	}
@@ -155,10 +162,11 @@ func addressEnd(address string) int {
 	}
 }
 
-// codeSpan parses code between equal runs of backquotes. Without an end, the backquotes are text.
+// codeSpan parses code between equal runs of backquotes. Backquotes without an end are text, and so are
+// those within a word or a quotation, and those that open a quotation of TeX: 5`C, "`", “so”.
 func (p *inlineParser) codeSpan(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "`"))
-	for i := n; i < len(rest); {
+	for i := n; i < len(rest) && p.opensCode(n); {
 		j := strings.IndexByte(rest[i:], '`')
 		if j < 0 {
 			break
@@ -170,7 +178,8 @@ func (p *inlineParser) codeSpan(rest string) {
 			continue
 		}
 		inner := rest[n:i]
-		if strings.TrimSpace(inner) == "" {
+		if before, next := p.before(p.at+i), p.after(p.at+i+n); strings.TrimSpace(inner) == "" ||
+			isSpace(before) && isWord(next) && !joinsWords(next) {
 			break
 		}
 		if len(inner) > 2 && inner[0] == ' ' && inner[len(inner)-1] == ' ' &&
@@ -187,6 +196,12 @@ func (p *inlineParser) codeSpan(rest string) {
 	p.literal(n)
 }
 
+// opensCode reports whether the n backquotes at the current position may begin code.
+func (p *inlineParser) opensCode(n int) bool {
+	before, next := p.before(p.at), p.after(p.at+n)
+	return joinsWords(before) || !isWord(before) && !(isQuotation(before) && before == next)
+}
+
 // escape parses a backslash. It is a mark only inside a word, before a character that would otherwise
 // be a mark, or as a line break.
 func (p *inlineParser) escape(rest string) {
@@ -194,13 +209,15 @@ func (p *inlineParser) escape(rest string) {
 		p.at++
 		return
 	}
-	if len(rest) < 2 || !strings.ContainsRune("*_~`[]#", rune(rest[1])) {
+	if len(rest) < 2 || !strings.ContainsRune("*_~`[]#->.)", rune(rest[1])) {
 		p.literal(1)
 		return
 	}
 	before, next := p.before(p.at), p.after(p.at+2)
+	line := strings.TrimLeft(p.source[strings.LastIndexByte(p.source[:p.at], '\n')+1:p.at], " ")
 	ends := isSpace(before) || isOpening(before)
-	needed := rest[1] == '`' || rest[1] == '#' && before == 0 || isWord(before) && isWord(next) ||
+	needed := rest[1] == '`' || strings.ContainsRune("#->", rune(rest[1])) && line == "" ||
+		strings.ContainsRune(".)", rune(rest[1])) && line != "" && strings.Trim(line, "0123456789") == "" || isWord(before) && isWord(next) && !strings.ContainsRune("->.)", rune(rest[1])) ||
 		strings.ContainsRune("*_~", rune(rest[1])) &&
 			(ends && !isSpace(next) || !isSpace(before) && (isSpace(next) || isClosing(next)) || isSpace(before) &&
 				isSpace(next)) ||
@@ -311,7 +328,11 @@ func (p *inlineParser) delimiter(rest string) {
 	char := rest[0]
 	n := len(rest) - len(strings.TrimLeft(rest, rest[:1]))
 	// The characters around a group of adjacent marks decide.
-	before := p.before(len(strings.TrimRight(p.source[:p.at], "*_~")))
+	start := len(strings.TrimRight(p.source[:p.at], "*_~"))
+	before := p.before(start)
+	if start > 0 && start == p.ended {
+		before = 'a' // the slash at the end of an address is no slash between globs
+	}
 	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, next),
 		ends: ends(char, n, before, next)}
