@@ -35,12 +35,13 @@ type Bus struct {
 	streams sync.WaitGroup
 }
 
-// Start runs a bus with an activity log and a listener on loopback.
+// Start runs a bus with an activity log and a listener on loopback. No other program can take its
+// address during a Restart.
 func Start(t testing.TB, opts *bus.Options) *Bus {
 	t.Helper()
 	b := newBus(opts)
 	b.Log = filepath.Join(t.TempDir(), "activity.db")
-	b.start(t, "127.0.0.1:0")
+	b.start(t, FreeAddress(t))
 	t.Cleanup(b.Stop)
 	return b
 }

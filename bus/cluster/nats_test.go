@@ -24,18 +24,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// freePort returns a port for a NATS server that is started again.
+func freePort(t *testing.T) (port int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(bustest.FreeAddress(t), "127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 // TestCluster_SurvivesLossOfNATS starts without NATS, starts it, stops it and starts it
 // again: peers of one bus are served all the while.
 func TestCluster_SurvivesLossOfNATS(t *testing.T) {
-	probe := startNATS(t, 0)
-	addr := probe.Addr().String()
-	var port int
-	if _, err := fmt.Sscanf(addr[strings.LastIndexByte(addr, ':')+1:], "%d", &port); err != nil {
-		t.Fatal(err)
-	}
-	probe.Shutdown()
-	probe.WaitForShutdown()
-	url := "nats://" + addr
+	port := freePort(t)
+	url := fmt.Sprint("nats://127.0.0.1:", port)
 	a, b := join(t, "a", url, nil), join(t, "b", url, nil)
 	near, far := a.Join(t, "agent:near", "agent:near"), b.Join(t, "agent:far", "agent:far")
 	sender := a.Join(t, "cli:s")
@@ -73,8 +75,9 @@ func TestCluster_SurvivesLossOfNATS(t *testing.T) {
 // TestFault_EndsAfterRefusal has a server that refuses the bus repeatedly, like
 // one whose accounts are not loaded, and then accepts it.
 func TestFault_EndsAfterRefusal(t *testing.T) {
+	port := freePort(t)
 	strict, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
+		Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true, Username: "u", Password: "p",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +86,7 @@ func TestFault_EndsAfterRefusal(t *testing.T) {
 	if !strict.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the NATS server does not start")
 	}
-	url, port := strict.ClientURL(), strict.Addr().(*net.TCPAddr).Port
+	url := strict.ClientURL()
 	dials := make(dialer, 1000)
 	c := cluster.New([]string{url}, "east", &cluster.Options{NATS: []nats.Option{nats.SetCustomDialer(dials)}})
 	bus.New(nil, &bus.Options{Cluster: c})

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 
@@ -30,11 +31,11 @@ func TestFiles_ListenAddress(t *testing.T) {
 		}
 		return l, err
 	}
-	first, err := listen("", "")
-	if err != nil {
-		t.Fatal(err)
+	address := bustest.FreeAddress(t)
+	first, err := listen("", address)
+	if err != nil || first.Addr().String() != address {
+		t.Fatalf("the last address: %v, %v; want %s", first, err, address)
 	}
-	address := first.Addr().String()
 	if _, err := listen(address, ""); err == nil || !strings.Contains(err.Error(), "listening for files on "+address+" (see --files-listen)") {
 		t.Errorf("a chosen address that is taken: %v", err)
 	}

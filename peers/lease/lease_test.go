@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/lease"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -71,8 +72,8 @@ func next(t *testing.T, started chan string) string {
 
 func TestRun_StandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
-	nats := startNATS(t, dir, server.RANDOM_PORT)
-	url := nats.ClientURL()
+	url := "nats://" + bustest.FreeAddress(t)
+	nats := startNATS(t, dir, portOf(t, url))
 	var active atomic.Int32
 	started := make(chan string, 10)
 	workers := map[string]*worker{}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/mcptools"
 
@@ -130,11 +131,11 @@ func TestCall_OpensALostSessionAgain(t *testing.T) {
 // TestCall_WaitsForNoServerThatIsGone calls a tool while its server is down, and when another runs at
 // its address.
 func TestCall_WaitsForNoServerThatIsGone(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address := bustest.FreeAddress(t)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
 	serve := func(name string, on net.Listener) *http.Server {
 		server := newServer(name, 1)
 		t.Cleanup(func() {
@@ -157,7 +158,7 @@ func TestCall_WaitsForNoServerThatIsGone(t *testing.T) {
 			web.Close()
 		case 2:
 			if listener, err = net.Listen("tcp", address); err != nil {
-				t.Skipf("somebody else uses the port: %v", err)
+				t.Fatal(err)
 			}
 			web = serve("second", listener)
 			t.Cleanup(func() { web.Close() })
