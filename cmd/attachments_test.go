@@ -127,83 +127,107 @@ func script(t *testing.T, name, body string) string {
 	return path
 }
 
-// TestAttachments sends photos, files and other attachments through bridge, bus and agent to a
-// model that sees. Each file is fetched once. What the agent sends arrives once, whichever
-// program is killed meanwhile.
-func TestAttachments(t *testing.T) {
+// pngOf returns the content of an image with a name.
+func pngOf(name string) []byte { return []byte("\x89PNG\r\n\x1a\n a chart" + name) }
+
+// An imageFixture is a chat with an agent whose model sees images.
+type imageFixture struct {
+	*fixture
+	model *imageModel
+	user  models.User
+	chat  models.Chat
+}
+
+func newImageFixture(t *testing.T, agents ...string) *imageFixture {
+	model := &imageModel{}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newFixture(t, append([]string{"--harness=openai", "--model=seer", "--base-url=" + web.URL + "/v1"}, agents...)...)
+	user := s.api.User("Will")
+	return &imageFixture{s, model, user, s.api.DM(user)}
+}
+
+// say posts a message and returns the answer.
+func (f *imageFixture) say(m models.Message) string {
+	f.t.Helper()
+	n := len(f.api.Texts(f.chat.ID))
+	m.Chat, m.From = f.chat, &f.user
+	f.api.Post(m)
+	return f.awaitTexts(f.chat, n+1)[n]
+}
+
+// mustShow checks that the model had one turn with a text, and got these images in it.
+func (f *imageFixture) mustShow(text string, images ...[]byte) {
+	f.t.Helper()
+	prompts, bodies := f.model.turnsWith(text)
+	if len(prompts) != 1 {
+		f.t.Fatalf("%d turns with %q", len(prompts), text)
+	}
+	for _, image := range images {
+		if !strings.Contains(bodies[0], base64.StdEncoding.EncodeToString(image)) {
+			f.t.Errorf("the model did not get the bytes of an image of %q", text)
+		}
+	}
+}
+
+// TestAttachments_ReachTheModel sends photos, files and a voice message to a model that sees
+// images. Each file is fetched once.
+func TestAttachments_ReachTheModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &imageModel{}
-	web := httptest.NewServer(model)
-	t.Cleanup(web.Close)
-	workspace := t.TempDir()
-	png := []byte("\x89PNG\r\n\x1a\n a chart")
-	for _, name := range []string{"chart.png", "plan.png"} {
-		if err := os.WriteFile(filepath.Join(workspace, name), append(png, name...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	f := newImageFixture(t, "--transcribe="+script(t, "transcribe", `echo "heard $(cat "$1")"`),
+		"--read-pdf="+script(t, "pdftotext", `echo "$# page: $(cat)"`)+" -q")
+	jpeg, png := []byte("\xff\xd8\xff\xe0 a cat"), pngOf("")
+	picture := f.api.AddFile("a.jpg", "image/jpeg", jpeg)
+	if got := f.say(models.Message{Caption: "what is this", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}}); got != "I see an image" {
+		t.Errorf("the answer to a picture is %q", got)
 	}
-	s := newFixture(t, "--harness=openai", "--model=seer", "--base-url="+web.URL+"/v1", "--workspace="+workspace,
-		"--transcribe="+script(t, "transcribe", `echo "heard $(cat "$1")"`), "--read-pdf="+script(t, "pdftotext", `echo "$# page: $(cat)"`)+" -q")
-	user := s.api.User("Will")
-	chat := s.api.DM(user)
-	say := func(m models.Message) { // waits for the answer
-		n := len(s.api.Texts(chat.ID))
-		m.Chat, m.From = chat, &user
-		s.api.Post(m)
-		s.awaitTexts(chat, n+1)
+	f.mustShow("what is this", jpeg)
+	other := f.api.AddFile("b.png", "image/png", png)
+	n := len(f.api.Texts(f.chat.ID))
+	f.api.Album(f.chat, f.user, "both of them", picture, other)
+	if got := f.awaitTexts(f.chat, n+1)[n]; got != "I see an image an image an image" { // the previous picture is shown again
+		t.Errorf("the answer to an album is %q", got)
 	}
-	last := func() string { texts := s.api.Texts(chat.ID); return texts[len(texts)-1] }
-	saysOnce := func(what string, shown ...[]byte) string {
-		t.Helper()
-		prompts, bodies := model.turnsWith(what)
-		if len(prompts) != 1 {
-			t.Fatalf("%d turns with %q", len(prompts), what)
-		}
-		for _, image := range shown {
-			if !strings.Contains(bodies[0], base64.StdEncoding.EncodeToString(image)) {
-				t.Errorf("the model did not get the bytes of an image of %q", what)
-			}
-		}
-		return prompts[0]
-	}
-
-	jpeg := []byte("\xff\xd8\xff\xe0 a cat")
-	picture := s.api.AddFile("a.jpg", "image/jpeg", jpeg)
-	say(models.Message{Caption: "what is this", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}})
-	if saysOnce("what is this", jpeg); last() != "I see an image" {
-		t.Errorf("of a picture it said %q", last())
-	}
-	other := s.api.AddFile("b.png", "image/png", png)
-	n := len(s.api.Texts(chat.ID))
-	s.api.Album(chat, user, "both of them", picture, other)
-	s.awaitTexts(chat, n+1)
-	// The picture before is shown again.
-	if saysOnce("both of them", jpeg, png); last() != "I see an image an image an image" {
-		t.Errorf("of an album it said %q", last())
-	}
+	f.mustShow("both of them", jpeg, png)
 	for _, c := range []struct{ name, mime, content, want string }{
 		{"notes.txt", "text/plain", "milk and bread", "milk and bread"},
 		{"plan.pdf", "application/pdf", "%PDF-1.4 raw", "1 page: %PDF-1.4 raw"},
 	} {
-		id := s.api.AddFile(c.name, c.mime, []byte(c.content))
-		say(models.Message{Caption: "read this " + c.name, Document: &models.Document{FileID: id, FileUniqueID: id, FileName: c.name, MimeType: c.mime, FileSize: int64(len(c.content))}})
-		if !strings.Contains(last(), c.want) {
-			t.Errorf("of %s it said %q", c.name, last())
+		id := f.api.AddFile(c.name, c.mime, []byte(c.content))
+		got := f.say(models.Message{Caption: "read this " + c.name, Document: &models.Document{FileID: id, FileUniqueID: id, FileName: c.name, MimeType: c.mime, FileSize: int64(len(c.content))}})
+		if !strings.Contains(got, c.want) {
+			t.Errorf("the answer to %s is %q", c.name, got)
 		}
 	}
-	voice := s.api.AddFile("v.oga", "audio/ogg", []byte("la la"))
-	say(models.Message{Voice: &models.Voice{FileID: voice, FileUniqueID: "v", MimeType: "audio/ogg", FileSize: 5}})
-	saysOnce("its transcript: heard la la")
-	if got := len(s.api.Calls("getFile")); got != 5 {
+	voice := f.api.AddFile("v.oga", "audio/ogg", []byte("la la"))
+	f.say(models.Message{Voice: &models.Voice{FileID: voice, FileUniqueID: "v", MimeType: "audio/ogg", FileSize: 5}})
+	f.mustShow("its transcript: heard la la")
+	if got := len(f.api.Calls("getFile")); got != 5 {
 		t.Errorf("%d files were fetched; want each of 5 once", got)
 	}
+}
 
-	photos := func(name string) (n int) {
-		for _, m := range s.api.Messages(chat.ID) {
-			if len(m.Photo) > 0 && m.From.IsBot && slices.Equal(s.api.Content(m.Photo[0].FileID), append(png, name...)) && m.Caption == "as you asked" {
+// TestAttachments_ArriveOnceDespiteKills lets an agent send files while the agent or the bridge is
+// killed.
+func TestAttachments_ArriveOnceDespiteKills(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	workspace := t.TempDir()
+	for _, name := range []string{"chart.png", "plan.png"} {
+		if err := os.WriteFile(filepath.Join(workspace, name), pngOf(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newImageFixture(t, "--workspace="+workspace)
+	f.say(models.Message{Text: "anything else first"})
+	shown := func(name string) (n int) {
+		for _, m := range f.api.Messages(f.chat.ID) {
+			if len(m.Photo) > 0 && m.From.IsBot && slices.Equal(f.api.Content(m.Photo[0].FileID), pngOf(name)) && m.Caption == "as you asked" {
 				n++
 			}
 		}
@@ -213,27 +237,20 @@ func TestAttachments(t *testing.T) {
 		killed, file string
 		leg          hop
 	}{{"agent", "chart.png", hopAccept}, {"tg", "plan.png", hopAcknowledge}} {
-		h := s.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply with this file name
-		s.api.Say(chat, user, "send me <"+c.file+">")
-		n := len(s.api.Texts(chat.ID))
-		s.await("the reply with "+c.file, func() bool {
-			select {
-			case <-h.came:
-				return true
-			default:
-				return false
-			}
-		})
-		s.await("the picture", func() bool { return photos(c.file) > 0 })
-		s.kill(c.killed, chat)
+		h := f.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply with this file name
+		f.api.Say(f.chat, f.user, "send me <"+c.file+">")
+		n := len(f.api.Texts(f.chat.ID))
+		f.awaitHeld(h, "the reply with "+c.file)
+		f.await("the picture", func() bool { return shown(c.file) > 0 })
+		f.kill(c.killed, f.chat)
 		h.outcome <- c.killed == "agent"
 		if c.killed == "tg" {
-			s.start("tg")
+			f.start("tg")
 		}
-		s.awaitTexts(chat, n+1)
-		s.awaitSettled(chat)
-		say(models.Message{Text: "anything else after " + c.file})
-		if got := photos(c.file); got != 1 {
+		f.awaitTexts(f.chat, n+1)
+		f.awaitSettled(f.chat)
+		f.say(models.Message{Text: "anything else after " + c.file})
+		if got := shown(c.file); got != 1 {
 			t.Errorf("%s was shown %d times after the kill of %s", c.file, got, c.killed)
 		}
 	}

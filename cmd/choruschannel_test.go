@@ -92,38 +92,60 @@ func (c *chorusService) ask(text string, wants ...string) (then []string) {
 	return then
 }
 
-// TestChorusChannel_TwoAgents puts two agents behind two inboxes into a channel of an independent
-// service. They receive each other's messages and do not answer for each other. Their exchange
-// ends with one call for a person, and a halt stops both.
-func TestChorusChannel_TwoAgents(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts programs")
-	}
+// newChannelFixture starts a system with a gateway whose agents use a chatModel.
+func newChannelFixture(t *testing.T) (*fixture, *chatModel) {
 	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
-	room := newChorusService(s)
 	s.start("chorus", "--allow-target=127.0.0.0/8")
-	hubbub := func(args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--data="+s.data, "--bus=ws://"+s.bus)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return strings.TrimSpace(string(out))
+	return s, model
+}
+
+// addAgent puts a new agent behind an inbox of its own into the channel. The service forwards the
+// agent's messages to the agent named to, or to all if it is empty.
+func (c *chorusService) addAgent(name, to string) {
+	c.s.t.Helper()
+	agent := map[string]string{"name": name, "connection": strings.TrimSpace(c.s.hubbub("chorus", "inbox", "create", name))}
+	if to != "" {
+		agent["to"] = to
 	}
-	for _, name := range []string{"alpha", "beta"} {
-		room.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name)})
-	}
-	defer func() {
+	c.post("/studio/agents", agent)
+}
+
+// newTwoAgents returns a channel with the agents alpha and beta, which have answered once.
+func newTwoAgents(t *testing.T) (*chorusService, *chatModel) {
+	s, model := newChannelFixture(t)
+	room := newChorusService(s)
+	t.Cleanup(func() {
 		if t.Failed() {
 			said, faults := room.state()
 			t.Logf("in the room: %q; faults: %q", said, faults)
 		}
-	}()
+	})
+	room.addAgent("alpha", "")
+	room.addAgent("beta", "")
 	room.ask("@alpha and @beta, hello", "alpha: hello", "beta: hello")
+	return room, model
+}
+
+// mustBeFaultless checks that no agent has violated the protocol.
+func (c *chorusService) mustBeFaultless() {
+	c.s.t.Helper()
+	if _, faults := c.state(); len(faults) != 0 {
+		c.s.t.Errorf("the agents violated the protocol: %q", faults)
+	}
+}
+
+// TestChorusChannel_ExchangeOfTwoAgentsEnds puts two agents behind two inboxes into a channel of an
+// independent service. They receive each other's messages and do not answer for each other, and
+// their exchange ends with one call for a person.
+func TestChorusChannel_ExchangeOfTwoAgentsEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	room, model := newTwoAgents(t)
 	asked := model.prompts()[0]
 	_, fence, _ := strings.Cut(asked, "\nfence: ")
 	fence, _, _ = strings.Cut(fence, "\n")
@@ -151,37 +173,55 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 	if calls != 1 || exchanged < 3 || exchanged > 12 {
 		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
 	}
-	for _, order := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": resumed by alice"}} {
+	room.mustBeFaultless()
+}
+
+// TestChorusChannel_HaltStopsEveryAgent halts the agents of a channel by a command in the channel and
+// at the command line.
+func TestChorusChannel_HaltStopsEveryAgent(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	room, model := newTwoAgents(t)
+	for _, command := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": resumed by alice"}} {
 		turns := len(model.prompts())
-		for _, line := range room.ask(order[0], "alpha: chorus-alpha", "beta: chorus-beta") {
-			mustContain(t, line, order[1])
+		for _, line := range room.ask(command[0], "alpha: chorus-alpha", "beta: chorus-beta") {
+			mustContain(t, line, command[1])
 		}
 		if n := len(model.prompts()) - turns; n != 0 {
-			t.Errorf("%d turns for %s", n, order[0])
+			t.Errorf("%d turns for %s", n, command[0])
 		}
-		if order[0] == "/halt" {
+		if command[0] == "/halt" {
 			room.ask("@alpha @beta hello", "alpha: I was halted by alice", "beta: I was halted by alice")
 		}
 	}
-	hubbub("halt")
+	room.s.hubbub("halt")
 	turns := len(model.prompts())
 	room.ask("@beta hello, are you there?", "beta: ")
 	if n := len(model.prompts()) - turns; n != 0 {
 		t.Errorf("%d turns while all are halted", n)
 	}
-	hubbub("resume")
+	room.s.hubbub("resume")
 	room.ask("@beta hello!", "beta: hello")
-	if _, faults := room.state(); len(faults) != 0 {
-		t.Errorf("what the protocol does not have: %q", faults)
-	}
+	room.mustBeFaultless()
+}
 
-	ring := newChorusService(s, "ch_ring") // three agents that receive one another's messages in a ring, reworded and under an unknown name
-	for i, name := range ringOf {
-		ring.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name), "to": ringOf[(i+1)%len(ringOf)]})
+// TestChorusChannel_ExchangeInRingEnds puts three agents into a ring. Each receives the messages of the
+// previous one, reworded and under an unknown name.
+func TestChorusChannel_ExchangeInRingEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
 	}
-	said = ring.ask("@one talk to the other one", "Two agents have been talking here")
+	s, _ := newChannelFixture(t)
+	ring := newChorusService(s, "ch_ring")
+	for i, name := range ringOf {
+		ring.addAgent(name, ringOf[(i+1)%len(ringOf)])
+	}
+	said := ring.ask("@one talk to the other one", "Two agents have been talking here")
 	said = append(said, ring.ask("@two hello again", "two: hello")...)
-	exchanged = 0
+	exchanged := 0
 	callers := map[string]int{}
 	for _, line := range said {
 		if name, _, calls := strings.Cut(line, ": Two agents have been talking here"); calls {
@@ -198,12 +238,20 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 	if exchanged < 3 || exchanged > 18 { // no agent receives all messages
 		t.Errorf("in a ring of three there are %d messages of agents: %q", exchanged, said)
 	}
+}
 
-	for _, kind := range []string{"", "bot"} { // a program of the service answers each message at once
+// TestChorusChannel_ExchangeWithProgramEnds puts an agent into a channel with a program that answers
+// each message at once, and is marked as a bot or not.
+func TestChorusChannel_ExchangeWithProgramEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s, _ := newChannelFixture(t)
+	for kind, ends := range map[string]string{"": "Two agents have been talking here", "bot": "timber: And what of"} {
 		room := newChorusService(s, "ch_program"+kind)
-		room.post("/studio/agents", map[string]string{"name": "solo" + kind, "connection": hubbub("chorus", "inbox", "create", "solo"+kind)})
+		room.addAgent("solo"+kind, "")
 		room.post("/studio/programs", map[string]string{"name": "timber", "kind": kind})
-		ends := map[string]string{"": "Two agents have been talking here", "bot": "timber: And what of"}[kind]
 		said := room.ask("talk, please", ends)
 		if room.post("/studio/programs", map[string]string{"name": "timber", "kind": "bot"}); len(said) > 40 {
 			t.Errorf("with a program of the kind %q there are %d messages", kind, len(said))

@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -65,7 +64,7 @@ func toolCall(prompt string) (tool, arguments string) {
 	case strings.Contains(prompt, "the reaction agree"):
 		return "chat_send_message", `{"text":"I deploy now."}`
 	case strings.Contains(prompt, "the reaction declined"):
-		return "chat_send_message", `{"text":"I plan it anew."}`
+		return "chat_send_message", `{"text":"I plan it again."}`
 	}
 	return "", ""
 }
@@ -108,63 +107,85 @@ func (p *chatModel) turnsOf(agent string) int {
 	return len(slices.DeleteFunc(p.prompts(), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
 }
 
-// TestGroupChat_TwoAgents checks two agents in a Telegram group. Each receives the other's
-// messages without a turn. Their exchange ends with one call for a person, and a halt stops both.
-// A thumb on an agent's question lets it continue or plan again, and marking a message as done
-// closes a deferred item.
-func TestGroupChat_TwoAgents(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts programs")
-	}
+// A groupFixture is a Telegram group with one agent, or two after addSecond.
+type groupFixture struct {
+	*fixture
+	model *chatModel
+	will  models.User
+	room  models.Chat
+}
+
+func newGroupFixture(t *testing.T) *groupFixture {
 	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
-	will := s.api.User("Will")
-	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
-	hubbub := func(args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	f := &groupFixture{s, model, s.api.User("Will"), s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("in the room:\n%s", strings.Join(s.api.Texts(room.ID), "\n"))
+			t.Logf("in the room:\n%s", strings.Join(s.api.Texts(f.room.ID), "\n"))
 		}
 	})
-	ask := func(text, want string) []string { // returns the texts until an answer with want
-		t.Helper()
-		from := len(s.api.Texts(room.ID))
-		s.api.Say(room, will, text)
-		s.await(want, func() bool {
-			return slices.ContainsFunc(s.api.Texts(room.ID)[from:], func(said string) bool { return strings.Contains(said, want) })
-		})
-		return s.api.Texts(room.ID)[from:]
-	}
+	f.ask("@"+s.api.Bot().Username+" hello", "hello")
+	return f
+}
 
-	ask("@"+s.api.Bot().Username+" hello", "hello")
-	hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"second"}`)
-	s.await("the second agent", func() bool {
-		return slices.ContainsFunc(s.publications(), func(p *publication) bool { return p.entry.Topic == "agent:second" && p.status != "" })
+// addSecond adds the agent "second".
+func (f *groupFixture) addSecond() {
+	f.t.Helper()
+	f.hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"second"}`)
+	f.await("the second agent", func() bool {
+		return slices.ContainsFunc(f.publications(), func(p *publication) bool { return p.entry.Topic == "agent:second" && p.status != "" })
 	})
+}
 
-	ask("@tg--100 sing", "La la land")
-	s.await("what the second agent overhears", func() bool {
-		return slices.ContainsFunc(s.publications(), func(p *publication) bool {
+// ask says a text and returns the texts after it, once one of them has want.
+func (f *groupFixture) ask(text, want string) []string {
+	f.t.Helper()
+	from := len(f.api.Texts(f.room.ID))
+	f.api.Say(f.room, f.will, text)
+	f.await(want, func() bool {
+		return slices.ContainsFunc(f.api.Texts(f.room.ID)[from:], func(said string) bool { return strings.Contains(said, want) })
+	})
+	return f.api.Texts(f.room.ID)[from:]
+}
+
+// turns counts the turns of both agents.
+func (f *groupFixture) turns() int { return f.model.turnsOf("second") + f.model.turnsOf("tg--100") }
+
+// TestGroupChat_AgentsReceiveEachOther checks that an agent in a Telegram group receives the
+// messages of another without a turn.
+func TestGroupChat_AgentsReceiveEachOther(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	f := newGroupFixture(t)
+	f.addSecond()
+	f.ask("@tg--100 sing", "La la land")
+	f.await("what the second agent overhears", func() bool {
+		return slices.ContainsFunc(f.publications(), func(p *publication) bool {
 			return p.status != "" && strings.Contains(string(p.message.Content), "La la land") && p.entry.Topic == "agent:second"
 		})
 	})
-	before := model.turnsOf("second")
-	ask("@second what was sung?", "It was la la land")
-	if n := model.turnsOf("second") - before; n != 1 {
+	before := f.model.turnsOf("second")
+	f.ask("@second what was sung?", "It was la la land")
+	if n := f.model.turnsOf("second") - before; n != 1 {
 		t.Errorf("the second agent took %d turns for one question and what it overheard", n)
 	}
+}
 
-	said := ask("@second talk to the other one", "Two agents have been talking here")
-	said = append(said, ask("@tg--100 hello again", "hello")...)
+// TestGroupChat_ExchangeOfAgentsEnds checks that the exchange of two agents ends with one call for
+// a person, and that a halt stops both.
+func TestGroupChat_ExchangeOfAgentsEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	f := newGroupFixture(t)
+	f.addSecond()
+	said := f.ask("@second talk to the other one", "Two agents have been talking here")
+	said = append(said, f.ask("@tg--100 hello again", "hello")...)
 	calls, exchanged := 0, 0
 	for _, text := range said {
 		switch {
@@ -178,44 +199,53 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
 	}
 
-	ask("/halt", "tg--100: halted")
-	s.await("the halt of the second agent", func() bool {
-		return slices.ContainsFunc(s.api.Texts(room.ID), func(said string) bool { return strings.Contains(said, "second: halted") })
+	f.ask("/halt", "tg--100: halted")
+	f.await("the halt of the second agent", func() bool {
+		return slices.ContainsFunc(f.api.Texts(f.room.ID), func(said string) bool { return strings.Contains(said, "second: halted") })
 	})
-	taken := model.turnsOf("second") + model.turnsOf("tg--100")
-	ask("@second hello, are you there?", "halt")
-	if n := model.turnsOf("second") + model.turnsOf("tg--100") - taken; n != 0 {
+	before := f.turns()
+	f.ask("@second hello, are you there?", "halt")
+	if n := f.turns() - before; n != 0 {
 		t.Errorf("%d turns in a chat that is halted", n)
 	}
-	hubbub("resume", "tg:-100")
-	ask("@second hello!", "hello")
+	f.hubbub("resume", "tg:-100")
+	f.ask("@second hello!", "hello")
+}
 
-	ask("@tg--100 ask me", "Shall I deploy?")
-	messages := s.api.Messages(room.ID)
+// TestGroupChat_ReactionsAgreeOrClose checks that a thumb on an agent's question lets it continue or
+// plan again, and that marking a message as done closes a deferred item.
+func TestGroupChat_ReactionsAgreeOrClose(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	f := newGroupFixture(t)
+	f.ask("@tg--100 ask me", "Shall I deploy?")
+	messages := f.api.Messages(f.room.ID)
 	i := slices.IndexFunc(messages, func(m *models.Message) bool { return m.Text == "Shall I deploy?" })
-	for _, c := range [][2]string{{"👎", "I plan it anew."}, {"👍", "I deploy now."}} {
-		s.api.React(room, will, messages[i].ID, nil, c[0])
-		s.await(c[1], func() bool { return slices.Contains(s.api.Texts(room.ID), c[1]) })
+	for _, c := range [][2]string{{"👎", "I plan it again."}, {"👍", "I deploy now."}} {
+		f.api.React(f.room, f.will, messages[i].ID, nil, c[0])
+		f.await(c[1], func() bool { return slices.Contains(f.api.Texts(f.room.ID), c[1]) })
 	}
 	// More thumbs under the same question change nothing: taken back and set again, or another person's.
-	ann, turns := s.api.User("Ann"), model.turnsOf("tg--100")
-	for _, by := range []models.User{will, ann} {
-		s.api.React(room, by, messages[i].ID, []string{"👍"})
-		s.api.React(room, by, messages[i].ID, nil, "👍")
+	ann, turns := f.api.User("Ann"), f.model.turnsOf("tg--100")
+	for _, by := range []models.User{f.will, ann} {
+		f.api.React(f.room, by, messages[i].ID, []string{"👍"})
+		f.api.React(f.room, by, messages[i].ID, nil, "👍")
 	}
-	ask("@tg--100 hello after the thumbs", "hello") // what the thumbs begin would come before
-	if n := model.turnsOf("tg--100") - turns; n != 1 {
+	f.ask("@tg--100 hello after the thumbs", "hello") // what the thumbs begin would come before
+	if n := f.model.turnsOf("tg--100") - turns; n != 1 {
 		t.Errorf("%d turns after further thumbs; want 1, for the message", n)
 	}
 	disposed := func(as string) func() bool {
 		return func() bool {
-			return slices.ContainsFunc(recordsOf[protocol.Disposition](s), func(r *protocol.Disposition) bool {
+			return slices.ContainsFunc(recordsOf[protocol.Disposition](f.fixture), func(r *protocol.Disposition) bool {
 				return r.Agent == "agent:tg--100" && r.Disposition == as && (as != "acknowledged" || strings.HasPrefix(r.Reason, "already done"))
 			})
 		}
 	}
-	later := s.api.Say(room, will, "@tg--100 put off watering the plants")
-	s.await("a deferred event", disposed("deferred"))
-	s.api.React(room, will, later.ID, nil, "👌")
-	s.await("its end, as it is done", disposed("acknowledged"))
+	later := f.api.Say(f.room, f.will, "@tg--100 put off watering the plants")
+	f.await("a deferred event", disposed("deferred"))
+	f.api.React(f.room, f.will, later.ID, nil, "👌")
+	f.await("its end, as it is done", disposed("acknowledged"))
 }

@@ -100,9 +100,70 @@ func (s *fixture) obliged(event string) (states []string) {
 	return states
 }
 
-// TestObligations_EachResolution checks arms A, B and C and the control, for people in Telegram.
-// The command line shows who waits for whom.
-func TestObligations_EachResolution(t *testing.T) {
+// mustBeRefused runs a command that fails with a text.
+func (s *fixture) mustBeRefused(want string, args ...string) {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), want) {
+		s.t.Errorf("%q: %v, %s; want %q", args, err, out, want)
+	}
+}
+
+// awaitNoObligation waits until hubbub owe lists nothing for a peer, or for all peers.
+func (s *fixture) awaitNoObligation(peers ...string) {
+	s.t.Helper()
+	s.await("an empty list", func() bool {
+		return strings.Contains(s.hubbub(append([]string{"owe"}, peers...)...), "nobody is waiting")
+	})
+}
+
+// awaitText waits for a message of the bot that contains a text.
+func (s *fixture) awaitText(chat models.Chat, text string) (found *models.Message) {
+	s.t.Helper()
+	s.await(text, func() bool {
+		found = s.awaitMessage(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) })
+		return found != nil
+	})
+	return found
+}
+
+// TestObligation_ReturnsUntilItsAuthorAgrees checks that an event comes back, each time in a turn, after
+// its recipient answered something else and signalled done, and that a thumb of its author on the
+// answer ends it. The command line shows who waits for whom.
+func TestObligation_ReturnsUntilItsAuthorAgrees(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s, model := newObligationFixture(t, "--obligation-buffered=1s", "--person=tg:1002")
+	will := s.api.User("Will")
+	dm := s.api.DM(will)
+	id := s.sourceOf(s.api.Say(dm, will, "/ask is the deploy blocked?"))
+	answer := s.awaitText(dm, "Nice weather today.")
+	s.await("a return", func() bool { return model.reminders(id) > 0 }) // a busy machine may miss some; TestEvalArm_C checks the times
+	agent, person := fmt.Sprint("agent:tg-", dm.ID), fmt.Sprint("tg:", will.ID)
+	for _, list := range []string{s.hubbub("owe"), s.hubbub("owe", agent), s.hubbub("blocking", person)} {
+		mustContain(t, list, id, "obligation", "is the deploy blocked?")
+	}
+	mustContain(t, s.hubbub("owe", person), "nobody is waiting")
+	s.await("that somebody else is asked", func() bool { return slices.Contains(s.obliged(id), "escalated") })
+	mustContain(t, s.hubbub("why", id), "its author is waiting for the agent", "opened: "+person+" waits for it (degraded)", "came back", "goes to tg:1002 (person)")
+
+	s.api.React(dm, will, answer.ID, nil, "👍")
+	s.await("the end of it", func() bool { return slices.Contains(s.obliged(id), "discharged") })
+	before := model.reminders(id)
+	s.awaitNoObligation(agent)
+	next := s.sourceOf(s.api.Say(dm, will, "/ask are you silent?"))
+	s.await("a return of the next question", func() bool { return model.reminders(next) > 0 }) // one of the first would come before
+	if n := model.reminders(id); n != before {
+		t.Errorf("the event came back %d times after its end", n-before)
+	}
+}
+
+// TestObligation_EscalatesToPersonAndIsClosedByAuthor checks that an event without a reaction comes back
+// three times at most and is then escalated to a person. That person may close the list but not
+// the obligation.
+func TestObligation_EscalatesToPersonAndIsClosedByAuthor(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
@@ -112,110 +173,56 @@ func TestObligations_EachResolution(t *testing.T) {
 	if ana.ID != 1002 {
 		t.Fatalf("Ana is %d, not the person of the settings", ana.ID)
 	}
-	dm, group := s.api.DM(will), s.api.Supergroup(-1002, "ops")
-	came := func(what string, n int, event string) {
-		t.Helper()
-		s.await(what, func() bool { return model.reminders(event) >= n })
-	}
-	lists := func(command string, args ...string) string { return s.hubbub(append([]string{command}, args...)...) }
-	thumb := func(by models.User, m *models.Message) { s.api.React(m.Chat, by, m.ID, nil, "👍") }
-	answered := func(chat models.Chat) (found *models.Message) {
-		t.Helper()
-		s.await("an answer", func() bool {
-			found = s.awaitMessage(chat, func(m *models.Message) bool { return m.Text == "Nice weather today." })
-			return found != nil
-		})
-		return found
-	}
-
-	// A: the recipient answers something else and signals done. The event comes back, each time
-	// in a turn.
-	asked := s.api.Say(dm, will, "/ask is the deploy blocked?")
-	a := s.sourceOf(asked)
-	answer := answered(dm)
-	came("a return", 1, a) // a busy machine may miss some; TestEvalArm_C checks the times
-	agent, person := fmt.Sprint("agent:tg-", dm.ID), fmt.Sprint("tg:", will.ID)
-	for _, list := range []string{lists("owe"), lists("owe", agent), lists("blocking", person)} {
-		if !strings.Contains(list, a) || !strings.Contains(list, "obligation") || !strings.Contains(list, "is the deploy blocked?") {
-			t.Errorf("listed is\n%s", list)
-		}
-	}
-	if list := lists("owe", person); !strings.Contains(list, "nobody is waiting") {
-		t.Errorf("Will owes\n%s", list)
-	}
-	s.await("that somebody else is asked", func() bool { return slices.Contains(s.obliged(a), "escalated") })
-	why := lists("why", a)
-	for _, part := range []string{"its author is waiting for the agent", "opened: " + person + " waits for it (degraded)", "came back", "goes to tg:1002 (person)"} {
-		if !strings.Contains(why, part) {
-			t.Errorf("why lacks %q:\n%s", part, why)
-		}
-	}
-
-	// B: the author's thumb on the answer ends the obligation.
-	thumb(will, answer)
-	s.await("the end of it", func() bool { return slices.Contains(s.obliged(a), "discharged") })
-	before := model.reminders(a)
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody is waiting") })
-
-	// C: no reaction. The event comes back three times and is then escalated to Ana, who may
-	// close it.
+	group := s.api.Supergroup(-1002, "ops")
 	s.api.Say(group, ana, "good morning")
 	silent := s.api.Say(group, will, "/ask@"+s.api.Bot().Username+" are you silent?")
-	c := s.sourceOf(silent)
-	came("a return", 1, c)
-	var shown *models.Message
-	s.await("the escalation", func() bool {
-		shown = s.awaitMessage(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not answered 1 obligation") })
-		return shown != nil
-	})
-	owed := func(who models.User) string { return lists("owe", fmt.Sprint("tg:", who.ID)) }
+	id := s.sourceOf(silent)
+	s.await("a return", func() bool { return model.reminders(id) > 0 })
+	shown := s.awaitText(group, "has not answered 1 obligation")
+	owed := func(by models.User) string { return s.hubbub("owe", fmt.Sprint("tg:", by.ID)) }
 	s.await("that Ana owes it", func() bool { return strings.Contains(owed(ana), "has not answered 1 obligation") })
-	thumb(ana, shown)
+	s.api.React(group, ana, shown.ID, nil, "👍")
 	s.await("that Ana owes nothing", func() bool { return strings.Contains(owed(ana), "nobody is waiting") })
-	if list := lists("blocking", person); !strings.Contains(list, c) {
-		t.Errorf("after Ana closed the list, Will waits for\n%s", list)
-	}
-	s.api.Reply(silent, ana, "/close "+c)
-	s.await("a refusal", func() bool {
-		return s.awaitMessage(group, func(m *models.Message) bool { return strings.Contains(m.Text, "who is waiting can close that") }) != nil
-	})
-	s.api.Say(group, will, "/close "+c)
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody is waiting") })
-
-	// A person at the command line waits and closes the obligation; nobody else may.
-	lists("ask", agent, "are you silent?", "--blocks=halted", "--default=I go home", "--as=ops", "--id=q_ops")
-	came("a return", 1, "q_ops")
-	if list := lists("owe", agent); !strings.Contains(list, "q_ops") || !strings.Contains(list, "ops (cli:ops)") || strings.Count(list, "are you silent?") != 1 {
-		t.Errorf("listed is\n%s", list)
-	}
-	refused := func(want string, args ...string) {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%q: %v, %s; want %q", args, err, out, want)
-		}
-	}
-	refused("may not discharge what cli:ops waits for", "owe", "close", "q_ops", "--as=eve")
-	refused("no obligation from nothing is open", "owe", "close", "nothing", "--as=ops")
-	if said := lists("owe", "close", "q_ops", "--as=ops"); !strings.Contains(said, "obligation of "+agent+" to cli:ops: discharged") {
-		t.Errorf("closed is %s", said)
-	}
-	refused("already discharged by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
-	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody is waiting") })
-	s.await("that the agent knows", func() bool { return slices.Contains(s.obliged("q_ops"), "discharged") })
-	if why := lists("why", "q_ops"); !strings.Contains(why, "obligation of "+agent+" to cli:ops: open, halted meanwhile") || !strings.Contains(why, "discharged, after cli:ops: signal done") {
-		t.Errorf("why says\n%s", why)
-	}
-
-	lists("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // it is in the list of decisions
-	refused("q_region is a question (open): `hubbub work answer q_region TEXT` answers it", "decisions", "allow", "q_region")
-	refused("dec_nothing", "decisions", "deny", "dec_nothing")
-	if n := model.reminders(c); n > 3 {
+	mustContain(t, s.hubbub("blocking", fmt.Sprint("tg:", will.ID)), id)
+	s.api.Reply(silent, ana, "/close "+id)
+	s.awaitText(group, "who is waiting can close that")
+	s.api.Say(group, will, "/close "+id)
+	s.awaitNoObligation()
+	if n := model.reminders(id); n > 3 {
 		t.Errorf("it came back %d times", n)
 	}
-	if n := model.reminders(a); n != before {
-		t.Errorf("closed, it came back %d times more", n-before)
+}
+
+// TestObligation_IsClosedAtCommandLineByAuthor checks that a person at the command line waits and closes
+// the obligation, and that nobody else may.
+func TestObligation_IsClosedAtCommandLineByAuthor(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
 	}
+	s, model := newObligationFixture(t, "--obligation-buffered=1s")
+	will := s.api.User("Will")
+	dm := s.api.DM(will)
+	s.api.Say(dm, will, "hello")
+	s.awaitTexts(dm, 1)
+	agent := fmt.Sprint("agent:tg-", dm.ID)
+	s.hubbub("ask", agent, "are you silent?", "--blocks=halted", "--default=I go home", "--as=ops", "--id=q_ops")
+	s.await("a return", func() bool { return model.reminders("q_ops") > 0 })
+	list := s.hubbub("owe", agent)
+	mustContain(t, list, "q_ops", "ops (cli:ops)")
+	if n := strings.Count(list, "are you silent?"); n != 1 {
+		t.Errorf("the question is listed %d times:\n%s", n, list)
+	}
+	s.mustBeRefused("may not discharge what cli:ops waits for", "owe", "close", "q_ops", "--as=eve")
+	s.mustBeRefused("no obligation from nothing is open", "owe", "close", "nothing", "--as=ops")
+	mustContain(t, s.hubbub("owe", "close", "q_ops", "--as=ops"), "obligation of "+agent+" to cli:ops: discharged")
+	s.mustBeRefused("already discharged by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
+	s.await("that the agent knows", func() bool { return slices.Contains(s.obliged("q_ops"), "discharged") })
+	mustContain(t, s.hubbub("why", "q_ops"), "obligation of "+agent+" to cli:ops: open, halted meanwhile", "discharged, after cli:ops: signal done")
+
+	s.hubbub("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // it is in the list of decisions
+	s.mustBeRefused("q_region is a question (open): `hubbub work answer q_region TEXT` answers it", "decisions", "allow", "q_region")
+	s.mustBeRefused("dec_nothing", "decisions", "deny", "dec_nothing")
 }
 
 // The steps of an obligation, in order.

@@ -45,158 +45,208 @@ func TestMain(m *testing.M) {
 	s.WaitForShutdown()
 }
 
-// TestCluster_SurvivesKilledNATSServers kills each of three NATS servers that keep one stream of three
-// replicas, with kill -9, while messages cross from one bus to another and the rows of the log
-// are copied: no message is lost or doubled without a word, the buses find each other again,
-// and the stream has every row once. It takes a minute: only where HUBBUB_NATS_KILLS says how
-// many rounds, as `make test-partition` does.
-func TestCluster_SurvivesKilledNATSServers(t *testing.T) {
-	rounds := 0
-	if fmt.Sscan(os.Getenv("HUBBUB_NATS_KILLS"), &rounds); rounds == 0 { //nolint:errcheck // 0 then
-		t.Skip("runs by make test-partition")
-	}
-	dir := t.TempDir()
-	var addresses, routes []string
+// A killableNATS is a cluster of three NATS servers, each a process of its own.
+type killableNATS struct {
+	t                 *testing.T
+	dir               string
+	addresses, routes []string
+	running           []*exec.Cmd
+}
+
+// startKillableNATS starts the servers and kills them at the end of the test.
+func startKillableNATS(t *testing.T) *killableNATS {
+	k := &killableNATS{t: t, dir: t.TempDir(), running: make([]*exec.Cmd, 3)}
 	for range 3 {
-		addresses, routes = append(addresses, bustest.FreeAddress(t)), append(routes, bustest.FreeAddress(t))
+		k.addresses, k.routes = append(k.addresses, bustest.FreeAddress(t)), append(k.routes, bustest.FreeAddress(t))
 	}
-	running := make([]*exec.Cmd, 3)
-	start := func(i int) {
-		file := filepath.Join(dir, fmt.Sprint("nats", i))
-		config := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [nats://%s, nats://%s] }\n",
-			i, addresses[i], file+".store", routes[i], routes[(i+1)%3], routes[(i+2)%3])
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		running[i] = exec.Command(os.Args[0])
-		running[i].Env = append(os.Environ(), asNATS+"="+file)
-		if err := running[i].Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kill := func(i int) {
-		running[i].Process.Kill() //nolint:errcheck // it may have ended
-		running[i].Wait()         //nolint:errcheck // it was killed
-	}
-	var urls []string
 	for i := range 3 {
-		start(i)
-		defer func() { kill(i) }()
-		urls = append(urls, "nats://"+addresses[i])
+		k.start(i)
+		t.Cleanup(func() { k.kill(i) })
 	}
+	return k
+}
 
-	log := zerolog.New(zerolog.NewTestWriter(t))
-	stream := cluster.NewActivityStream(urls, "AUDIT", "a", &cluster.Options{Log: &log})
-	var rows int64
-	var commit []activitylog.Row
-	committed := time.Now()
-	streaming, stop := context.WithCancel(t.Context())
-	streamed := make(chan error, 1)
-	go func() { streamed <- stream.Run(streaming) }()
-	a := joinBy(t, cluster.New(urls, "a", nil), "a", &bus.Options{})
-	b := joinBy(t, cluster.New(urls, "b", nil), "b", nil)
-	far := b.Join(t, "agent:far", "agent:far")
-	sender := a.Join(t, "cli:s")
-	settle(t, a, b)
+func (k *killableNATS) start(i int) {
+	file := filepath.Join(k.dir, fmt.Sprint("nats", i))
+	config := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [nats://%s, nats://%s] }\n",
+		i, k.addresses[i], file+".store", k.routes[i], k.routes[(i+1)%3], k.routes[(i+2)%3])
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	k.running[i] = exec.Command(os.Args[0])
+	k.running[i].Env = append(os.Environ(), asNATS+"="+file)
+	if err := k.running[i].Start(); err != nil {
+		k.t.Fatal(err)
+	}
+}
 
-	var mu sync.Mutex
-	seen := map[protocol.MessageID]int{}
-	far.Refuse(func(d *bustest.Delivery) error {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[d.Message.MessageID]++
+func (k *killableNATS) kill(i int) {
+	k.running[i].Process.Kill() //nolint:errcheck // it may have ended
+	k.running[i].Wait()         //nolint:errcheck // it was killed
+}
+
+func (k *killableNATS) urls() (list []string) {
+	for _, a := range k.addresses {
+		list = append(list, "nats://"+a)
+	}
+	return list
+}
+
+// A crossTraffic sends messages from one bus to a peer of another, and copies a row for each
+// to a stream.
+type crossTraffic struct {
+	t        *testing.T
+	sender   *bustest.Scripted
+	receiver *bustest.Scripted
+	results  map[protocol.MessageID]protocol.SendResult
+
+	stream    *cluster.ActivityStream
+	rows      int64 // in the stream
+	commit    []activitylog.Row
+	committed time.Time
+
+	mu         sync.Mutex
+	deliveries map[protocol.MessageID]int
+}
+
+// countDeliveries counts each delivery to the receiver from now on.
+func (c *crossTraffic) countDeliveries() {
+	c.receiver.Refuse(func(d *bustest.Delivery) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deliveries[d.Message.MessageID]++
 		return nil
 	})
-	outcome := map[protocol.MessageID]protocol.SendResult{}
-	send := func() {
-		m := protocol.NewMessage(protocol.TypeAgentEvent, "cli:s", protocol.AgentOnline{})
-		r, err := sender.Peer.Send(t.Context(), "agent:far", m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for outcome[m.MessageID] = r; far.Pending() > 0; {
-			far.Next(t)
-		}
-		commit = append(commit, activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "cli:s", Payload: []byte(`{}`)})
-		if time.Since(committed) > 100*time.Millisecond {
-			stream.Enqueue(rows+1, commit)
-			rows, commit, committed = rows+int64(len(commit)), nil, time.Now()
-		}
-	}
-	for range rounds {
-		for i := range 3 {
-			kill(i)
-			for until := time.Now().Add(4 * time.Second); time.Now().Before(until); {
-				send()
-			}
-			start(i)
-			waitFor(t, "the buses do not find each other again", func() bool { send(); return agree([]*node{a, b}) })
-		}
-	}
-	settle(t, a, b)
-	if send(); len(outcome) == 0 {
-		t.Fatal("nothing was sent")
-	}
+}
 
+func (c *crossTraffic) send() {
+	m := protocol.NewMessage(protocol.TypeAgentEvent, "cli:s", protocol.AgentOnline{})
+	r, err := c.sender.Peer.Send(c.t.Context(), "agent:far", m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for c.results[m.MessageID] = r; c.receiver.Pending() > 0; {
+		c.receiver.Next(c.t)
+	}
+	c.commit = append(c.commit, activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "cli:s", Payload: []byte(`{}`)})
+	if time.Since(c.committed) > 100*time.Millisecond {
+		c.stream.Enqueue(c.rows+1, c.commit)
+		c.rows, c.commit, c.committed = c.rows+int64(len(c.commit)), nil, time.Now()
+	}
+}
+
+// checkDeliveries checks that every result says what became of its message.
+func (c *crossTraffic) checkDeliveries() {
 	delivered, failed := 0, 0
-	for id, r := range outcome {
-		mu.Lock()
-		n := seen[id]
-		mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, r := range c.results {
+		n := c.deliveries[id]
 		switch {
 		case n > 1:
-			t.Errorf("%s was delivered %d times", id, n)
+			c.t.Errorf("%s was delivered %d times", id, n)
 		case r.DeliveredTo == 1 && n == 0:
-			t.Errorf("%s is called delivered, and was not", id)
+			c.t.Errorf("%s was not delivered, but its result says so", id)
 		case r.DeliveredTo == 0 && n == 1 && !(len(r.Failures) == 1 && r.Failures[0].Written):
-			t.Errorf("%s was delivered, and its sender told %+v", id, r)
+			c.t.Errorf("%s was delivered, but its result is %+v", id, r)
 		case r.DeliveredTo == 0 && len(r.Failures) == 0 && !r.Partial:
-			t.Errorf("%s was neither delivered nor is its peer named: %+v", id, r)
+			c.t.Errorf("%s was not delivered, and its result names no peer: %+v", id, r)
 		}
 		if delivered += r.DeliveredTo; r.DeliveredTo == 0 {
 			failed++
 		}
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","))
+	c.t.Logf("%d messages: %d delivered, %d failures reported; %d rows copied", len(c.results), delivered, failed, c.rows)
+}
+
+// checkRows checks that the stream has three replicas, and each row once. It stops the copying
+// as soon as the stream has all rows.
+func (c *crossTraffic) checkRows(url string, stop func()) {
+	nc, err := nats.Connect(url)
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	var kept jetstream.Stream
-	waitFor(t, "the stream has not all rows", func() bool {
-		kept, err = js.Stream(t.Context(), "AUDIT")
-		return err == nil && kept.CachedInfo().State.Msgs >= uint64(rows)
+	waitFor(c.t, "the stream does not have all rows", func() bool {
+		kept, err = js.Stream(c.t.Context(), "AUDIT")
+		return err == nil && kept.CachedInfo().State.Msgs >= uint64(c.rows)
 	})
 	stop()
-	if err := <-streamed; err != nil {
-		t.Error(err)
-	}
 	if n := kept.CachedInfo().Config.Replicas; n != 3 {
-		t.Errorf("the stream has %d replicas", n)
+		c.t.Errorf("the stream has %d replicas", n)
 	}
 	copies := map[int64]int{}
 	for seq := range kept.CachedInfo().State.Msgs {
-		m, err := kept.GetMsg(t.Context(), seq+1)
+		m, err := kept.GetMsg(c.t.Context(), seq+1)
 		if err != nil {
-			t.Fatal(err)
+			c.t.Fatal(err)
 		}
 		var row struct {
 			ID    int64  `json:"id"`
 			Event string `json:"event"`
 		}
 		if err := json.Unmarshal(m.Data, &row); err != nil || row.Event != "send_start" {
-			t.Errorf("row %s: %v", m.Data, err)
+			c.t.Errorf("row %s: %v", m.Data, err)
 		}
 		copies[row.ID]++
 	}
-	for id := range rows {
+	for id := range c.rows {
 		if copies[id+1] != 1 {
-			t.Errorf("row %d is there %d times", id+1, copies[id+1])
+			c.t.Errorf("the stream has row %d %d times", id+1, copies[id+1])
 		}
 	}
-	t.Logf("%d messages: %d delivered, %d failures told; %d rows copied", len(outcome), delivered, failed, rows)
+}
+
+// TestCluster_SurvivesKilledNATSServers kills each of three NATS servers in turn while messages
+// cross from one bus to another and the rows of the log are copied to a stream of three
+// replicas. Every message is delivered once or reported, the buses find each other again, and
+// the stream has every row once. The test takes a minute, so it only runs if HUBBUB_NATS_KILLS
+// says how many rounds, as `make test-partition` does.
+func TestCluster_SurvivesKilledNATSServers(t *testing.T) {
+	rounds := 0
+	if fmt.Sscan(os.Getenv("HUBBUB_NATS_KILLS"), &rounds); rounds == 0 { //nolint:errcheck // 0 then
+		t.Skip("runs by make test-partition")
+	}
+	servers := startKillableNATS(t)
+	urls := servers.urls()
+	log := zerolog.New(zerolog.NewTestWriter(t))
+	stream := cluster.NewActivityStream(urls, "AUDIT", "a", &cluster.Options{Log: &log})
+	streaming, cancel := context.WithCancel(t.Context())
+	streamed := make(chan error, 1)
+	go func() { streamed <- stream.Run(streaming) }()
+	a := joinBy(t, cluster.New(urls, "a", nil), "a", &bus.Options{})
+	b := joinBy(t, cluster.New(urls, "b", nil), "b", nil)
+	traffic := &crossTraffic{
+		t: t, receiver: b.Join(t, "agent:far", "agent:far"), sender: a.Join(t, "cli:s"),
+		results: map[protocol.MessageID]protocol.SendResult{}, deliveries: map[protocol.MessageID]int{},
+		stream: stream, committed: time.Now(),
+	}
+	settle(t, a, b)
+	traffic.countDeliveries()
+
+	for range rounds {
+		for i := range 3 {
+			servers.kill(i)
+			for until := time.Now().Add(4 * time.Second); time.Now().Before(until); {
+				traffic.send()
+			}
+			servers.start(i)
+			waitFor(t, "the buses do not find each other again", func() bool { traffic.send(); return agree([]*node{a, b}) })
+		}
+	}
+	settle(t, a, b)
+	traffic.send()
+
+	traffic.checkDeliveries()
+	traffic.checkRows(strings.Join(urls, ","), func() {
+		cancel()
+		if err := <-streamed; err != nil {
+			t.Error(err)
+		}
+	})
 }

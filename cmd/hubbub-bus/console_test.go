@@ -24,42 +24,28 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestConsole_DecidesAsItsVisitor checks that a visitor decides over the real bus and broker
-// under the credential's name, until the credential is revoked.
-func TestConsole_DecidesAsItsVisitor(t *testing.T) {
-	dir, log := t.TempDir(), zerolog.Nop()
-	file := grant.NewFile(filepath.Join(dir, grant.FileName))
-	issue := func(c grant.Credential) (string, *grant.Credential) {
-		token, err := file.Create(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held, ok := file.Lookup(token)
-		if !ok {
-			t.Fatal("the credential is not there")
-		}
-		return token, held
-	}
-	operator, _ := issue(grant.Credential{Name: "will", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
-	watcher, _ := issue(grant.Credential{Name: "watcher", Identities: []string{"cli:watcher"}, Subscribe: []string{"*"}})
-	_, everything := issue(grant.Credential{Name: "all", Identities: []string{"*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+// A consoleFixture is the console of a bus with credentials, a broker and the agent lead, which
+// repeats what it is told.
+type consoleFixture struct {
+	t                 *testing.T
+	view              *view
+	file              *grant.File
+	agent             *client.Client // lead's connection to the broker
+	operator, watcher string         // tokens
+}
 
-	s := &settings{NoLog: true, bus: bus.Options{Listen: "127.0.0.1:0", Credentials: file, Log: &log}}
-	view := s.newView(dir, &log)
+func newConsoleFixture(t *testing.T) *consoleFixture {
+	dir, log := t.TempDir(), zerolog.Nop()
+	f := &consoleFixture{t: t, file: grant.NewFile(filepath.Join(dir, grant.FileName))}
+	f.operator = f.issue(grant.Credential{Name: "will", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+	f.watcher = f.issue(grant.Credential{Name: "watcher", Identities: []string{"cli:watcher"}, Subscribe: []string{"*"}})
+	everything, _ := f.file.Lookup(f.issue(grant.Credential{Name: "all", Identities: []string{"*"}, Subscribe: []string{"*"}, Publish: []string{"*"}}))
+
+	s := &settings{NoLog: true, bus: bus.Options{Listen: "127.0.0.1:0", Credentials: f.file, Log: &log}}
+	f.view = s.newView(dir, &log)
 	server := bus.New(nil, &s.bus)
-	run := func(work func(ctx context.Context) error) (stop func()) {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- work(ctx) }()
-		return func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("ended: %v", err)
-			}
-		}
-	}
-	defer view.start(server)()
-	defer run(server.Run)()
+	t.Cleanup(f.view.start(server))
+	f.run(server.Run)
 	link := &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
 		ours, theirs := wire.Pipe(nil)
 		go server.ServeStream(theirs, "test", everything)
@@ -69,13 +55,14 @@ func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() })
 	ready := make(chan struct{})
-	defer run(broker.New(db, peer.New(protocol.PeerBroker, link), &broker.Options{OnReady: func() { close(ready) }}).Run)()
+	f.run(broker.New(db, peer.New(protocol.PeerBroker, link), &broker.Options{OnReady: func() { close(ready) }}).Run)
 	<-ready
+
 	lead := peer.New("agent:lead", link)
-	asking := client.New("agent:lead", lead.Send, nil)
-	lead.Handle(protocol.TypeCollabResult, asking.Take)
+	f.agent = client.New("agent:lead", lead.Send, nil)
+	lead.Handle(protocol.TypeCollabResult, f.agent.Take)
 	lead.Handle(protocol.TypeChatMessage, func(ctx context.Context, d *peer.Delivery) error {
 		var m protocol.ChatMessage
 		if err := d.Decode(&m); err != nil {
@@ -94,67 +81,100 @@ func TestConsole_DecidesAsItsVisitor(t *testing.T) {
 	if err := lead.Subscribe(t.Context(), "agent:lead"); err != nil {
 		t.Fatal(err)
 	}
-	defer run(lead.Run)()
-	if _, err := collab.DecisionAsk.Ask(t.Context(), asking, collab.ApprovalAskParams{ID: "dec_1", ApprovalParams: collab.ApprovalParams{
+	f.run(lead.Run)
+	return f
+}
+
+// issue creates a credential and returns its token.
+func (f *consoleFixture) issue(c grant.Credential) string {
+	f.t.Helper()
+	token, err := f.file.Create(c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return token
+}
+
+// run runs work until the end of the test.
+func (f *consoleFixture) run(work func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("ended: %v", err)
+		}
+	})
+}
+
+// mustAnswer makes a request and checks its status and its body or redirect.
+func (f *consoleFixture) mustAnswer(token, method, path string, form url.Values, code int, want string) {
+	f.t.Helper()
+	r := httptest.NewRequestWithContext(f.t.Context(), method, "http://127.0.0.1/console/"+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	f.view.console.ServeHTTP(w, r)
+	if body := w.Body.String() + w.Header().Get("Location"); w.Code != code || !strings.Contains(body, want) {
+		f.t.Errorf("%s %v: %d %s; want %d with %q", path, form, w.Code, body, code, want)
+	}
+}
+
+// decide decides dec_1.
+func (f *consoleFixture) decide(token, do string, code int, want string) {
+	f.t.Helper()
+	f.mustAnswer(token, http.MethodPost, "decision", url.Values{"id": {"dec_1"}, "do": {do}}, code, want)
+}
+
+// talk says hello to an agent.
+func (f *consoleFixture) talk(token, agent string, code int, want string) {
+	f.t.Helper()
+	f.mustAnswer(token, http.MethodPost, "agent", url.Values{"id": {agent}, "said": {"hello"}}, code, want)
+}
+
+// TestConsole_DecidesAsItsVisitor checks that a visitor decides over the real bus and broker
+// under the credential's name.
+func TestConsole_DecidesAsItsVisitor(t *testing.T) {
+	f := newConsoleFixture(t)
+	if _, err := collab.DecisionAsk.Ask(t.Context(), f.agent, collab.ApprovalAskParams{ID: "dec_1", ApprovalParams: collab.ApprovalParams{
 		Tool: "shell", Arguments: "make", Digest: "abc", Chat: "tg:42", MayDecide: []string{}, ExpiresAt: protocol.FormatTime(time.Now().Add(time.Hour)),
 	}}); err != nil {
 		t.Fatal(err)
 	}
+	f.mustAnswer(f.operator, http.MethodGet, "decisions", nil, http.StatusOK, "dec_1")
+	f.mustAnswer(f.operator, http.MethodGet, "decisions", nil, http.StatusOK, "come from the broker")
+	f.decide(f.watcher, "always", http.StatusForbidden, "")
+	f.decide(f.operator, "always", http.StatusSeeOther, "")
+	if got, err := collab.DecisionGet.Ask(t.Context(), f.agent, collab.IDParams{ID: "dec_1"}); err != nil || got.Decision.Describe() != "allowed by cli:will for this tool always" {
+		t.Errorf("the decision is %s, %v", got.Decision.Describe(), err)
+	}
+	f.decide(f.operator, "deny", http.StatusConflict, "no longer open")
+	f.decide(f.operator, "revoke", http.StatusSeeOther, "revoked")
+}
 
-	ask := func(token, method, path, form string) (int, string) {
-		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1/console/"+path, strings.NewReader(form))
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		view.console.ServeHTTP(w, r)
-		return w.Code, w.Body.String() + w.Header().Get("Location")
+// TestConsole_TalksAsItsVisitor checks that a visitor's messages to an agent are sent under the
+// credential's name, in one conversation, if the credential may receive the answer.
+func TestConsole_TalksAsItsVisitor(t *testing.T) {
+	f := newConsoleFixture(t)
+	for range 2 {
+		f.talk(f.operator, "agent:lead", http.StatusOK, "</b> will in cli:will.chat-lead said hello<")
 	}
-	decide := func(token, do string) (int, string) {
-		return ask(token, http.MethodPost, "decision", url.Values{"id": {"dec_1"}, "do": {do}}.Encode())
-	}
-	if _, body := ask(operator, http.MethodGet, "decisions", ""); !strings.Contains(body, "dec_1") || !strings.Contains(body, "come from the broker") {
-		t.Errorf("the page is %s", body)
-	}
-	if code, body := decide(watcher, "always"); code != http.StatusForbidden {
-		t.Errorf("a watcher decided: %d %s", code, body)
-	}
-	if code, body := decide(operator, "always"); code != http.StatusSeeOther {
-		t.Errorf("allowed: %d %s", code, body)
-	}
-	if got, err := collab.DecisionGet.Ask(t.Context(), asking, collab.IDParams{ID: "dec_1"}); err != nil || got.Decision.Describe() != "allowed by cli:will for this tool always" {
-		t.Errorf("it is %s, %v", got.Decision.Describe(), err)
-	}
-	if code, body := decide(operator, "deny"); code != http.StatusConflict || !strings.Contains(body, "no longer open") {
-		t.Errorf("denied after it: %d %s", code, body)
-	}
-	held, _ := file.Lookup(operator)
-	last := &brokerClient{view, file, held, ""}
-	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
-		t.Errorf("revoked: %d %s", code, body)
-	}
-	talk := func(token, agent string) (int, string) {
-		return ask(token, http.MethodPost, "agent", url.Values{"id": {agent}, "said": {"hello"}}.Encode())
-	}
-	for range 2 { // one conversation
-		if code, body := talk(operator, "agent:lead"); code != http.StatusOK || !strings.Contains(body, "</b> will in cli:will.chat-lead said hello<") {
-			t.Errorf("said: %d %s", code, body)
-		}
-	}
-	if code, body := talk(operator, "agent:gone"); code != http.StatusOK || !strings.Contains(body, "Agent:gone is not on the bus") {
-		t.Errorf("said to nobody: %d %s", code, body)
-	}
-	narrow, _ := issue(grant.Credential{Name: "narrow", Identities: []string{"cli:console"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
-	if code, body := talk(narrow, "agent:lead"); code != http.StatusOK || !strings.Contains(body, "The credential may not be cli:NAME.chat-lead") {
-		t.Errorf("said by who cannot be answered: %d %s", code, body)
-	}
-	if code, body := talk(watcher, "agent:lead"); code != http.StatusForbidden {
-		t.Errorf("a watcher spoke: %d %s", code, body)
-	}
-	if err := file.RevokeKeepIssued("will"); err != nil {
+	f.talk(f.operator, "agent:gone", http.StatusOK, "Agent:gone is not on the bus")
+	narrow := f.issue(grant.Credential{Name: "narrow", Identities: []string{"cli:console"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+	f.talk(narrow, "agent:lead", http.StatusOK, "The credential may not be cli:NAME.chat-lead")
+	f.talk(f.watcher, "agent:lead", http.StatusForbidden, "")
+}
+
+func TestConsole_RefusesRevokedCredential(t *testing.T) {
+	f := newConsoleFixture(t)
+	held, _ := f.file.Lookup(f.operator)
+	c := &brokerClient{f.view, f.file, held, ""}
+	if err := f.file.RevokeKeepIssued("will"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := last.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "no longer valid") {
-		t.Errorf("asked with a revoked credential: %v", err)
+	if _, err := c.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "no longer valid") {
+		t.Errorf("a call with a revoked credential: %v", err)
 	}
 }
 

@@ -48,16 +48,6 @@ var large = []string{
 	"protocol/wire.coalescingConn",
 }
 
-// long lists the test functions that are longer than they may be. None is added.
-var long = []string{
-	"TestVerify_ExplainsRowsLostInCluster",
-	"TestCluster_SurvivesKilledNATSServers", "TestTakeover_BetweenThreeBuses", "TestAttachments",
-	"TestChorusChannel_TwoAgents", "TestGroupChat_TwoAgents",
-	"TestWork_InGroupChat", "TestConsole_DecidesAsItsVisitor", "TestModel_ReceivesWhatPeopleSend",
-	"TestObligations_EachResolution", "tinyModel",
-	"TestSystemd_RunsTheSpawner",
-}
-
 // TestTypes_AreSmall limits what belongs to a type: its methods together with
 // the functions of its package that take it first, and its fields together with those of
 // embedded structs that only it has. Options, records whose every field has a tag, and
@@ -189,7 +179,7 @@ func TestLines_FitTheScreen(t *testing.T) {
 func TestTestFunctions_AreShort(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test() && !slices.Contains(long, f.Name.Name) {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
 				from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
 				if lines := to - from + 1; lines > maxTestLines {
 					t.Errorf("%s:%d: %s has %d lines; at most %d", s.path, from, f.Name.Name, lines, maxTestLines)

@@ -18,6 +18,22 @@ import (
 	"hubbub/protocol"
 )
 
+// requestSpawn requests the agent of tg:77 and returns the result.
+func requestSpawn(t *testing.T, bridge *systemtest.Bridge, id string) protocol.SpawnResult {
+	t.Helper()
+	if !bridge.Ask(t, "tg:77", id) {
+		t.Fatalf("nobody took the request %s", id)
+	}
+	var r protocol.SpawnResult
+	for r.RequestID != id || r.Status == "" {
+		r = protocol.SpawnResult{}
+		if err := (<-bridge.Got).Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
 // TestSystemd_RunsTheSpawner runs the spawner on a bus with credentials. The agent gets one of
 // its own, continues when the spawner ends, is adopted, and loses its credential when it is
 // stopped.
@@ -61,23 +77,10 @@ func TestSystemd_RunsTheSpawner(t *testing.T) {
 			db.Close()
 		}
 	}
-	ask := func(id string) protocol.SpawnResult {
-		if !bridge.Ask(t, "tg:77", id) {
-			t.Fatalf("nobody took the request %s", id)
-		}
-		var r protocol.SpawnResult
-		for r.RequestID != id || r.Status == "" {
-			r = protocol.SpawnResult{}
-			if err := (<-bridge.Got).Decode(&r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return r
-	}
 	defer systemctl("stop", "hubbub-agent-tg-77.service").Run()
 
 	stop := run(system.Options{})
-	if r := ask("first"); r.Status != "spawned" || r.Agent != "agent:tg-77" {
+	if r := requestSpawn(t, bridge, "first"); r.Status != "spawned" || r.Agent != "agent:tg-77" {
 		t.Fatalf("%+v", r)
 	}
 	first := mainPID(t)
@@ -90,7 +93,7 @@ func TestSystemd_RunsTheSpawner(t *testing.T) {
 		t.Fatal("the agent ended with its spawner")
 	}
 	stop = run(system.Options{IdleStop: 2 * time.Second})
-	if r := ask("second"); r.Status != "spawned" || mainPID(t) != first {
+	if r := requestSpawn(t, bridge, "second"); r.Status != "spawned" || mainPID(t) != first {
 		t.Fatalf("%+v, process %s and not %s", r, mainPID(t), first)
 	}
 	revoked := func() bool {

@@ -135,80 +135,114 @@ const toolTemplate = `{{ range .Tools }}{{ . }}{{ end }}{{ range .Messages }}{{ 
 // afterPrompt it says tinyCalls, and after anything else tinySays.
 func tinyModel(t *testing.T, path string) {
 	t.Helper()
-	const width, hidden, end, call, say = 32, 64, 2, 259, 260
-	tokens, kinds := []string{"<unk>", "<s>", "</s>"}, []int32{2, 3, 3}
+	tokens, kinds := tinyTokens()
+	n := len(tokens)
+	tensors := tinyTensors(tokens)
+	const u32, i32, f32, text, list = 4, 5, 6, 8, 9 // types of GGUF
+	g := &ggufWriter{t: t}
+	g.file.WriteString("GGUF")
+	g.put(uint32(3), uint64(len(tensors)), uint64(18)) // the last is the number of settings
+	g.put("general.architecture", uint32(text), "llama")
+	for key, value := range map[string]uint32{
+		"general.file_type": 0, "llama.block_count": 1, "llama.context_length": 65536, "llama.embedding_length": tinyWidth, "llama.feed_forward_length": tinyHidden,
+		"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2, "llama.rope.dimension_count": tinyWidth / 2, "llama.vocab_size": uint32(n),
+		"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": tinyEnd, "tokenizer.ggml.unknown_token_id": 0,
+	} {
+		g.put(key, uint32(u32), value)
+	}
+	g.put("llama.attention.layer_norm_rms_epsilon", uint32(f32), float32(1e-5))
+	g.put("tokenizer.ggml.model", uint32(text), "llama")
+	g.put("tokenizer.ggml.tokens", uint32(list), uint32(text), uint64(n))
+	for _, s := range tokens {
+		g.put(s)
+	}
+	g.put("tokenizer.ggml.token_type", uint32(list), uint32(i32), uint64(n), kinds)
+	g.put("tokenizer.ggml.scores", uint32(list), uint32(f32), uint64(n), make([]float32, n))
+	g.putTensors(tensors)
+	if err := os.WriteFile(path, g.file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The sizes of a tiny model, and its special tokens.
+const (
+	tinyWidth, tinyHidden      = 32, 64
+	tinyEnd, tinyCall, tinySay = 2, 259, 260
+)
+
+// tinyTokens returns the vocabulary of a tiny model and the kind of each token.
+func tinyTokens() (tokens []string, kinds []int32) {
+	tokens, kinds = []string{"<unk>", "<s>", "</s>"}, []int32{2, 3, 3}
 	for b := range 256 {
 		tokens, kinds = append(tokens, fmt.Sprintf("<0x%02X>", b)), append(kinds, 6)
 	}
-	tokens = append(tokens, tinyCalls, tinySays, afterPrompt, afterResult)
-	kinds = append(kinds, 1, 1, 1, 1)
-	n := len(tokens)
-	class := func(token int) int { // what is said next depends on it
+	return append(tokens, tinyCalls, tinySays, afterPrompt, afterResult), append(kinds, 1, 1, 1, 1)
+}
+
+// A tensor is a matrix of a model. Its values are zero if nil.
+type tensor struct {
+	name   string
+	shape  []uint64
+	values []float32
+}
+
+// tinyTensors returns the tensors of a tiny model. Only the embedding of a token, which is its
+// class, decides about the next one.
+func tinyTensors(tokens []string) []tensor {
+	class := func(token int) int {
 		switch {
-		case token == call || token == say:
+		case token == tinyCall || token == tinySay:
 			return 1
 		case tokens[token] == afterPrompt:
 			return 2
 		}
 		return 0
 	}
-	embedding, output := make([]float32, n*width), make([]float32, n*width)
+	n := len(tokens)
+	embedding, output := make([]float32, n*tinyWidth), make([]float32, n*tinyWidth)
 	for token := range n {
-		embedding[token*width+class(token)] = 1
+		embedding[token*tinyWidth+class(token)] = 1
 	}
-	for c, token := range []int{say, end, call} {
-		output[token*width+c] = 10
+	for c, token := range []int{tinySay, tinyEnd, tinyCall} {
+		output[token*tinyWidth+c] = 10
 	}
-	ones := slices.Repeat([]float32{1}, width)
+	ones := slices.Repeat([]float32{1}, tinyWidth)
+	square := []uint64{tinyWidth, tinyWidth}
+	return []tensor{
+		{"token_embd.weight", []uint64{tinyWidth, uint64(n)}, embedding},
+		{"output_norm.weight", []uint64{tinyWidth}, ones},
+		{"output.weight", []uint64{tinyWidth, uint64(n)}, output},
+		{"blk.0.attn_norm.weight", []uint64{tinyWidth}, ones},
+		{"blk.0.attn_q.weight", square, nil},
+		{"blk.0.attn_k.weight", square, nil},
+		{"blk.0.attn_v.weight", square, nil},
+		{"blk.0.attn_output.weight", square, nil},
+		{"blk.0.ffn_norm.weight", []uint64{tinyWidth}, ones},
+		{"blk.0.ffn_gate.weight", []uint64{tinyWidth, tinyHidden}, nil},
+		{"blk.0.ffn_up.weight", []uint64{tinyWidth, tinyHidden}, nil},
+		{"blk.0.ffn_down.weight", []uint64{tinyHidden, tinyWidth}, nil},
+	}
+}
 
-	var file bytes.Buffer
-	put := func(values ...any) {
-		for _, v := range values {
-			if s, ok := v.(string); ok {
-				binary.Write(&file, binary.LittleEndian, uint64(len(s))) //nolint:errcheck // memory
-				file.WriteString(s)
-			} else if err := binary.Write(&file, binary.LittleEndian, v); err != nil {
-				t.Fatal(err)
-			}
+// A ggufWriter writes a file of the format GGUF.
+type ggufWriter struct {
+	t    *testing.T
+	file bytes.Buffer
+}
+
+func (g *ggufWriter) put(values ...any) {
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			binary.Write(&g.file, binary.LittleEndian, uint64(len(s))) //nolint:errcheck // memory
+			g.file.WriteString(s)
+		} else if err := binary.Write(&g.file, binary.LittleEndian, v); err != nil {
+			g.t.Fatal(err)
 		}
 	}
-	tensors := []struct {
-		name   string
-		shape  []uint64
-		values []float32
-	}{
-		{"token_embd.weight", []uint64{width, uint64(n)}, embedding},
-		{"output_norm.weight", []uint64{width}, ones},
-		{"output.weight", []uint64{width, uint64(n)}, output},
-		{"blk.0.attn_norm.weight", []uint64{width}, ones},
-		{"blk.0.attn_q.weight", []uint64{width, width}, nil},
-		{"blk.0.attn_k.weight", []uint64{width, width}, nil},
-		{"blk.0.attn_v.weight", []uint64{width, width}, nil},
-		{"blk.0.attn_output.weight", []uint64{width, width}, nil},
-		{"blk.0.ffn_norm.weight", []uint64{width}, ones},
-		{"blk.0.ffn_gate.weight", []uint64{width, hidden}, nil},
-		{"blk.0.ffn_up.weight", []uint64{width, hidden}, nil},
-		{"blk.0.ffn_down.weight", []uint64{hidden, width}, nil},
-	}
-	const u32, i32, f32, text, list = 4, 5, 6, 8, 9 // types of GGUF
-	file.WriteString("GGUF")
-	put(uint32(3), uint64(len(tensors)), uint64(18)) // the last is the number of settings
-	put("general.architecture", uint32(text), "llama")
-	for key, value := range map[string]uint32{
-		"general.file_type": 0, "llama.block_count": 1, "llama.context_length": 65536, "llama.embedding_length": width, "llama.feed_forward_length": hidden,
-		"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2, "llama.rope.dimension_count": width / 2, "llama.vocab_size": uint32(n),
-		"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": end, "tokenizer.ggml.unknown_token_id": 0,
-	} {
-		put(key, uint32(u32), value)
-	}
-	put("llama.attention.layer_norm_rms_epsilon", uint32(f32), float32(1e-5))
-	put("tokenizer.ggml.model", uint32(text), "llama")
-	put("tokenizer.ggml.tokens", uint32(list), uint32(text), uint64(n))
-	for _, s := range tokens {
-		put(s)
-	}
-	put("tokenizer.ggml.token_type", uint32(list), uint32(i32), uint64(n), kinds)
-	put("tokenizer.ggml.scores", uint32(list), uint32(f32), uint64(n), make([]float32, n))
+}
+
+// putTensors writes the descriptions of all tensors, and then their aligned values.
+func (g *ggufWriter) putTensors(tensors []tensor) {
 	offset := uint64(0)
 	sizes := make([]uint64, len(tensors))
 	for i, tensor := range tensors {
@@ -217,10 +251,10 @@ func tinyModel(t *testing.T, path string) {
 			count *= d
 		}
 		sizes[i] = count
-		put(tensor.name, uint32(len(tensor.shape)), tensor.shape, uint32(0), offset)
+		g.put(tensor.name, uint32(len(tensor.shape)), tensor.shape, uint32(0), offset)
 		offset += (count*4 + 31) / 32 * 32
 	}
-	pad := func() { file.Write(make([]byte, (32-file.Len()%32)%32)) }
+	pad := func() { g.file.Write(make([]byte, (32-g.file.Len()%32)%32)) }
 	pad()
 	for i, tensor := range tensors {
 		values := tensor.values
@@ -228,11 +262,8 @@ func tinyModel(t *testing.T, path string) {
 			values = make([]float32, sizes[i])
 		}
 		for _, v := range values {
-			put(math.Float32bits(v))
+			g.put(math.Float32bits(v))
 		}
 		pad()
-	}
-	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
