@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -136,6 +137,48 @@ func TestWriter_OutlivesFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGap(t, w, path, appended, "full")
+}
+
+// TestCreate_LeavesNoTornFile fills the disk at each step of creating a segment: the file appears
+// complete, or not at all and then once there is room.
+func TestCreate_LeavesNoTornFile(t *testing.T) {
+	t.Parallel()
+	dir := mountTemporary(t, "4k")
+	resize := func(size string) {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size="+size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "activity.db")
+	failures := 0
+	for pages := 1; ; pages++ {
+		resize(fmt.Sprintf("%dk", 4*pages))
+		failed := makeReady(path)
+		if failed != nil {
+			failures++
+			resize("4m")
+			if err := makeReady(path); err != nil {
+				t.Fatalf("with %d pages free: %v, and with enough: %v", pages, failed, err)
+			}
+		}
+		if got := logtest.Query(t, path, "PRAGMA integrity_check"); got[0] != "ok" {
+			t.Fatalf("with %d pages free: %v, and the file is damaged: %s", pages, failed, got)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.new*")); err != nil || len(left) > 0 {
+			t.Errorf("with %d pages free: %v stay beside the file (%v)", pages, left, err)
+		}
+		for _, end := range []string{"", "-wal", "-shm"} {
+			if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		if failed == nil {
+			break
+		}
+	}
+	if failures == 0 {
+		t.Error("the disk was never full")
+	}
 }
 
 // TestReader_WorksOnFullDisk also covers a log without a running bus, and rows that

@@ -192,6 +192,9 @@ func makeReady(path string) error {
 	if err == nil {
 		err = segment.CreateTables(conn)
 	}
+	if err == nil { // Close would not report that the disk is full
+		_, err = walCheckpoint(conn, "TRUNCATE")
+	}
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}
