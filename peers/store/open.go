@@ -91,8 +91,8 @@ func create(c *connection, schema string) error {
 	}
 	err := c.exec(context.Background(),
 		fmt.Sprintf("%s; PRAGMA user_version = %d; COMMIT", schema, schemaVersion), nil)
-	if err != nil {
-		return errors.Join(err, c.exec(context.Background(), "ROLLBACK", nil))
+	if err != nil && !c.conn.AutocommitEnabled() { // a full disk, for one, has rolled it back already
+		err = errors.Join(err, c.exec(context.Background(), "ROLLBACK", nil))
 	}
-	return nil
+	return err
 }

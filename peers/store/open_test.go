@@ -126,3 +126,13 @@ func TestOpen_ErrorNamesTheFile(t *testing.T) {
 		t.Errorf("a file that is no database has changed: %.20q, %v", content, err)
 	}
 }
+
+// TestOpen_ReportsOneError checks the error of a transaction that SQLite has rolled back already,
+// as it does when the disk is full.
+func TestOpen_ReportsOneError(t *testing.T) {
+	t.Parallel()
+	_, err := store.Open(filepath.Join(t.TempDir(), "new.db"), "ROLLBACK; SELECT nothing")
+	if err == nil || !strings.Contains(err.Error(), "nothing") || strings.Contains(err.Error(), "rollback") {
+		t.Errorf("the error is %v", err)
+	}
+}
