@@ -182,7 +182,7 @@ func (b *Bus) Dial(context.Context) (jsonrpc.Stream, error) {
 // Sync waits until everything so far is in the activity log.
 func (b *Bus) Sync(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), defaultTimeout)
 	defer cancel()
 	if err := b.log.Sync(ctx); err != nil {
 		t.Fatalf("waiting for the activity log: %v", err)

@@ -25,7 +25,7 @@ type Scripted struct {
 }
 
 // defaultTimeout is how long a test waits for a delivery or an answer; see SetTimeout.
-const defaultTimeout = 20 * time.Second
+const defaultTimeout = time.Minute
 
 // Join connects a scripted peer, subscribed to the patterns.
 func (b *Bus) Join(t testing.TB, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {

@@ -180,7 +180,7 @@ func (tr *trial) revive() {
 // until revives the spawner until something holds.
 func (tr *trial) until(what string, holds func() bool) {
 	tr.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			tr.t.Fatal("it never happens that", what)
