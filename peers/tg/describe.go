@@ -104,6 +104,14 @@ func describe(m *models.Message) string {
 	}
 }
 
+// typedText returns what the author of a message typed into a poll, a checklist or a rich message, or "".
+func typedText(m *models.Message, raw json.RawMessage) string {
+	if m.Poll != nil || m.Checklist != nil {
+		return describe(m)
+	}
+	return richText(raw)
+}
+
 // describeLocation returns words for a location: a live one says for how long it is shared, and one
 // that moves where it is now.
 func describeLocation(m *models.Message) string {

@@ -85,6 +85,49 @@ func TestMention_ByAnyMeansIsHeard(t *testing.T) {
 	})
 }
 
+// TestMention_InPollIsHeard sends polls and checklists in which somebody typed the bot's name, and one
+// forward, which is somebody else's.
+func TestMention_InPollIsHeard(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann := h.api.User("Ann")
+		group, lead := h.api.Group(-5, "House"), h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(group, ann, "hello all")
+		h.texts(group.ID, 0)
+		h.assign(group.ID, "agent:lead")
+		next(t, lead)
+		poll := func(question, option string) models.Message {
+			return models.Message{Poll: &models.Poll{Question: question, Options: []models.PollOption{{Text: option}, {Text: "no"}}}}
+		}
+		list := func(title, task string) models.Message {
+			return models.Message{Checklist: &models.Checklist{Title: title, Tasks: []models.ChecklistTask{{ID: 1, Text: task}}}}
+		}
+		forwarded := poll("@hubbub_bot when?", "Monday")
+		forwarded.ForwardOrigin = &models.MessageOrigin{Type: "hidden_user", MessageOriginHiddenUser: &models.MessageOriginHiddenUser{SenderUserName: "Zed"}}
+		story := models.Message{Story: &models.Story{ID: 4, Chat: models.Chat{ID: 9, Title: "Hubbub", Username: "hubbub_bot"}}}
+		me := []string{"agent:lead"}
+		for i, c := range []struct {
+			sent models.Message
+			want []string
+		}{
+			{poll("@hubbub_bot when do we eat?", "at six"), me},
+			{poll("Who cooks?", "@Hubbub_Bot"), me},
+			{poll("Who, @lead?", "Ann"), me},
+			{list("For @hubbub_bot", "order flour"), me},
+			{list("Today", "@lead: order flour"), me},
+			{poll("When do we eat?", "at six"), nil},
+			{forwarded, nil},
+			{story, nil},
+		} {
+			c.sent.Chat, c.sent.From = group, &ann
+			h.api.Post(c.sent)
+			if got := next(t, lead); !slices.Equal(got.Mentions, c.want) {
+				t.Errorf("%d: %q mentions %q; want %q", i, got.Text, got.Mentions, c.want)
+			}
+		}
+	})
+}
+
 // TestFormatting_ReachesAgents checks what an agent reads of formatted messages.
 func TestFormatting_ReachesAgents(t *testing.T) {
 	struck := models.MessageEntity{Type: models.MessageEntityTypeStrikethrough}

@@ -156,6 +156,9 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 		h.data.Content.Forwarded = from
 		return h
 	}
+	if text == "" {
+		text = typedText(m, raw)
+	}
 	h.data.Names = mentionedNames(text, entities, bot)
 	if h.parseCommand(marked, bot) { // a command to this bot only
 		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(bot.Username))
