@@ -1,6 +1,7 @@
 package tg_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,44 @@ func TestCommand_UnknownIsForTheAgent(t *testing.T) {
 			h.pass(time.Minute)
 			if n := len(m.take()); n != heard {
 				t.Errorf("%q in a group: %d turns; want %d", text, n, heard)
+			}
+		}
+	})
+}
+
+// TestReaction_TakenBackWakesNobody lets a person take a reaction back, change it, or leave it, while the
+// model is busy with another message.
+func TestReaction_TakenBackWakesNobody(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		will, dm := h.dm("Will")
+		m.play(func(string, string) any { return "It is noon." })
+		m.slow(20 * time.Second)
+		ask := func() { h.api.Say(dm, will, "what time is it?"); h.pass(5 * time.Second) }
+		ask()
+		h.pass(time.Minute)
+		said := h.api.Messages(dm.ID)[0].ID
+		for _, c := range []struct {
+			now  []string
+			want []string // of the knocks
+		}{
+			{nil, nil},
+			{[]string{"🤔"}, []string{"unclear"}},
+			{[]string{"👎"}, []string{"declined"}},
+		} {
+			m.take()
+			ask()
+			h.api.React(dm, will, said, nil, "👎")
+			h.pass(time.Second)
+			h.api.React(dm, will, said, []string{"👎"}, c.now...)
+			h.pass(2 * time.Minute)
+			var got []string
+			for _, given := range m.take() {
+				if _, topic, knocks := strings.Cut(given, "topic: the reaction "); knocks {
+					got = append(got, strings.Fields(topic)[0])
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("after a change to %q: knocks %q; want %q", c.now, got, c.want)
 			}
 		}
 	})

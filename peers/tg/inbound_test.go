@@ -258,7 +258,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		type seen struct{ event, text, signal string }
 		var got []seen
 		var all []protocol.ChatMessage
-		for range 12 {
+		for range 13 {
 			c := next(t, lead)
 			all = append(all, c)
 			got = append(got, seen{c.Event, c.Text, c.Signal})
@@ -267,7 +267,7 @@ func TestKindsOfUpdates(t *testing.T) {
 			{"membership", "Will added the bot", ""},
 			{"message", "@lead what is up? cc @ann @backend-agents @hubbub_bot bob@lead.example", ""},
 			{"edit", "@lead what is up now?", ""},
-			{"reaction", "👍", "agree"}, {"reaction", "❤", ""},
+			{"reaction", "👍", "agree"}, {"reaction", "❤", ""}, {"delete", "", ""},
 			{"message", "good", ""}, {"message", "indeed", ""}, {"message", "button-7", ""},
 			{"message", "[location: 52.5, 13.25]", ""}, {"membership", "Ann joined", ""}, {"status", "[new title of the chat: Team 2]", ""},
 			{"message", "anonymous", ""},
@@ -284,13 +284,16 @@ func TestKindsOfUpdates(t *testing.T) {
 		if r := all[3].ReplyTo; r == nil || r.Author != "agent:lead" || all[3].SourceID == r.SourceID {
 			t.Errorf("the reaction is %+v about %+v", all[3].SourceID, r)
 		}
-		if r := all[5].ReplyTo; r == nil || r.Author != "agent:lead" {
+		if all[5].SourceID != all[3].SourceID || all[5].ReplyTo != nil {
+			t.Errorf("the reaction that was taken back is %+v", all[5])
+		}
+		if r := all[6].ReplyTo; r == nil || r.Author != "agent:lead" {
 			t.Errorf("the answer to the agent quotes %+v", r)
 		}
-		if r := all[6].ReplyTo; r == nil || r.Author != "user:will" {
+		if r := all[7].ReplyTo; r == nil || r.Author != "user:will" {
 			t.Errorf("the answer to a person quotes %+v", r)
 		}
-		if a := all[11].Author; a.ID != "-10" || a.Kind != "human" {
+		if a := all[12].Author; a.ID != "-10" || a.Kind != "human" {
 			t.Errorf("the anonymous author is %+v", a)
 		}
 		if c := all[0].Chat; c.ID != "-10" || c.Kind != "channel" || c.Title != "Team" {

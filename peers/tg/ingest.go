@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"hubbub/peers/bridge"
@@ -134,6 +135,9 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 			return why
 		}
 	}
+	if !c.isStopped() {
+		in.withdrawReactions(tx, c, u)
+	}
 	switch {
 	case u.command != "":
 		in.runCommand(tx, c, u)
@@ -152,6 +156,27 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		in.enqueueCommand(tx, c, u, bridge.VerbSay, u.data.Content.Text)
 	}
 	return ""
+}
+
+// withdrawReactions deletes the events of the reactions that an update takes back, for agents that have not
+// acted on them.
+func (in *ingester) withdrawReactions(tx *store.Tx, c *chat, u *parsedUpdate) {
+	message := in.sourceID(u.chat.ID, u.message)
+	for _, emoji := range u.data.Removed {
+		source := store.Value[string](tx, `SELECT source_id FROM events e WHERE source_id > ?1 || ':reaction:'
+			AND source_id < ?1 || ':reaction;' AND data ->> '$.content.author.id' = ?2 AND data ->> '$.content.text' = ?3
+			AND NOT EXISTS (SELECT 1 FROM events d WHERE d.source_id = e.source_id AND d.id > e.id)
+			ORDER BY id DESC LIMIT 1`, message, u.author.ID, emoji)
+		if source == "" {
+			continue
+		}
+		gone := *u
+		gone.suffix, gone.data.ReplyMessage = strings.TrimPrefix(source, message), 0
+		gone.setContent(protocol.EventDelete, "", 0)
+		gone.data.Content.CreatedAt = u.data.Content.CreatedAt
+		gone.data.Content.Actor = &protocol.Party{ID: u.author.ID, Kind: u.author.Kind}
+		in.storeEvent(tx, c, &gone)
+	}
 }
 
 // storeEvent stores an update as an event and passes it to the router.

@@ -56,6 +56,7 @@ type eventData struct {
 	ReplyText    string                `json:"replyText,omitempty"` // the answered message, or the quoted part of it
 	ReplyFiles   []protocol.Attachment `json:"replyFiles,omitempty"`
 	Items        []albumItem           `json:"items,omitempty"` // of an album with several messages
+	Removed      []string              `json:"-"`               // emoji that the author took back from the message
 }
 
 // parsesPartially reports whether a message can be used although a field has an unknown form and
@@ -331,8 +332,11 @@ func asksAnother(question string, bot *models.User) bool {
 func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate {
 	h := parsedUpdate{chat: r.Chat, message: r.MessageID, suffix: ":reaction:" + id(update)}
 	h.setAuthor(r.User, r.ActorChat)
-	emoji := added(r.OldReaction, r.NewReaction)
-	if emoji == "" {
+	h.data.Removed = added(r.NewReaction, r.OldReaction)
+	emoji := ""
+	if news := added(r.OldReaction, r.NewReaction); news != nil {
+		emoji = news[0]
+	} else {
 		h.skip = "a reaction was removed"
 	}
 	h.setContent(protocol.EventReaction, emoji, r.Date)
@@ -340,15 +344,15 @@ func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate 
 	return h
 }
 
-// added returns the first emoji that is only among the new reactions.
-func added(before, after []models.ReactionType) string {
+// added returns the emoji that are only among the new reactions.
+func added(before, after []models.ReactionType) (list []string) {
 	for i := range after {
 		e := reactionText(&after[i])
 		if !slices.ContainsFunc(before, func(r models.ReactionType) bool { return reactionText(&r) == e }) {
-			return e
+			list = append(list, e)
 		}
 	}
-	return ""
+	return list
 }
 
 func reactionText(r *models.ReactionType) string {

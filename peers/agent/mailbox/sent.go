@@ -273,7 +273,7 @@ func (v *View) hasReacted(e *Entry, sourceID string) bool {
 	return e.Content.Event == protocol.EventReaction && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events
 		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3
 			AND source_id <> '')
-			AND author_kind = 'human' AND kind = 'reaction' AND chat = ?2 AND seq < ?4
+			AND author_kind = 'human' AND kind = 'reaction' AND chat = ?2 AND seq < ?4 AND state <> 'superseded'
 			AND content ->> '$.replyTo.sourceId' = ?3 AND content ->> '$.signal' = ?5
 			AND (decision ->> '$.reason' LIKE 'reaction_proceeds%' OR decision ->> '$.reason' LIKE 'reaction_asks%'))`,
 		e.Content.Chat.ID, e.Chat, sourceID, e.Seq, e.Content.Signal)
