@@ -217,14 +217,11 @@ func (in *ingester) handleRedaction(tx *store.Tx, room string, e *rawEvent) (str
 	}
 	target := cmp.Or(content.Redacts, e.Redacts)
 	tx.Exec(`DELETE FROM reactions WHERE event = ?`, target) // the agent may show it again
-	type row struct{ source, thread, kind string }
-	of, known := store.One(tx, func(r *row) []any { return []any{&r.source, &r.thread, &r.kind} },
-		`SELECT source_id, thread, data ->> '$.content.event' FROM events WHERE event = ? ORDER BY id LIMIT 1`, target)
-	switch {
-	case !known:
+	type row struct{ source, thread string }
+	of, known := store.One(tx, func(r *row) []any { return []any{&r.source, &r.thread} },
+		`SELECT source_id, thread FROM events WHERE event = ? ORDER BY id LIMIT 1`, target)
+	if !known {
 		return "a redaction of an event that no agent received", nil
-	case of.kind == protocol.EventReaction:
-		return "a reaction was removed", nil
 	}
 	h := in.newEvent(e, protocol.EventDelete)
 	h.room, h.source, h.event, h.thread = room, of.source, target, of.thread

@@ -424,3 +424,29 @@ func TestBridge_ShowsARemovedReactionAgain(t *testing.T) {
 	hear("removed")
 	signal("again", 2)
 }
+
+// TestBridge_WithdrawsARemovedReaction checks that agents learn that a person took a reaction back.
+func TestBridge_WithdrawsARemovedReaction(t *testing.T) {
+	s, b, _, stop := startBridge(t)
+	defer stop()
+	room := s.Room("@will:hs")
+	await(t, s, "the bot joins", func() bool { return len(s.Sent(room, "m.room.member")) == 1 })
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	said := s.Say(room, "@will:hs", "go")
+	assign(t, cli, room)
+	thumb := s.Send(room, "@will:hs", "m.reaction", map[string]any{
+		"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": said, "key": "👍"},
+	})
+	s.Send(room, "@will:hs", "m.room.redaction", map[string]any{"redacts": thumb})
+	for _, want := range []string{protocol.EventReaction, protocol.EventDelete} {
+		m := protocol.ChatMessage{}
+		for m.SourceID != "mx:"+thumb {
+			if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.Event != want {
+			t.Errorf("the thumb is %q; want %q", m.Event, want)
+		}
+	}
+}
