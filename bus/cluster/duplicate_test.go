@@ -115,7 +115,7 @@ func TestOnce_HoldsAtEveryBus(t *testing.T) {
 func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
-	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 2 * time.Second}
 	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
 	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
 	ear, first, second := call(t, away, "agent:x"), call(t, away, "tg:0"), call(t, here, "tg:1")
@@ -167,7 +167,7 @@ func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 func TestOnce_StartingBusCountsOnThoseThatAnswer(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
-	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 2 * time.Second}
 	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
 	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
 	ear, first := call(t, away, "agent:x"), call(t, away, "tg:0")
@@ -199,7 +199,7 @@ func TestCluster_RestartUnderOneNameLeavesNothingMissing(t *testing.T) {
 	t.Parallel() // it waits for half a minute
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
-	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 2 * time.Second}
 	killed := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "east", quick), "east", nil)
 	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
 	settle(t, killed, here)
