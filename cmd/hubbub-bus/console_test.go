@@ -82,6 +82,9 @@ func newConsoleFixture(t *testing.T) *consoleFixture {
 		t.Fatal(err)
 	}
 	f.run(lead.Run)
+	if err := lead.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 
