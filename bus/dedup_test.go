@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	epoch = time.Unix(1000, 0)
-	east  = BusInstance{"east", "1"}
-	mid   = BusInstance{"mid", "1"}
-	wing  = BusInstance{"west", "1"}
+	epoch   = time.Unix(1000, 0)
+	east    = BusInstance{"east", "1"}
+	mid     = BusInstance{"mid", "1"}
+	westBus = BusInstance{"west", "1"}
 )
 
 // id is a First with no credential.
@@ -95,7 +95,7 @@ func TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge(t *testing.T) {
 	if _, asked, _, err := table.lookup(epoch, id("m1"), dedupWaiter{}); asked != 0 || err != errDedupTooLarge || table.bytes > dedupMaxBytes {
 		t.Errorf("a repeat: %d, %v; %d bytes", asked, err, table.bytes)
 	}
-	if v := table.check(epoch, "east", wing, id("m1")); !v.Claimed {
+	if v := table.check(epoch, "east", westBus, id("m1")); !v.Claimed {
 		t.Errorf("another bus may deliver it: %+v", v)
 	}
 	if _, err := table.deliver(epoch.Add(dedupTTL), id("m1")); err != nil {
@@ -113,20 +113,20 @@ func TestDecide_AllReplies(t *testing.T) {
 		want    dedupDecision
 	}{
 		"nobody else":               {BusInstance{}, nil, dedupDecision{deliver: true}},
-		"all free":                  {BusInstance{}, []DedupReply{{From: mid}, {From: wing}}, dedupDecision{deliver: true}},
-		"one has it":                {BusInstance{}, []DedupReply{{From: mid}, {Claimed: true, From: wing}}, dedupDecision{owner: wing}},
-		"one knows the outcome":     {wing, []DedupReply{{From: mid, Answer: answer}, {Claimed: true, From: wing}}, dedupDecision{answer: answer}},
-		"one was said to, has not":  {BusInstance{}, []DedupReply{{Owner: wing, From: mid}, {From: wing}}, dedupDecision{deliver: true}},
-		"one was said to, is away":  {BusInstance{}, []DedupReply{{Owner: wing, From: mid}}, dedupDecision{owner: wing, err: errOwnerUnreachable(wing)}},
-		"one was known to, is away": {wing, []DedupReply{{From: mid}}, dedupDecision{owner: wing, err: errOwnerUnreachable(wing)}},
-		"one was known to, has not": {wing, []DedupReply{{From: wing}}, dedupDecision{deliver: true}},
+		"all free":                  {BusInstance{}, []DedupReply{{From: mid}, {From: westBus}}, dedupDecision{deliver: true}},
+		"one has it":                {BusInstance{}, []DedupReply{{From: mid}, {Claimed: true, From: westBus}}, dedupDecision{owner: westBus}},
+		"one knows the outcome":     {westBus, []DedupReply{{From: mid, Answer: answer}, {Claimed: true, From: westBus}}, dedupDecision{answer: answer}},
+		"one was said to, has not":  {BusInstance{}, []DedupReply{{Owner: westBus, From: mid}, {From: westBus}}, dedupDecision{deliver: true}},
+		"one was said to, is away":  {BusInstance{}, []DedupReply{{Owner: westBus, From: mid}}, dedupDecision{owner: westBus, err: errOwnerUnreachable(westBus)}},
+		"one was known to, is away": {westBus, []DedupReply{{From: mid}}, dedupDecision{owner: westBus, err: errOwnerUnreachable(westBus)}},
+		"one was known to, has not": {westBus, []DedupReply{{From: westBus}}, dedupDecision{deliver: true}},
 		"one had it before a start": {older, []DedupReply{{From: mid}}, dedupDecision{owner: older, err: errOwnerUnreachable(older)}},
 	} {
 		if got := decide(c.known, c.replies); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v; want %+v", name, got, c.want)
 		}
 	}
-	if err := errOwnerUnreachable(wing); !strings.Contains(err.Error(), "the bus west took this message first") {
+	if err := errOwnerUnreachable(westBus); !strings.Contains(err.Error(), "the bus west took this message first") {
 		t.Error(err)
 	}
 }
@@ -136,13 +136,13 @@ func TestDecide_AllReplies(t *testing.T) {
 func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 	var table dedupTable // of mid
 	f, asked, _, _ := table.lookup(epoch, id("m"), dedupWaiter{})
-	if v := table.check(epoch, "mid", wing, id("m")); !v.Claimed {
+	if v := table.check(epoch, "mid", westBus, id("m")); !v.Claimed {
 		t.Errorf("to west: %+v", v)
 	}
 	if v := table.check(epoch, "mid", east, id("m")); v.Claimed || v.Owner != (BusInstance{}) {
 		t.Errorf("to east: %+v", v)
 	}
-	if v := table.check(epoch, "mid", wing, id("m")); v.Claimed || v.Owner != east {
+	if v := table.check(epoch, "mid", westBus, id("m")); v.Claimed || v.Owner != east {
 		t.Errorf("then to west: %+v", v)
 	}
 	if v := table.check(epoch, "mid", east, id("m")); v.Claimed || v.Owner != (BusInstance{}) {
@@ -174,15 +174,15 @@ func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 // outcome is unknown.
 func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	var table dedupTable
-	if v := table.check(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, DedupReply{}) {
+	if v := table.check(epoch, "mid", westBus, id("m")); !reflect.DeepEqual(v, DedupReply{}) {
 		t.Fatalf("%+v", v)
 	}
 	f, asked, _, _ := table.lookup(epoch, id("m"), dedupWaiter{})
 	wait := dedupWaiter{rpcID: []byte("1")}
-	if table.owner(f) != wing {
+	if table.owner(f) != westBus {
 		t.Fatal("it is forgotten who has it")
 	}
-	if r, _ := table.resolve(f, asked, epoch, epoch.Add(time.Second), wait, dedupDecision{owner: wing}); r.err != nil {
+	if r, _ := table.resolve(f, asked, epoch, epoch.Add(time.Second), wait, dedupDecision{owner: westBus}); r.err != nil {
 		t.Fatal(r.err)
 	}
 	if waiting, _ := table.overdue(epoch.Add(time.Second), []string{"east"}); len(waiting) != 0 {
@@ -212,12 +212,12 @@ func TestDedup_AnswersWaitersForAnotherBus(t *testing.T) {
 	var table dedupTable
 	follow := func(text string) *dedupEntry {
 		f, asked, _, _ := table.lookup(epoch, id(text), dedupWaiter{})
-		table.resolve(f, asked, epoch, epoch.Add(time.Second), dedupWaiter{rpcID: []byte("1")}, dedupDecision{owner: wing})
+		table.resolve(f, asked, epoch, epoch.Add(time.Second), dedupWaiter{rpcID: []byte("1")}, dedupDecision{owner: westBus})
 		return f
 	}
 	f := follow("m")
 	waiting, why := table.overdue(epoch, []string{"west"})
-	if len(waiting) != 1 || why[0].Error() != errOwnerUnreachable(wing).Error() || f.waiting != nil || len(table.remoteWaits) != 0 {
+	if len(waiting) != 1 || why[0].Error() != errOwnerUnreachable(westBus).Error() || f.waiting != nil || len(table.remoteWaits) != 0 {
 		t.Errorf("a bus that is missing: %d, %v", len(waiting), why)
 	}
 	follow("n")
@@ -231,7 +231,7 @@ func TestDedup_AnswersWaitersForAnotherBus(t *testing.T) {
 	if r, waiting := table.resolve(f, asked, epoch, epoch, dedupWaiter{rpcID: []byte("1")}, dedupDecision{err: failed}); r.err != failed || len(waiting) != 1 {
 		t.Errorf("nobody could be asked: %+v, %d", r, len(waiting))
 	}
-	if v := table.check(epoch, "a", wing, id("o")); v.Claimed {
+	if v := table.check(epoch, "a", westBus, id("o")); v.Claimed {
 		t.Error("what this bus does not deliver is not given")
 	}
 }
@@ -240,7 +240,7 @@ func TestDedup_AnswersWaitersForAnotherBus(t *testing.T) {
 // not deliver, is remembered for ten minutes from its delivery.
 func TestDelivery_TimeoutCountsFromAcceptance(t *testing.T) {
 	var table dedupTable
-	table.check(epoch, "mid", wing, id("m"))
+	table.check(epoch, "mid", westBus, id("m"))
 	table.deliver(epoch.Add(time.Minute), id("n"))
 	f, asked, _, _ := table.lookup(epoch.Add(9*time.Minute), id("m"), dedupWaiter{})
 	table.resolve(f, asked, epoch.Add(9*time.Minute), epoch, dedupWaiter{}, dedupDecision{deliver: true})
@@ -263,7 +263,7 @@ type question struct {
 // TestDedup_OneBusDeliversInEveryOrder plays three buses whose sessions want to deliver
 // one message, six times in all, with replies and their counts in any order.
 func TestDedup_OneBusDeliversInEveryOrder(t *testing.T) {
-	names := []BusInstance{east, mid, wing}
+	names := []BusInstance{east, mid, westBus}
 	again := dedupWaiter{rpcID: []byte("1")}
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 24))

@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// told reads presence messages until count of them came, as "+peer" and "-peer".
-func (r *raw) told(count int) string {
+// changes reads presence messages until count of them came, as "+peer" and "-peer".
+func (r *raw) changes(count int) string {
 	r.t.Helper()
 	var list []string
 	for len(list) < count {
@@ -40,22 +40,22 @@ func TestPresence_ReportsPeersAndChanges(t *testing.T) {
 		b := bustest.StartInMemory(t, &bus.Options{Name: "main"})
 		rawPeer(t, b, "agent:b")
 		a := rawPeer(t, b, "agent:a")
-		eye := rawPeer(t, b, "agent:a-eye")
+		observer := rawPeer(t, b, "agent:a-eye")
 		for params, want := range map[string]string{`{"topic":"bus:presence"}`: "-32602", `{"topic":"bus:presence","observe":false}`: "-32602", `{"topic":"bus:presence","observe":true}`: ""} {
-			if m := eye.request("subscribe", params); !strings.Contains(string(m.Error), want) || want == "" && m.Error != nil {
+			if m := observer.request("subscribe", params); !strings.Contains(string(m.Error), want) || want == "" && m.Error != nil {
 				t.Errorf("%s: %s %s", params, m.Result, m.Error)
 			}
 		}
-		if got := eye.told(3); got != "+agent:a +agent:b +agent:a-eye" {
+		if got := observer.changes(3); got != "+agent:a +agent:b +agent:a-eye" {
 			t.Errorf("first %s", got)
 		}
 		star := rawPeer(t, b, "cli:star", "*")
-		if got := eye.told(1); got != "+cli:star" {
+		if got := observer.changes(1); got != "+cli:star" {
 			t.Errorf("then %s", got)
 		}
 		rawPeer(t, b, "agent:b") // takes over
 		a.stream.Close(wire.CloseNormal, "")
-		if got := eye.told(1); got != "-agent:a" {
+		if got := observer.changes(1); got != "-agent:a" {
 			t.Errorf("then %s", got)
 		}
 		for _, c := range []string{"cli:flap", "cli:flap", "cli:flap"} {
@@ -63,7 +63,7 @@ func TestPresence_ReportsPeersAndChanges(t *testing.T) {
 			synctest.Wait()
 		}
 		rawPeer(t, b, "cli:last")
-		if got := eye.told(1); got != "+cli:last" {
+		if got := observer.changes(1); got != "+cli:last" {
 			t.Errorf("who came and went at once was told of: %s", got)
 		}
 		if m := star.request("sendMessage", `{"topic":"bus:presence","payload":`+payload("m", "cli:star", "")+`}`); !strings.Contains(string(m.Error), "-32602") {
@@ -76,8 +76,8 @@ func TestPresence_ReportsPeersAndChanges(t *testing.T) {
 // reads nothing, and disconnects half of them before it reads again.
 func TestPresence_ReportsCurrentStateToSlowWatcherLater(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{Name: "main", PeerBuffer: 20_000, WriteTimeout: time.Minute})
-	eye := rawPeer(t, b, "agent:eye")
-	eye.request("subscribe", `{"topic":"bus:presence","observe":true}`)
+	observer := rawPeer(t, b, "agent:eye")
+	observer.request("subscribe", `{"topic":"bus:presence","observe":true}`)
 	var crowd []*raw
 	for i := range 1000 {
 		crowd = append(crowd, rawPeer(t, b, fmt.Sprintf("cli:%04d", i)))
@@ -89,7 +89,7 @@ func TestPresence_ReportsCurrentStateToSlowWatcherLater(t *testing.T) {
 	waitFor(t, func() bool { return len(b.Server().Peers()) == 501 })
 	there := map[string]bool{}
 	for len(there) != 501 || there["cli:0000"] {
-		word := eye.told(1)
+		word := observer.changes(1)
 		if name := word[1:]; word[0] == '+' {
 			if there[name] {
 				t.Errorf("%s joined twice", name)

@@ -23,8 +23,8 @@ type linkedCluster struct {
 	forwards sync.WaitGroup
 }
 
-// tie starts two buses, east and west, that form a cluster.
-func tie(t *testing.T) (east, west *bustest.Bus, links [2]*linkedCluster) {
+// startLinked starts two buses, east and west, that form a cluster.
+func startLinked(t *testing.T) (east, west *bustest.Bus, links [2]*linkedCluster) {
 	t.Helper()
 	links = [2]*linkedCluster{{name: "east"}, {name: "west"}}
 	links[0].far, links[1].far = links[1], links[0]
@@ -79,7 +79,7 @@ func (c *linkedCluster) Forward(f *bus.Forward) {
 }
 
 func TestCluster_DeliversOnceToPeersOfBothBuses(t *testing.T) {
-	east, west, _ := tie(t)
+	east, west, _ := startLinked(t)
 	near := east.Join(t, "agent:near", "news*", "*ws")
 	far := west.Join(t, "agent:far", "news*", "*ws")
 	far.Refuse(func(d *bustest.Delivery) error {
@@ -111,7 +111,7 @@ func TestCluster_DeliversOnceToPeersOfBothBuses(t *testing.T) {
 }
 
 func TestAddressee_IsFoundOnAnotherBus(t *testing.T) {
-	east, west, links := tie(t)
+	east, west, links := startLinked(t)
 	west.Join(t, "tg:bot", "tg:*")
 	agent := east.Join(t, "agent:a")
 	send := func(want protocol.Addressee, delivered int) {
@@ -134,7 +134,7 @@ func TestAddressee_IsFoundOnAnotherBus(t *testing.T) {
 }
 
 func TestRemote_ForgetsPeersThatLeft(t *testing.T) {
-	east, west, links := tie(t)
+	east, west, links := startLinked(t)
 	far := west.Join(t, "agent:far", "a", "b")
 	watcher := west.Join(t, "cli:watcher")
 	if err := watcher.Observe(t.Context(), "b"); err != nil {
@@ -168,7 +168,7 @@ func TestRemote_ForgetsPeersThatLeft(t *testing.T) {
 }
 
 func TestTakeover_NewerSessionWinsAcrossBuses(t *testing.T) {
-	east, west, links := tie(t)
+	east, west, links := startLinked(t)
 	older := rawPeer(t, east, "agent:x", "agent:x")
 	rawPeer(t, west, "agent:x", "agent:x")
 	if _, err := older.read(); wire.CloseCode(err) != protocol.CloseReplaced {

@@ -22,7 +22,7 @@ func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
-		gone := comeAndGo(t, srv)
+		gone := connectAndLeave(t, srv)
 		synctest.Wait()
 		timetest.Advance(2 * idleCheckSweeps * (100 * time.Millisecond))
 		runtime.GC()
@@ -36,8 +36,8 @@ func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 	})
 }
 
-// comeAndGo connects a peer, sends it one message from itself, and leaves.
-func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
+// connectAndLeave connects a peer, sends it one message from itself, and leaves.
+func connectAndLeave(t *testing.T, srv *Server) weak.Pointer[session] {
 	near, far := wire.Pipe(nil)
 	srv.start(near, "test", nil)
 	write := func(method, params string) {

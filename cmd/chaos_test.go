@@ -23,7 +23,7 @@ func TestChaos_KillsAtEveryStep(t *testing.T) {
 	}
 	var list []*conversation
 	for range rounds {
-		for _, p := range parties {
+		for _, p := range routes {
 			t.Run(string(p.at), func(t *testing.T) { list = append(list, chaosAt(t, p.at)...) })
 		}
 	}

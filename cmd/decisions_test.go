@@ -47,13 +47,13 @@ func (f decisionFault) String() string {
 
 // The steps of a decision, in order.
 var (
-	decisionAsked  = step{"the request", true, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.ask"}}
-	decisionStored = step{"the decision", true, protocol.TypeCollabResult, "broker", "agent", []string{"decision", "pending"}}
-	decisionShown  = step{"the question", true, protocol.TypeTGReply, "agent", "tg", []string{"buttons"}}
-	decisionHeard  = step{"the press", false, protocol.TypeTGMessage, "tg", "agent", nil}
-	decisionMade   = step{"the verdict", false, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.decide"}}
-	decisionLogged = step{"the record of it", false, protocol.TypeAgentEvent, "agent", "", []string{"decision", "allowed"}}
-	decisionTold   = step{"the edited question", false, protocol.TypeTGReply, "agent", "tg", []string{"edits"}}
+	decisionAsked    = step{"the request", true, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.ask"}}
+	decisionStored   = step{"the decision", true, protocol.TypeCollabResult, "broker", "agent", []string{"decision", "pending"}}
+	decisionShown    = step{"the question", true, protocol.TypeTGReply, "agent", "tg", []string{"buttons"}}
+	decisionPressed  = step{"the press", false, protocol.TypeTGMessage, "tg", "agent", nil}
+	decisionMade     = step{"the verdict", false, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.decide"}}
+	decisionLogged   = step{"the record of it", false, protocol.TypeAgentEvent, "agent", "", []string{"decision", "allowed"}}
+	decisionReported = step{"the edited question", false, protocol.TypeTGReply, "agent", "tg", []string{"edits"}}
 )
 
 // decisionFaults kill each program at each step in which it takes part.
@@ -65,15 +65,15 @@ var decisionFaults = []decisionFault{
 	{"broker", decisionShown, hopSend},
 	{"tg", decisionShown, hopAcknowledge},
 	{"bus", decisionShown, hopAccept},
-	{"tg", decisionHeard, hopAccept},
-	{"bus", decisionHeard, hopAcknowledge},
-	{"agent", decisionHeard, hopAcknowledge},
+	{"tg", decisionPressed, hopAccept},
+	{"bus", decisionPressed, hopAcknowledge},
+	{"agent", decisionPressed, hopAcknowledge},
 	{"broker", decisionMade, hopAcknowledge},
 	{"bus", decisionMade, hopDeliver},
 	{"agent", decisionMade, hopSend},
-	{"tg", decisionTold, hopAcknowledge},
+	{"tg", decisionReported, hopAcknowledge},
 	{"bus", decisionLogged, hopAccept},
-	{"bus", decisionTold, hopSend},
+	{"bus", decisionReported, hopSend},
 }
 
 // deployKey is an argument that nothing but its member's name reveals as a secret.
@@ -160,7 +160,7 @@ func TestDecision_SurvivesEachKill(t *testing.T) {
 	d := &deployModel{ran: map[string]int{}}
 	s := newFixture(t, d.serve(t)...)
 	s.start("broker")
-	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
+	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionPressed, decisionMade, decisionLogged, decisionReported) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
 	}
 	t.Run("buttons that Telegram refuses", func(t *testing.T) { s.in(t).decideInWords(d) })

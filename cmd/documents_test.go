@@ -64,7 +64,7 @@ var handlings = map[string]handling{
 	"make test-agents":     {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
 	"make test-a2a":        {elsewhere: "an SDK from npm", file: "Makefile", text: "scripts/test-a2a"},
 	"make test-hooks":      {elsewhere: "libraries from npm", file: "Makefile", text: "scripts/test-hooks"},
-	"make test-chorus":     {elsewhere: "TestChorusChannel_TwoAgents, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
+	"make test-chorus":     {elsewhere: "TestChorusChannel_ExchangeOfTwoAgentsEnds and its like, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
 	"make test-matrix":     {elsewhere: "a homeserver that builds for minutes", file: "Makefile", text: "scripts/test-matrix"},
 	"make encryption":      {elsewhere: "hubbub-matrix with it", file: "scripts/test-matrix", text: "-tags=goolm"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},

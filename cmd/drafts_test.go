@@ -15,8 +15,8 @@ import (
 // A slowModel is the endpoint of a streaming model. It writes the beginning of its answer and
 // waits until the test lets it continue, or until the client has gone.
 type slowModel struct {
-	goOn chan struct{}
-	left chan struct{} // gets a value for each answer whose client has gone
+	proceed chan struct{}
+	left    chan struct{} // gets a value for each answer whose client has gone
 }
 
 const (
@@ -43,7 +43,7 @@ func (d *slowModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	piece(begins, "")
 	select {
-	case <-d.goOn:
+	case <-d.proceed:
 		piece(ends, "stop")
 	case <-r.Context().Done():
 		d.left <- struct{}{}
@@ -58,7 +58,7 @@ func TestDrafts_StreamToTelegram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &slowModel{goOn: make(chan struct{}, 1), left: make(chan struct{}, 16)}
+	model := &slowModel{proceed: make(chan struct{}, 1), left: make(chan struct{}, 16)}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	s := newFixture(t, "--harness=openai", "--model=drip", "--base-url="+web.URL+"/v1")
@@ -79,12 +79,12 @@ func TestDrafts_StreamToTelegram(t *testing.T) {
 	}
 
 	first := s.api.Say(chat, user, "hello")
-	model.goOn <- struct{}{}
+	model.proceed <- struct{}{}
 	s.awaitTexts(chat, 1)
 
 	second := s.api.Say(chat, user, "and at length")
 	s.await("the draft", func() bool { return drafts(second) > 0 })
-	model.goOn <- struct{}{}
+	model.proceed <- struct{}{}
 	if got := s.awaitTexts(chat, 2); !slices.Equal(got, []string{whole, whole}) {
 		t.Fatalf("said %q", got)
 	}
@@ -100,7 +100,7 @@ func TestDrafts_StreamToTelegram(t *testing.T) {
 	}
 	s.api.Say(chat, user, "and how much, in a table")
 	s.await("the rich draft", func() bool { return len(s.api.Calls("sendRichMessageDraft")) > 0 })
-	model.goOn <- struct{}{}
+	model.proceed <- struct{}{}
 	s.await("the rich message", func() bool { return len(s.api.Calls("sendRichMessage")) > 0 })
 	draft, said := s.api.Calls("sendRichMessageDraft")[0].Text(), s.api.Calls("sendRichMessage")[0].Text()
 	if !strings.HasSuffix(draft, "\nwhat how much \nmilk 2 \ntea") || !strings.HasSuffix(said, "\nmilk 2 \ntea 1") {

@@ -23,17 +23,17 @@ import (
 // it may continue.
 type heldModel struct {
 	*httptest.Server
-	moment string
-	came   chan struct{} // closed when a program is held
-	goOn   chan struct{}
-	once   sync.Once
+	moment  string
+	came    chan struct{} // closed when a program is held
+	proceed chan struct{}
+	once    sync.Once
 
 	mu      sync.Mutex
 	refused []int // status codes of a callback
 }
 
 func newHeldModel(t *testing.T, moment string) *heldModel {
-	h := &heldModel{moment: moment, came: make(chan struct{}), goOn: make(chan struct{})}
+	h := &heldModel{moment: moment, came: make(chan struct{}), proceed: make(chan struct{})}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
@@ -46,7 +46,7 @@ func (h *heldModel) at(ctx context.Context, moment string) {
 	}
 	h.once.Do(func() { close(h.came) })
 	select {
-	case <-h.goOn:
+	case <-h.proceed:
 	case <-ctx.Done():
 	}
 }
@@ -171,7 +171,7 @@ func checkEdited(s *fixture, h *heldModel, agent string) {
 			return p.status == "ok" && p.entry.Topic == "agent:"+agent && strings.Contains(string(p.message.Content), "new words")
 		})
 	})
-	close(h.goOn)
+	close(h.proceed)
 	s.awaitTexts(room, 2)
 	s.api.Say(room, will, hold+" last words"+address)
 	if got := s.awaitTexts(room, 3); !slices.Equal(got[1:], []string{"I read “new”.", "I read “last”."}) {

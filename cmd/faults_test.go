@@ -21,7 +21,7 @@ import (
 // A faultyModel is the endpoint of a model that rejects the key while keyless is true, and that
 // holds hard questions until the test continues. It answers anything else with its cost.
 type faultyModel struct {
-	letGo chan struct{} // closed to continue
+	proceed chan struct{} // closed to continue
 
 	mu      sync.Mutex
 	keyless bool
@@ -46,7 +46,7 @@ func (m *faultyModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case strings.Contains(prompt, "a hard one"):
 		select {
-		case <-m.letGo:
+		case <-m.proceed:
 		case <-r.Context().Done():
 			return
 		}
@@ -146,7 +146,7 @@ func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &faultyModel{letGo: make(chan struct{})}
+	model := &faultyModel{proceed: make(chan struct{})}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	s := newFixture(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
@@ -201,7 +201,7 @@ func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	s.await("the repetition", func() bool {
 		return slices.ContainsFunc(recordsOf[protocol.AttentionDecision](s), func(a *protocol.AttentionDecision) bool { return a.Reason == "repeated" })
 	})
-	close(model.letGo)
+	close(model.proceed)
 	s.awaitTexts(slow, 9)
 	if n := model.times("is step 3 safe"); n != 1 {
 		t.Errorf("what was said twice took %d turns", n)

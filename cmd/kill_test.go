@@ -26,8 +26,8 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s while %s is %s", f.program, f.at, f.leg)
 }
 
-// parties are the senders and receivers of the messages of a chat, in the order of the bootstrap.
-var parties = []struct {
+// routes are the senders and receivers of the messages of a chat, in the order of the bootstrap.
+var routes = []struct {
 	at       protocol.MessageType
 	from, to string
 }{
@@ -43,7 +43,7 @@ var parties = []struct {
 // leaves reports whether the held frame is delivered although the program is killed. It is not if
 // the killed program is its sender.
 func (f fault) leaves() bool {
-	for _, p := range parties {
+	for _, p := range routes {
 		if p.at == f.at {
 			return f.program != f.leg.writer(p.from, p.to)
 		}

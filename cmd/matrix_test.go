@@ -393,7 +393,7 @@ func TestMatrix_WithForeignServerAndPeople(t *testing.T) {
 			groupRoom(m, will.in(t), ann.in(t), func() { m.kill(program) })
 		})
 	}
-	t.Run("killed around an answer", func(t *testing.T) { killsOfMatrix(t, m.in(t), will.in(t)) })
+	t.Run("killed around an answer", func(t *testing.T) { checkMatrixKillsAroundAnswer(t, m.in(t), will.in(t)) })
 }
 
 func (m *matrix) in(t *testing.T) *matrix {
@@ -516,9 +516,9 @@ func secondAgent(t *testing.T, m *matrix, will *person, room string) {
 	}
 }
 
-// killsOfMatrix kills the bridge and the homeserver before, during and after each question. Each is
+// checkMatrixKillsAroundAnswer kills the bridge and the homeserver before, during and after each question. Each is
 // answered once.
-func killsOfMatrix(t *testing.T, m *matrix, will *person) {
+func checkMatrixKillsAroundAnswer(t *testing.T, m *matrix, will *person) {
 	room := will.do("create", map[string]any{"invite": []string{"@bot:hs.test"}, "direct": true})
 	will.joined(room)
 	var asked []string

@@ -90,19 +90,19 @@ func TestMatrix_Encrypted(t *testing.T) {
 	m.bridge()
 	will, ann := m.person("will"), m.person("ann")
 	t.Run("a room with others", func(t *testing.T) { groupRoom(m.in(t), will.in(t), ann.in(t), func() {}) })
-	t.Run("signals", func(t *testing.T) { signalsOfMatrix(m.in(t), will.in(t), ann.in(t), nil) })
-	t.Run("files", func(t *testing.T) { filesOfMatrix(m.in(t), will.in(t), ann.in(t), nil) })
-	t.Run("long text", func(t *testing.T) { longTextOfMatrix(m.in(t), will.in(t)) })
-	t.Run("late keys", func(t *testing.T) { lateKeysOfMatrix(m.in(t), will.in(t)) })
-	t.Run("who comes and goes", func(t *testing.T) { comeAndGoOfMatrix(m.in(t), will.in(t), ann.in(t)) })
-	t.Run("signed device", func(t *testing.T) { signedOfMatrix(t, m.in(t)) })
-	t.Run("the library of Element", func(t *testing.T) { elementOfMatrix(m.in(t), nil, ann.in(t), nil) })
+	t.Run("signals", func(t *testing.T) { checkMatrixSignals(m.in(t), will.in(t), ann.in(t), nil) })
+	t.Run("files", func(t *testing.T) { checkMatrixFiles(m.in(t), will.in(t), ann.in(t), nil) })
+	t.Run("long text", func(t *testing.T) { checkMatrixLongText(m.in(t), will.in(t)) })
+	t.Run("late keys", func(t *testing.T) { checkMatrixLateKeys(m.in(t), will.in(t)) })
+	t.Run("joining and leaving", func(t *testing.T) { checkMatrixJoinAndLeave(m.in(t), will.in(t), ann.in(t)) })
+	t.Run("signed device", func(t *testing.T) { checkMatrixSignedDevice(t, m.in(t)) })
+	t.Run("the library of Element", func(t *testing.T) { checkMatrixElement(m.in(t), nil, ann.in(t), nil) })
 	t.Run("killed at each step", func(t *testing.T) {
 		m := m.in(t)
 		groupRoom(m, will.in(t), ann.in(t), func() { m.kill("matrix") })
 	})
-	t.Run("killed around an answer", func(t *testing.T) { killsOfMatrix(t, m.in(t), will.in(t)) })
-	t.Run("killed at a point", func(t *testing.T) { pointsOfMatrix(m.in(t), will.in(t)) })
+	t.Run("killed around an answer", func(t *testing.T) { checkMatrixKillsAroundAnswer(t, m.in(t), will.in(t)) })
+	t.Run("killed at a point", func(t *testing.T) { checkMatrixKillsAtPoint(m.in(t), will.in(t)) })
 	read := 0
 	for _, p := range []*person{will, ann} {
 		for _, e := range p.seen {
@@ -119,9 +119,9 @@ func TestMatrix_Encrypted(t *testing.T) {
 	}
 }
 
-// pointsOfMatrix kills the bridge between its commits, in a new room each time, so that keys are
+// checkMatrixKillsAtPoint kills the bridge between its commits, in a new room each time, so that keys are
 // exchanged. Each question is answered once.
-func pointsOfMatrix(m *matrix, will *person) {
+func checkMatrixKillsAtPoint(m *matrix, will *person) {
 	for _, point := range []string{"received", "keys read", "keys stored", "stored", "taken in", "reply stored", "sending", "encrypted", "sent", "recorded"} {
 		arm := m.crashAt(point)
 		room := will.invited(map[string]any{"direct": true})
@@ -145,8 +145,8 @@ func pointsOfMatrix(m *matrix, will *person) {
 	}
 }
 
-// longTextOfMatrix checks that a text of several parts fits into encrypted events.
-func longTextOfMatrix(m *matrix, will *person) {
+// checkMatrixLongText checks that a text of several parts fits into encrypted events.
+func checkMatrixLongText(m *matrix, will *person) {
 	room := will.invited(map[string]any{"direct": true})
 	will.say(room, "is it long?", nil)
 	will.hears(room, "is it long?")
@@ -154,9 +154,9 @@ func longTextOfMatrix(m *matrix, will *person) {
 	will.hears(room, "the end")
 }
 
-// lateKeysOfMatrix checks that a room is notified of a message without its key, that the message
+// checkMatrixLateKeys checks that a room is notified of a message without its key, that the message
 // is read when the key arrives, and that a message that never gets a key harms nothing.
-func lateKeysOfMatrix(m *matrix, will *person) {
+func checkMatrixLateKeys(m *matrix, will *person) {
 	room := will.invited(map[string]any{"direct": true})
 	will.say(room, "is it early?", nil)
 	will.hears(room, "is it early?")
@@ -175,9 +175,9 @@ func lateKeysOfMatrix(m *matrix, will *person) {
 	}
 }
 
-// comeAndGoOfMatrix checks that a user who joins can read what the bot then says, and that a user
+// checkMatrixJoinAndLeave checks that a user who joins can read what the bot then says, and that a user
 // who has left does not get the key.
-func comeAndGoOfMatrix(m *matrix, will, ann *person) {
+func checkMatrixJoinAndLeave(m *matrix, will, ann *person) {
 	room := will.invited(map[string]any{"name": "Door"})
 	will.say(room, "is anybody there?", m.mentionsBot())
 	will.hears(room, "is anybody there?")
@@ -195,10 +195,10 @@ func comeAndGoOfMatrix(m *matrix, will, ann *person) {
 	second.hears(room, "does the new device read message")
 }
 
-// signedOfMatrix checks that the bot's device is signed by its account, and that only the owner can read
+// checkMatrixSignedDevice checks that the bot's device is signed by its account, and that only the owner can read
 // the files of keys, also in a backup. Then a new device, in a folder with the recovery key alone, is
 // signed too.
-func signedOfMatrix(t *testing.T, m *matrix) {
+func checkMatrixSignedDevice(t *testing.T, m *matrix) {
 	if signed, all := m.botDevices(); signed != 1 || all != 1 {
 		t.Errorf("%d of %d devices of the bot are signed", signed, all)
 	}
@@ -231,9 +231,9 @@ func signedOfMatrix(t *testing.T, m *matrix) {
 	m.bridge()
 }
 
-// elementOfMatrix runs a person on the library of Element Web. In an encrypted room its cryptography reads
+// checkMatrixElement runs a person on the library of Element Web. In an encrypted room its cryptography reads
 // only what a signed device wrote.
-func elementOfMatrix(m *matrix, _, ann, _ *person) {
+func checkMatrixElement(m *matrix, _, ann, _ *person) {
 	folder := os.Getenv("HUBBUB_ELEMENT")
 	if folder == "" {
 		m.t.Skip("HUBBUB_ELEMENT is not set: make test-matrix sets it if npm is there")
@@ -247,10 +247,10 @@ func elementOfMatrix(m *matrix, _, ann, _ *person) {
 	}
 	will := m.client("will", "node", filepath.Join(folder, "person.mjs"))
 	groupRoom(m, will, ann, func() {})
-	signalsOfMatrix(m, will, ann, nil)
-	typingOfMatrix(m, will, ann, nil)
-	receiptsOfMatrix(m, will, ann, nil)
-	longTextOfMatrix(m, will)
+	checkMatrixSignals(m, will, ann, nil)
+	checkMatrixTyping(m, will, ann, nil)
+	checkMatrixReceipts(m, will, ann, nil)
+	checkMatrixLongText(m, will)
 }
 
 // login returns the access token of a new device.

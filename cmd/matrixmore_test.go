@@ -80,17 +80,17 @@ func TestMatrix_WithAccessToken(t *testing.T) {
 		name string
 		run  func(m *matrix, will, ann, mallory *person)
 	}{
-		{"signals", signalsOfMatrix}, {"doctor", doctorOfMatrix}, {"typing", typingOfMatrix}, {"receipts", receiptsOfMatrix}, {"files", filesOfMatrix},
-		{"upgrade", upgradeOfMatrix}, {"pairing", pairingOfMatrix}, {"allow-room", allowRoomOfMatrix}, {"gap", gapOfMatrix},
-		{"application service", serviceOfMatrix}, {"same names", sameNamesOfMatrix}, {"large room", largeRoomOfMatrix}, {"membership", membershipOfMatrix},
-		{"the library of Element", elementOfMatrix}, {"notices and commands", wordsOfMatrix}, {"limits", limitsOfMatrix},
+		{"signals", checkMatrixSignals}, {"doctor", checkMatrixDoctor}, {"typing", checkMatrixTyping}, {"receipts", checkMatrixReceipts}, {"files", checkMatrixFiles},
+		{"upgrade", checkMatrixRoomUpgrade}, {"pairing", checkMatrixPairing}, {"allow-room", checkMatrixAllowedRoom}, {"gap", checkMatrixGap},
+		{"application service", checkMatrixServiceAccount}, {"same names", checkMatrixSameNames}, {"large room", checkMatrixLargeRoom}, {"membership", checkMatrixMembership},
+		{"the library of Element", checkMatrixElement}, {"notices and commands", checkMatrixWords}, {"limits", checkMatrixLimits},
 	}
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) { part.run(m.in(t), will.in(t), ann.in(t), mallory.in(t)) })
 	}
 }
 
-func signalsOfMatrix(m *matrix, will, _, _ *person) {
+func checkMatrixSignals(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"direct": true})
 	said := will.say(room, "which signals are there?", nil)
 	answer := will.hears(room, "which signals")[0]
@@ -111,7 +111,7 @@ func signalsOfMatrix(m *matrix, will, _, _ *person) {
 	m.until("eight removals", func() bool { return len(will.fromBot(room, "m.room.redaction")) >= 8 })
 }
 
-func typingOfMatrix(m *matrix, will, _, _ *person) {
+func checkMatrixTyping(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"direct": true})
 	will.say(room, "are you typing?", nil)
 	will.hears(room, "are you typing?")
@@ -123,7 +123,7 @@ func typingOfMatrix(m *matrix, will, _, _ *person) {
 	m.until("the bot's typing", func() bool { return will.saw(room, "m.typing", "") })
 }
 
-func receiptsOfMatrix(m *matrix, will, _, _ *person) {
+func checkMatrixReceipts(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"direct": true})
 	said := will.say(room, "did you read it?", nil)
 	answer := will.hears(room, "did you read it?")[0]
@@ -135,7 +135,7 @@ func receiptsOfMatrix(m *matrix, will, _, _ *person) {
 	m.until("the bot's receipt", func() bool { return will.saw(room, "m.receipt", said) })
 }
 
-func filesOfMatrix(m *matrix, will, _, _ *person) {
+func checkMatrixFiles(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"direct": true})
 	will.say(room, "may I send files?", nil)
 	will.hears(room, "may I send files?")
@@ -202,7 +202,7 @@ func (p *person) content(event string) (c map[string]any) {
 	return c
 }
 
-func upgradeOfMatrix(m *matrix, will, ann, _ *person) {
+func checkMatrixRoomUpgrade(m *matrix, will, ann, _ *person) {
 	for _, preset := range []string{"public_chat", "private_chat"} {
 		room := will.invited(map[string]any{"name": "Old", "state": []any{map[string]any{"type": "m.room.join_rules", "state_key": "", "content": map[string]any{"join_rule": map[string]string{"public_chat": "public", "private_chat": "invite"}[preset]}}}})
 		will.say(room, "is this before "+preset+"?", m.mentionsBot())
@@ -231,7 +231,7 @@ func upgradeOfMatrix(m *matrix, will, ann, _ *person) {
 
 var pairCode = regexp.MustCompile(`/pair (\S+)`)
 
-func pairingOfMatrix(m *matrix, _, _, mallory *person) {
+func checkMatrixPairing(m *matrix, _, _, mallory *person) {
 	code := pairCode.FindStringSubmatch(m.hubbub("pair"))
 	if code == nil {
 		m.t.Fatal("no code")
@@ -249,9 +249,9 @@ func pairingOfMatrix(m *matrix, _, _, mallory *person) {
 	}
 }
 
-// serviceOfMatrix runs the bridge as an application service, as another bot in a folder of its own, and
+// checkMatrixServiceAccount runs the bridge as an application service, as another bot in a folder of its own, and
 // kills it.
-func serviceOfMatrix(m *matrix, will, ann, mallory *person) {
+func checkMatrixServiceAccount(m *matrix, will, ann, mallory *person) {
 	usual, data := *m, m.data
 	defer func() {
 		m.run["matrix"].kill()
@@ -269,12 +269,12 @@ func serviceOfMatrix(m *matrix, will, ann, mallory *person) {
 	}
 	groupRoom(m, will, ann, func() {})
 	groupRoom(m, will, ann, func() { m.kill("matrix") })
-	receiptsOfMatrix(m, will, ann, mallory)
-	typingOfMatrix(m, will, ann, mallory)
-	filesOfMatrix(m, will, ann, mallory)
+	checkMatrixReceipts(m, will, ann, mallory)
+	checkMatrixTyping(m, will, ann, mallory)
+	checkMatrixFiles(m, will, ann, mallory)
 }
 
-func allowRoomOfMatrix(m *matrix, will, ann, _ *person) {
+func checkMatrixAllowedRoom(m *matrix, will, ann, _ *person) {
 	room := ann.do("create", map[string]any{"name": "Ann's"})
 	m.args = []string{"--allow-room", room}
 	m.kill("matrix")
@@ -289,7 +289,7 @@ func allowRoomOfMatrix(m *matrix, will, ann, _ *person) {
 	}
 }
 
-func gapOfMatrix(m *matrix, will, _, _ *person) {
+func checkMatrixGap(m *matrix, will, _, _ *person) {
 	room := will.invited(map[string]any{"name": "Gap"})
 	will.say(room, "first?", m.mentionsBot())
 	will.hears(room, "first?")
@@ -313,7 +313,7 @@ func gapOfMatrix(m *matrix, will, _, _ *person) {
 
 var questionID = regexp.MustCompile(`q-\w+`)
 
-func sameNamesOfMatrix(m *matrix, will, ann, mallory *person) {
+func checkMatrixSameNames(m *matrix, will, ann, mallory *person) {
 	ann.do("rename", map[string]any{"name": "Sam"})
 	mallory.do("rename", map[string]any{"name": "Sam"})
 	room := will.invited(map[string]any{"name": "Sams", "invite": []string{"@bot:hs.test", "@ann:hs.test", "@mallory:hs.test"}})
@@ -343,7 +343,7 @@ func sameNamesOfMatrix(m *matrix, will, ann, mallory *person) {
 	}
 }
 
-func largeRoomOfMatrix(m *matrix, will, ann, _ *person) {
+func checkMatrixLargeRoom(m *matrix, will, ann, _ *person) {
 	room := will.invited(map[string]any{"name": "Large", "state": []any{map[string]any{"type": "m.room.join_rules", "state_key": "", "content": map[string]any{"join_rule": "public"}}}})
 	for i := range 22 {
 		token, _ := m.post("register", "", map[string]any{"username": fmt.Sprintf("guest%d", i), "password": "a long password", "auth": map[string]any{"type": "m.login.dummy"}})["access_token"].(string)
@@ -363,7 +363,7 @@ func largeRoomOfMatrix(m *matrix, will, ann, _ *person) {
 	}
 }
 
-func membershipOfMatrix(m *matrix, will, ann, _ *person) {
+func checkMatrixMembership(m *matrix, will, ann, _ *person) {
 	room := will.invited(map[string]any{"name": "Door"})
 	will.say(room, "who comes?", nil)
 	will.hears(room, "who comes?")
@@ -376,9 +376,9 @@ func membershipOfMatrix(m *matrix, will, ann, _ *person) {
 	})
 }
 
-// wordsOfMatrix checks that a notice obliges nobody, that the bot's name addresses it in a client without
+// checkMatrixWords checks that a notice obliges nobody, that the bot's name addresses it in a client without
 // m.mentions, and what the commands of a room say.
-func wordsOfMatrix(m *matrix, will, ann, _ *person) {
+func checkMatrixWords(m *matrix, will, ann, _ *person) {
 	room := will.invited(map[string]any{"name": "Words", "invite": []string{m.bot, "@ann:hs.test"}})
 	will.say(room, "bot: is it by name?", nil)
 	will.hears(room, "is it by name?")
@@ -403,8 +403,8 @@ func wordsOfMatrix(m *matrix, will, ann, _ *person) {
 	}
 }
 
-// doctorOfMatrix checks what hubbub doctor finds with tokens and homeservers that are right and wrong.
-func doctorOfMatrix(m *matrix, _, _, _ *person) {
+// checkMatrixDoctor checks what hubbub doctor finds with tokens and homeservers that are right and wrong.
+func checkMatrixDoctor(m *matrix, _, _, _ *person) {
 	for _, c := range []struct{ homeserver, token, config, says string }{
 		{m.url, m.token, "", "@bot:hs.test at " + m.url},
 		{m.url, "", "", m.url + " answers"},
@@ -426,8 +426,8 @@ func doctorOfMatrix(m *matrix, _, _, _ *person) {
 	}
 }
 
-// limitsOfMatrix runs the homeserver with limits that the bot exceeds at once.
-func limitsOfMatrix(m *matrix, will, _, _ *person) {
+// checkMatrixLimits runs the homeserver with limits that the bot exceeds at once.
+func checkMatrixLimits(m *matrix, will, _, _ *person) {
 	config := strings.Replace(dendriteConfig, "rate_limiting: {enabled: false}", "rate_limiting: {enabled: true, threshold: 1, "+
 		`cooloff_ms: 1000, exempt_user_ids: ["@will:hs.test", "@ann:hs.test", "@mallory:hs.test"]}`, 1)
 	if err := os.WriteFile(filepath.Join(m.folder, "dendrite.yaml"), []byte(config), 0o600); err != nil {

@@ -47,8 +47,8 @@ func ended(reason string) string {
 	return `{"choices":[{"index":0,"delta":{},"finish_reason":"` + reason + `"}]}`
 }
 
-// looks calls the tool of an MCP server.
-var looks = []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"files__look","arguments":"{}"}}]}`), "[DONE]"}
+// lookCall calls the tool of an MCP server.
+var lookCall = []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"files__look","arguments":"{}"}}]}`), "[DONE]"}
 
 // A forgetfulServer is an MCP server with one tool, whose pages all name the same next page. It forgets
 // its sessions after the first call.
@@ -109,9 +109,9 @@ var answers = []struct {
 	{"cut in a fence", "It is shorter.", nil, `{"choices":[{"message":{"content":"` + "```json" + `\n{\"name\":\"chat_send_message\",\"arguments\":{\"text\":\"INNER"},"finish_reason":"length"}]}`},
 	{"cut, said to be called", "It is shorter.", nil, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{` + sendsHello + `"{\"text\":\"INNER an"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":4096}}`},
 	{"cut in the text", "One, two\n\n[The model's answer was cut here: it reached its maximum length.]", nil, `{"choices":[{"message":{"content":"One, two"},"finish_reason":"model_length"}]}`},
-	{"a tool", "looked 1", looks, ""},
-	{"the tool of a server that was started again", "looked 2", looks, ""},
-	{"the tool again", "looked 3", looks, ""},
+	{"a tool", "looked 1", lookCall, ""},
+	{"the tool of a server that was started again", "looked 2", lookCall, ""},
+	{"the tool again", "looked 3", lookCall, ""},
 	{"nothing but thoughts", "I could not answer this message. Please send it again, or ask somebody else.", nil, `{"choices":[{"message":{"content":"[THINK]INNER[/THINK]"}}]}`},
 	{"a page", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, "<html>Sign in</html>"},
 	{"another API", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, `{"model":"m","message":{"role":"assistant","content":"INNER"},"done":true}`},

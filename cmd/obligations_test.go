@@ -227,26 +227,26 @@ func TestObligation_IsClosedAtCommandLineByAuthor(t *testing.T) {
 
 // The steps of an obligation, in order.
 var (
-	waitSaid   = step{"what is asked", true, protocol.TypeTGMessage, "tg", "agent", nil}
-	waitTold   = step{"the obligation", true, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.open"}}
-	waitKept   = step{"what the broker keeps", true, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "open"}}
-	waitBack   = step{"the record of its return", true, protocol.TypeAgentEvent, "agent", "", []string{"obligation", "returned"}}
-	waitThumb  = step{"the thumb", false, protocol.TypeTGMessage, "tg", "agent", []string{"agree"}}
-	waitClosed = step{"that it is closed", false, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.react", "agree"}}
-	waitEnded  = step{"what the broker closed", false, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "discharged"}}
+	stepAsked    = step{"what is asked", true, protocol.TypeTGMessage, "tg", "agent", nil}
+	stepOpened   = step{"the obligation", true, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.open"}}
+	stepStored   = step{"what the broker keeps", true, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "open"}}
+	stepReturned = step{"the record of its return", true, protocol.TypeAgentEvent, "agent", "", []string{"obligation", "returned"}}
+	stepThumb    = step{"the thumb", false, protocol.TypeTGMessage, "tg", "agent", []string{"agree"}}
+	stepClosed   = step{"that it is closed", false, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.react", "agree"}}
+	stepEnded    = step{"what the broker closed", false, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "discharged"}}
 )
 
 // obligationFaults kill the broker, the bus, the bridge and the agent where they have the most to
 // lose. make chaos kills each at each frame of each step.
 var obligationFaults = []decisionFault{
-	{"tg", waitSaid, hopAccept},
-	{"agent", waitTold, hopSend},
-	{"broker", waitTold, hopAcknowledge},
-	{"bus", waitKept, hopDeliver},
-	{"bus", waitBack, hopAccept},
-	{"tg", waitThumb, hopAccept},
-	{"broker", waitClosed, hopAcknowledge},
-	{"broker", waitEnded, hopSend},
+	{"tg", stepAsked, hopAccept},
+	{"agent", stepOpened, hopSend},
+	{"broker", stepOpened, hopAcknowledge},
+	{"bus", stepStored, hopDeliver},
+	{"bus", stepReturned, hopAccept},
+	{"tg", stepThumb, hopAccept},
+	{"broker", stepClosed, hopAcknowledge},
+	{"broker", stepEnded, hopSend},
 }
 
 // underChaos returns a few faults or, with make chaos, each program of a step at each of its
@@ -275,7 +275,7 @@ func TestObligation_SurvivesEachKill(t *testing.T) {
 		t.Skip("it starts programs many times")
 	}
 	s, model := newObligationFixture(t, "--obligation-buffered=500ms")
-	for _, f := range underChaos(obligationFaults, waitSaid, waitTold, waitKept, waitBack, waitThumb, waitClosed, waitEnded) {
+	for _, f := range underChaos(obligationFaults, stepAsked, stepOpened, stepStored, stepReturned, stepThumb, stepClosed, stepEnded) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).wait(f, model) })
 	}
 }

@@ -42,11 +42,11 @@ type takeoverTest struct {
 
 // A sent is a message with its result.
 type sent struct {
-	id       string
-	by       protocol.PeerID
-	topic    protocol.Topic
-	at, told time.Time
-	result   protocol.SendResult
+	id           string
+	by           protocol.PeerID
+	topic        protocol.Topic
+	at, answered time.Time
+	result       protocol.SendResult
 }
 
 // A span is a time in which an identity was subscribed without a gap.
@@ -294,7 +294,7 @@ func (c *takeoverTest) send(ctx context.Context, id protocol.PeerID, url string)
 			if s.result, err = p.Send(context.WithoutCancel(ctx), s.topic, m); err != nil {
 				continue // the connection ended, so the sender knows that the outcome is unknown
 			}
-			s.told = time.Now()
+			s.answered = time.Now()
 			c.mu.Lock()
 			c.sent = append(c.sent, s)
 			c.mu.Unlock()
@@ -328,7 +328,7 @@ func (c *takeoverTest) checkAll() {
 				reached++
 			}
 			if counts[verdict]++; strings.ToUpper(verdict) == verdict {
-				c.t.Errorf("%s: %s to %s by %s, %s to %s: %+v; %s", verdict, peer, s.topic, s.by, s.at.Format(clock), s.told.Format(clock), s.result, c.around(s, peer))
+				c.t.Errorf("%s: %s to %s by %s, %s to %s: %+v; %s", verdict, peer, s.topic, s.by, s.at.Format(clock), s.answered.Format(clock), s.result, c.around(s, peer))
 			}
 		}
 		if reached != s.result.DeliveredTo {
@@ -342,7 +342,7 @@ func (c *takeoverTest) checkAll() {
 func (c *takeoverTest) around(s sent, id protocol.PeerID) string {
 	var visits []string
 	for _, v := range c.visits[id] {
-		if v.at.After(s.at.Add(-known)) && v.at.Before(s.told.Add(known)) {
+		if v.at.After(s.at.Add(-known)) && v.at.Before(s.answered.Add(known)) {
 			visits = append(visits, v.at.Format(clock)+" at "+busName(v.bus))
 		}
 	}
@@ -366,7 +366,7 @@ func (c *takeoverTest) check(s sent, id protocol.PeerID) string {
 		return "ok"
 	case !c.subscribed(s, id):
 		return "perhaps not there"
-	case s.result.Partial && c.missed(s, id):
+	case s.result.Partial && c.namesMissing(s, id):
 		return "at a missing bus"
 	}
 	return "UNNAMED"
@@ -379,7 +379,7 @@ const known = 3 * time.Second
 // had to know it.
 func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 	return slices.ContainsFunc(c.spans[id], func(x span) bool {
-		return x.from.Add(known).Before(s.at) && (x.to.IsZero() || x.to.After(s.told.Add(time.Second)))
+		return x.from.Add(known).Before(s.at) && (x.to.IsZero() || x.to.After(s.answered.Add(time.Second)))
 	})
 }
 
@@ -387,9 +387,9 @@ func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 // second to be answered, and the other buses know a second later.
 const moved = 2 * time.Second
 
-// missed reports whether a result names the bus of an identity as missing, or says that missing
+// namesMissing reports whether a result names the bus of an identity as missing, or says that missing
 // buses are unknown. The bus that the identity left counts until all buses know that it moved.
-func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
+func (c *takeoverTest) namesMissing(s sent, id protocol.PeerID) bool {
 	last := 0
 	for i, v := range c.visits[id] {
 		if v.at.Before(s.at.Add(-moved)) {
@@ -397,6 +397,6 @@ func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
 		}
 	}
 	return len(s.result.Missing) == 0 || slices.ContainsFunc(c.visits[id][last:], func(v connection) bool {
-		return v.at.Before(s.told) && slices.Contains(s.result.Missing, busName(v.bus))
+		return v.at.Before(s.answered) && slices.Contains(s.result.Missing, busName(v.bus))
 	})
 }

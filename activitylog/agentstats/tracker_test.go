@@ -28,11 +28,11 @@ func TestStats_OfAgentsAddUp(t *testing.T) {
 	}
 }
 
-// tallied counts records of one agent, and returns its events.
-func tallied(tally *Tracker, records ...activitylog.AttentionRecord) map[string]*EventState {
+// countRecords counts records of one agent, and returns its events.
+func countRecords(tracker *Tracker, records ...activitylog.AttentionRecord) map[string]*EventState {
 	events := map[string]*EventState{}
 	for i := range records {
-		tally.Add(&records[i], func(id string) *EventState {
+		tracker.Add(&records[i], func(id string) *EventState {
 			if events[id] == nil {
 				events[id] = &EventState{}
 			}
@@ -104,10 +104,10 @@ func TestTracker_CountsRecords(t *testing.T) {
 		"a bound":  {[]activitylog.AttentionRecord{budget, budget}, Stats{OverBudget: 2, Dispositions: none}},
 		"the rest": {[]activitylog.AttentionRecord{recorded("tool", "e", &protocol.ToolCall{}), recorded("claim", "e", &protocol.ClaimRecord{}), recorded("mood", "e", nil)}, Stats{Dispositions: none}},
 	} {
-		var tally Tracker
-		tallied(&tally, c.records...)
+		var tracker Tracker
+		countRecords(&tracker, c.records...)
 		c.want.Agent = "agent:a"
-		if diff := cmp.Diff(c.want, tally.Stats("agent:a")); diff != "" {
+		if diff := cmp.Diff(c.want, tracker.Stats("agent:a")); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
@@ -125,7 +125,7 @@ func TestTracker_KeepsTheShortReason(t *testing.T) {
 	for i := range records {
 		records[i].Reason = fmt.Sprint("short ", i)
 	}
-	e := tallied(&Tracker{}, records...)["e"]
+	e := countRecords(&Tracker{}, records...)["e"]
 	got := []string{e.Decision.Reason, e.Turn.Reason, e.Refusals[0].Reason, e.End.Reason}
 	if diff := cmp.Diff([]string{"short 0", "short 1", "short 2", "short 3"}, got); diff != "" {
 		t.Error(diff)
@@ -137,26 +137,26 @@ func TestTracker_IsBounded(t *testing.T) {
 	for range 12 {
 		records = append(records, recorded(protocol.RecordRefusal, "e", &protocol.Refusal{}))
 	}
-	var tally Tracker
-	if e := tallied(&tally, records...)["e"]; len(e.Refusals) != 10 || tally.Stats("").Refusals != 12 {
-		t.Errorf("%d refusals are kept of %d", len(e.Refusals), tally.Stats("").Refusals)
+	var tracker Tracker
+	if e := countRecords(&tracker, records...)["e"]; len(e.Refusals) != 10 || tracker.Stats("").Refusals != 12 {
+		t.Errorf("%d refusals are kept of %d", len(e.Refusals), tracker.Stats("").Refusals)
 	}
 	// One turn more than the bound makes the tracker forget all of them, so a retried
 	// turn counts again.
 	for keep, want := range map[int]int64{0: 3, 2: 4, 3: 4, 4: 3} {
-		tally = Tracker{MaxEvents: keep}
-		tallied(&tally, turned("started", "t", "e"), turned("started", "u", "e"), turned("started", "v", "e"), turned("started", "t", "e"))
-		if s := tally.Stats(""); s.TurnsRun != want || s.Attempts != 4 {
+		tracker = Tracker{MaxEvents: keep}
+		countRecords(&tracker, turned("started", "t", "e"), turned("started", "u", "e"), turned("started", "v", "e"), turned("started", "t", "e"))
+		if s := tracker.Stats(""); s.TurnsRun != want || s.Attempts != 4 {
 			t.Errorf("of %d that are kept, %d turns and %d attempts", keep, s.TurnsRun, s.Attempts)
 		}
 	}
 	for keep, want := range map[int]string{0: "map[d0:2 d1:1 d2:1 d3:1]", 2: "map[d0:2 d1:1]", 3: "map[d0:2 d1:1 d2:1]"} {
-		tally, records = Tracker{MaxEvents: keep}, nil
+		tracker, records = Tracker{MaxEvents: keep}, nil
 		for i := range 4 {
 			records = append(records, decided(fmt.Sprint(i), "silent"), ended(fmt.Sprint(i), fmt.Sprint("d", i)))
 		}
-		tallied(&tally, append(records, decided("again", "silent"), ended("again", "d0"))...)
-		if got := fmt.Sprint(tally.Stats("").Dispositions); got != want {
+		countRecords(&tracker, append(records, decided("again", "silent"), ended("again", "d0"))...)
+		if got := fmt.Sprint(tracker.Stats("").Dispositions); got != want {
 			t.Errorf("of %d names that are kept: %s; want %s", keep, got, want)
 		}
 	}

@@ -96,7 +96,7 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 // TestRetentionClock_OutlivesARestart checks that a bus that starts while the clock is
 // wrong takes the time from its file, or else from the last row.
 func TestRetentionClock_OutlivesARestart(t *testing.T) {
-	path, rows := threes(t, 4)
+	path, rows := threePerFile(t, 4)
 	last := time.UnixMicro(rows[len(rows)-1].At)
 	keep := activitylog.Retention{Age: 90 * day}
 	for name, c := range map[string]struct {
@@ -141,7 +141,7 @@ func TestRetentionClock_OutlivesARestart(t *testing.T) {
 // TestCompactor_RemovesNothingForAJump sets the clock 400 days ahead for three seconds, or
 // for longer than a day.
 func TestCompactor_RemovesNothingForAJump(t *testing.T) {
-	path, rows := threes(t, 13)
+	path, rows := threePerFile(t, 13)
 	last := time.UnixMicro(rows[len(rows)-1].At)
 	if err := os.Remove(clockPath(path)); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestCompactor_RemovesNothingForAJump(t *testing.T) {
 
 // TestCompactor_RecordsWhatOthersRemove removes files while the bus runs.
 func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
-	path, _ := threes(t, 7)
+	path, _ := threePerFile(t, 7)
 	var recorded []activitylog.Row
 	k := &compactor{path: path, record: func(_ context.Context, r activitylog.Row) error { recorded = append(recorded, r); return nil }}
 	for range 2 {
@@ -206,7 +206,7 @@ func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
 // TestPrune_IgnoresTimesInTheFuture checks that rows of a wrong clock neither keep a file
 // longer than the files after it nor remove one early.
 func TestPrune_IgnoresTimesInTheFuture(t *testing.T) {
-	path, _ := threes(t, 13)
+	path, _ := threePerFile(t, 13)
 	tamper(t, segment.Path(path, 2), "UPDATE span SET until = until + 400 * 86400000000")
 	now := logtest.Epoch.Add(100 * day)
 	for _, c := range []struct {
@@ -356,7 +356,7 @@ func TestCompactor_RecordsARemovalAfterAFailure(t *testing.T) {
 // log whose rows were written long before the time that the clock shows. Its sealed files stay until the
 // clock has proved itself: a jump is stored and logged once, and a clock that is right ends it.
 func TestWriter_KeepsTheLogWhenTheClockIsAheadAtItsStart(t *testing.T) {
-	path, rows := threes(t, 13)
+	path, rows := threePerFile(t, 13)
 	last := time.UnixMicro(rows[len(rows)-1].At)
 	if err := os.RemoveAll(clockPath(path)); err != nil {
 		t.Fatal(err)

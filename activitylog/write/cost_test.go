@@ -11,9 +11,9 @@ import (
 	"hubbub/activitylog"
 )
 
-// sendings returns the rows of messages, each with a random id, as a bus appends them with
+// interleavedRows returns the rows of messages, each with a random id, as a bus appends them with
 // that many messages under way: all are sent, and then all are processed.
-func sendings(n, depth int, at int64) (rows [][]activitylog.Row) {
+func interleavedRows(n, depth int, at int64) (rows [][]activitylog.Row) {
 	var raw [16]byte
 	of := make([]activitylog.Sending, n)
 	ids := make([]string, n)
@@ -48,7 +48,7 @@ func BenchmarkCost(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		w, _, stop := started(b, &Options{Bus: "bus-1"})
-		rows := sendings(messages, 64, time.Now().UnixMicro())
+		rows := interleavedRows(messages, 64, time.Now().UnixMicro())
 		before := cpu()
 		b.StartTimer()
 		for _, r := range rows {

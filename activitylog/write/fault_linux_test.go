@@ -24,22 +24,22 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// alarm is a logger that signals when the writer reports that it cannot write.
-type alarm struct {
-	once  sync.Once
-	rings chan struct{}
+// failureSignal is a logger that signals when the writer reports that it cannot write.
+type failureSignal struct {
+	once   sync.Once
+	failed chan struct{}
 }
 
-func newAlarm() *alarm { return &alarm{rings: make(chan struct{})} }
+func newFailureSignal() *failureSignal { return &failureSignal{failed: make(chan struct{})} }
 
-func (a *alarm) Write(line []byte) (int, error) {
+func (a *failureSignal) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("writing failed")) {
-		a.once.Do(func() { close(a.rings) })
+		a.once.Do(func() { close(a.failed) })
 	}
 	return len(line), nil
 }
 
-func (a *alarm) log() *zerolog.Logger {
+func (a *failureSignal) log() *zerolog.Logger {
 	log := zerolog.New(a)
 	return &log
 }
@@ -119,21 +119,21 @@ func TestWriter_OutlivesFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := mountTemporary(t, "1m")
 	path := filepath.Join(dir, "activity.db")
-	bell := newAlarm()
-	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
+	failure := newFailureSignal()
+	w := NewWriter(path, &Options{QueueRows: 100, Log: failure.log()})
 	running(t, w)
 	w.Append(logtest.Numbered(0))
 	mustSync(t, w)
 	for _, err := os.Stat(path + segment.PreparedSuffix); err != nil; _, err = os.Stat(path + segment.PreparedSuffix) {
 		runtime.Gosched() // the next file takes room, too, and more of it for a moment
 	}
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+	filler := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
 	}
 	appended := 1 + overflow(w, `"`+strings.Repeat("x", 1000)+`"`) // more than the write-ahead log has room for
-	<-bell.rings
-	if err := os.Remove(ballast); err != nil {
+	<-failure.failed
+	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	checkGap(t, w, path, appended, "full")
@@ -195,8 +195,8 @@ func TestReader_WorksOnFullDisk(t *testing.T) {
 		}
 	}
 	write()
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+	filler := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
 	}
 	r := opened(t, path)
@@ -206,7 +206,7 @@ func TestReader_WorksOnFullDisk(t *testing.T) {
 			t.Errorf("%d rows, %v; want %d", len(rows), err, want)
 		}
 		if want == 1 {
-			if err := os.Remove(ballast); err != nil {
+			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
 			}
 			write()
@@ -220,10 +220,10 @@ func TestWriter_OutlivesReadOnlyFileSystem(t *testing.T) {
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=4m"); err != nil {
 		t.Fatal(err)
 	}
-	bell := newAlarm()
-	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
+	failure := newFailureSignal()
+	w := NewWriter(path, &Options{QueueRows: 100, Log: failure.log()})
 	running(t, w)
-	<-bell.rings
+	<-failure.failed
 	appended := overflow(w, `{}`)
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=4m"); err != nil {
 		t.Fatal(err)
@@ -237,10 +237,10 @@ func TestWriter_LeavesForeignFileUntouched(t *testing.T) {
 	if err := os.WriteFile(path, []byte(foreign), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bell := newAlarm()
-	w := NewWriter(path, &Options{StopTimeout: time.Millisecond, Log: bell.log()})
+	failure := newFailureSignal()
+	w := NewWriter(path, &Options{StopTimeout: time.Millisecond, Log: failure.log()})
 	stop := running(t, w)
-	<-bell.rings
+	<-failure.failed
 	w.Append(logtest.Numbered(0))
 	if err := stop(); err == nil || !strings.Contains(err.Error(), "not a database (move it away") {
 		t.Errorf("Run ended with %v", err)
@@ -398,7 +398,7 @@ func locks(t *testing.T, path string) (n int) {
 // TestPrune_WorksOnFullDisk checks that the hashes kept of a file fit into the
 // space that the file used.
 func TestPrune_WorksOnFullDisk(t *testing.T) {
-	whole, _ := threes(t, 8)
+	whole, _ := threePerFile(t, 8)
 	dir := mountTemporary(t, "2m")
 	path := filepath.Join(dir, "log", filepath.Base(whole))
 	if err := os.CopyFS(filepath.Dir(path), os.DirFS(filepath.Dir(whole))); err != nil {

@@ -13,16 +13,16 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A sickSink can be neither written nor closed without an error.
-type sickSink struct{ slowSink }
+// A brokenSink can be neither written nor closed without an error.
+type brokenSink struct{ slowSink }
 
-func (s *sickSink) close() error { return errors.New("disk is full, too") }
+func (s *brokenSink) close() error { return errors.New("disk is full, too") }
 
 // TestWriter_LogsLastingErrorOncePerMinute checks that an unwritable activity
 // log does not fill the log of the program.
 func TestWriter_LogsLastingErrorOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sickSink{}
+		s := &brokenSink{}
 		s.fail("disk is full")
 		var told bytes.Buffer
 		log := zerolog.New(&told)

@@ -55,7 +55,7 @@ func rowsByMessage(t *testing.T, file string, messages []string) map[string][]in
 func TestSeal_KeepsMessagesFindable(t *testing.T) {
 	var commits [][]activitylog.Row
 	var messages []string
-	for _, rows := range sendings(200, 30, time.Now().UnixMicro()) {
+	for _, rows := range interleavedRows(200, 30, time.Now().UnixMicro()) {
 		commits = append(commits, rows)
 		messages = append(messages, rows[0].MessageID)
 	}

@@ -19,8 +19,8 @@ import (
 	"hubbub/activitylog/read"
 )
 
-// threes is a log of messages an hour apart, three to a file.
-func threes(t *testing.T, messages int) (path string, rows []activitylog.Row) {
+// threePerFile is a log of messages an hour apart, three to a file.
+func threePerFile(t *testing.T, messages int) (path string, rows []activitylog.Row) {
 	t.Helper()
 	var commits [][]activitylog.Row
 	for i := range messages {
@@ -82,7 +82,7 @@ func TestRetention_Bounds(t *testing.T) {
 // TestReader_ReleasesPrunedFiles checks that a reader does not keep the disk space of a removed
 // file.
 func TestReader_ReleasesPrunedFiles(t *testing.T) {
-	whole, _ := threes(t, 13)
+	whole, _ := threePerFile(t, 13)
 	path := copyLog(t, whole)
 	r := opened(t, path)
 	read := func() {
@@ -136,7 +136,7 @@ func sealedSizes(t *testing.T, path string, n int) (sizes, counts []int64) {
 // TestPrune_RemovesOldestFiles removes files whose last row is older than a time, the oldest
 // first, and no file after one that is not sealed yet.
 func TestPrune_RemovesOldestFiles(t *testing.T) {
-	whole, _ := threes(t, 13) // sealed are messages 0 to 2, 3 to 5, 6 to 8, and 9 to 11
+	whole, _ := threePerFile(t, 13) // sealed are messages 0 to 2, 3 to 5, 6 to 8, and 9 to 11
 	sizes, counts := sealedSizes(t, whole, 4)
 	sum := func(list []int64, n int) (s int64) {
 		for _, x := range list[:n] {
@@ -206,7 +206,7 @@ func TestPrune_RemovesOldestFiles(t *testing.T) {
 }
 
 func TestPrune_StopsWithContext(t *testing.T) {
-	path, _ := threes(t, 13)
+	path, _ := threePerFile(t, 13)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if r, err := Prune(ended, path, logtest.Epoch.Add(100*24*time.Hour)); !errors.Is(err, context.Canceled) || r != (Removal{}) || len(logtest.Sealed(t, path)) != 4 {
@@ -217,7 +217,7 @@ func TestPrune_StopsWithContext(t *testing.T) {
 // TestPrune_KeepsProofs removes two files: the kept hashes prove the removed rows, and every
 // remaining message can be proved.
 func TestPrune_KeepsProofs(t *testing.T) {
-	path, rows := threes(t, 13)
+	path, rows := threePerFile(t, 13)
 	if _, err := Prune(t.Context(), path, lastTimeOf(5).Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestPrune_KeepsProofs(t *testing.T) {
 
 // TestProve_Refusals also checks the reasons.
 func TestProve_Refusals(t *testing.T) {
-	path, _ := threes(t, 8)
+	path, _ := threePerFile(t, 8)
 	kept := func(n int) string {
 		v, err := segment.Open(fileOf(path, n))
 		if err != nil {
@@ -291,7 +291,7 @@ func TestProve_Refusals(t *testing.T) {
 			t.Errorf("%s: %d proofs, %v; want %q", name, len(proofs), err, c.want)
 		}
 	}
-	other, _ := threes(t, 1)
+	other, _ := threePerFile(t, 1)
 	proofs, err := audit.Prove(t.Context(), opened(t, path, other), id(0), "")
 	if err != nil || len(proofs) != 2 || proofs[0].Log != path || proofs[1].Log != other || proofs[0].Index != 0 || proofs[0].Size < 1 || proofs[0].Size > 3 || proofs[0].Key == "" {
 		t.Errorf("of two logs: %d proofs, %v", len(proofs), err)
@@ -300,8 +300,8 @@ func TestProve_Refusals(t *testing.T) {
 
 // TestVerify_FindsChangedTree changes checkpoints, trees and hashes.
 func TestVerify_FindsChangedTree(t *testing.T) {
-	path, _ := threes(t, 8)
-	other, _ := threes(t, 8)
+	path, _ := threePerFile(t, 8)
+	other, _ := threePerFile(t, 8)
 	otherKey, err := audit.VerifierKey(other)
 	if err != nil {
 		t.Fatal(err)
@@ -387,8 +387,8 @@ func changeKeptTree(t *testing.T, path string, change func(tree string, content 
 // TestVerify_ComparesGivenCheckpoints verifies a log with its own checkpoint and key, and with those
 // of another log.
 func TestVerify_ComparesGivenCheckpoints(t *testing.T) {
-	path, rows := threes(t, 8)
-	other, _ := threes(t, 8)
+	path, rows := threePerFile(t, 8)
+	other, _ := threePerFile(t, 8)
 	otherKey, err := audit.VerifierKey(other)
 	if err != nil {
 		t.Fatal(err)

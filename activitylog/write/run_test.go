@@ -366,7 +366,7 @@ func TestFileNames(t *testing.T) {
 // TestSealed_ListsFilesOfCopy finds the files that were sealed before a copy of an
 // active file.
 func TestSealed_ListsFilesOfCopy(t *testing.T) {
-	path, _ := threes(t, 8)
+	path, _ := threePerFile(t, 8)
 	older := filepath.Join(t.TempDir(), "copy.db")
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -403,7 +403,7 @@ func TestSealed_ListsFilesOfCopy(t *testing.T) {
 // TestPool_KeepsFewConnections also checks that no connection to a deleted file is
 // kept.
 func TestPool_KeepsFewConnections(t *testing.T) {
-	path, _ := threes(t, 1)
+	path, _ := threePerFile(t, 1)
 	f := segment.NewSource(path).Active
 	defer f.Pool.Close()
 	take := func(n int) (views []*segment.View) {

@@ -82,7 +82,7 @@ func TestKill_AtEachStepKeepsPromises(t *testing.T) {
 			if rows < promised {
 				t.Errorf("%d rows are there of %d that were promised", rows, promised)
 			}
-			goOn(t, path, rows, stepOptions(name))
+			appendMore(t, path, rows, stepOptions(name))
 			if after := sameRows(t, path); after != rows+60 {
 				t.Errorf("%d rows after 60 were added to %d", after, rows)
 			}
@@ -153,9 +153,9 @@ func sameRows(t *testing.T, path string) (last int) {
 	return max(next-1, 0)
 }
 
-// goOn appends 60 rows behind the first ones, as another program does, and ends what is to
+// appendMore appends 60 rows behind the first ones, as another program does, and ends what is to
 // be done in the background.
-func goOn(t *testing.T, path string, rows int, opts *Options) {
+func appendMore(t *testing.T, path string, rows int, opts *Options) {
 	t.Helper()
 	w := NewWriter(path, opts)
 	w.compactor.record = nil
@@ -194,12 +194,12 @@ func TestRotate_WaitsForAFileThatIsBeingOpened(t *testing.T) {
 		}
 	}
 	store(1)
-	opened, goOn := make(chan struct{}), make(chan struct{})
+	opened, appendMore := make(chan struct{}), make(chan struct{})
 	before := segment.Failpoint
 	segment.Failpoint = func(name string) {
 		if name == "opened" {
 			close(opened)
-			<-goOn
+			<-appendMore
 		}
 	}
 	read := make(chan error, 1)
@@ -214,7 +214,7 @@ func TestRotate_WaitsForAFileThatIsBeingOpened(t *testing.T) {
 	if err := d.rotate(); !errors.Is(err, errInUse) {
 		t.Errorf("a rotation while the file is being opened: %v", err)
 	}
-	close(goOn)
+	close(appendMore)
 	if err := <-read; err != nil {
 		t.Error(err)
 	}

@@ -92,7 +92,7 @@ func (s *Scripted) SetTimeout(d time.Duration) {
 	s.timeout = d
 }
 
-func (s *Scripted) timeoutNow() time.Duration {
+func (s *Scripted) currentTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timeout
@@ -117,7 +117,7 @@ func (s *Scripted) SendAs(
 	t testing.TB, from protocol.PeerID, topic protocol.Topic, kind protocol.MessageType, content any,
 ) protocol.SendResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), s.timeoutNow())
+	ctx, cancel := context.WithTimeout(t.Context(), s.currentTimeout())
 	defer cancel()
 	result, err := s.Peer.Send(ctx, topic, protocol.NewMessage(kind, from, content))
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Scripted) SendAs(
 // Next waits for the next delivery.
 func (s *Scripted) Next(t testing.TB) *Delivery {
 	t.Helper()
-	timer := time.NewTimer(s.timeoutNow())
+	timer := time.NewTimer(s.currentTimeout())
 	defer timer.Stop()
 	select {
 	case d := <-s.deliveries:

@@ -180,14 +180,14 @@ func TestTranscripts_OverSeveralBuses(t *testing.T) {
 
 func TestCluster_SplitsLargeFrames(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
-	ear := nodes[1].Join(t, "agent:x", "agent:x")
+	receiver := nodes[1].Join(t, "agent:x", "agent:x")
 	sender := nodes[0].Join(t, "cli:s")
 	settle(t, nodes...)
 	text := strings.Repeat("x", 1<<20-500)
 	if r := sender.Send(t, "agent:x", protocol.TypeAgentEvent, map[string]string{"t": text}); r.DeliveredTo != 1 {
 		t.Fatalf("result %+v", r)
 	}
-	if d := ear.Next(t); !strings.Contains(string(d.Message.Content), text) {
+	if d := receiver.Next(t); !strings.Contains(string(d.Message.Content), text) {
 		t.Error("the message was cut")
 	}
 }
@@ -196,18 +196,18 @@ func TestCluster_SplitsLargeFrames(t *testing.T) {
 // a broker at another bus.
 func TestNames_CrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
-	ear := nodes[1].Join(t, protocol.PeerBroker, "collab:*")
+	receiver := nodes[1].Join(t, protocol.PeerBroker, "collab:*")
 	sender := nodes[0].Join(t, "agent:a")
 	settle(t, nodes...)
 	sender.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]string{"method": "x"})
-	if d := ear.Next(t); len(d.Names) != 1 || d.Names[0] != "*" {
+	if d := receiver.Next(t); len(d.Names) != 1 || d.Names[0] != "*" {
 		t.Errorf("vouched for %q", d.Names)
 	}
 }
 
 func TestOrder_HoldsAcrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
-	ear := nodes[1].Join(t, "agent:x", "agent:x")
+	receiver := nodes[1].Join(t, "agent:x", "agent:x")
 	s, err := wire.Dial(t.Context(), nodes[0].URL(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestOrder_HoldsAcrossBuses(t *testing.T) {
 		}
 	}
 	for i := range count {
-		if d := ear.Next(t); string(d.Message.MessageID) != fmt.Sprint("m", i) {
+		if d := receiver.Next(t); string(d.Message.MessageID) != fmt.Sprint("m", i) {
 			t.Fatalf("message %d is %s", i, d.Message.MessageID)
 		}
 	}

@@ -66,13 +66,13 @@ func TestOnce_HoldsAtEveryBus(t *testing.T) {
 	for i, n := range nodes {
 		callers = append(callers, call(t, n, fmt.Sprint("tg:", i)))
 	}
-	ear := call(t, nodes[1], "agent:x")
+	receiver := call(t, nodes[1], "agent:x")
 	settle(t, nodes...)
 	var handled atomic.Int64
 	var hearing sync.WaitGroup
 	hearing.Go(func() {
 		for {
-			frame, err := ear.Read()
+			frame, err := receiver.Read()
 			if err != nil {
 				return
 			}
@@ -82,10 +82,10 @@ func TestOnce_HoldsAtEveryBus(t *testing.T) {
 				return
 			}
 			handled.Add(1)
-			if ear.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))) != nil {
+			if receiver.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))) != nil {
 				return
 			}
-			ear.Flush()
+			receiver.Flush()
 		}
 	})
 	const messages = 200
@@ -102,7 +102,7 @@ func TestOnce_HoldsAtEveryBus(t *testing.T) {
 		}
 		sending.Wait()
 	}
-	ear.Close(wire.CloseNormal, "")
+	receiver.Close(wire.CloseNormal, "")
 	hearing.Wait()
 	if n := handled.Load(); n != messages {
 		t.Errorf("%d deliveries of %d messages", n, messages)
@@ -118,11 +118,11 @@ func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 2 * time.Second}
 	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
 	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
-	ear, first, second := call(t, away, "agent:x"), call(t, away, "tg:0"), call(t, here, "tg:1")
+	receiver, first, second := call(t, away, "agent:x"), call(t, away, "tg:0"), call(t, here, "tg:1")
 	settle(t, away, here)
 
 	first.send("sendMessage", onceParams("m1"))
-	delivery := ear.next()
+	delivery := receiver.next()
 	if !strings.Contains(delivery, `"messageId":"m1"`) {
 		t.Fatal(delivery)
 	}
@@ -140,10 +140,10 @@ func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ear.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))); err != nil {
+	if err := receiver.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))); err != nil {
 		t.Fatal(err)
 	}
-	ear.Flush()
+	receiver.Flush()
 	if got := first.next(); !strings.Contains(got, `"deliveredTo":1`) {
 		t.Errorf("the first outcome: %s", got)
 	}
@@ -170,10 +170,10 @@ func TestOnce_StartingBusCountsOnThoseThatAnswer(t *testing.T) {
 	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 2 * time.Second}
 	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
 	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
-	ear, first := call(t, away, "agent:x"), call(t, away, "tg:0")
+	receiver, first := call(t, away, "agent:x"), call(t, away, "tg:0")
 	settle(t, away, here)
 	first.send("sendMessage", onceParams("m1"))
-	if delivery := ear.next(); !strings.Contains(delivery, `"messageId":"m1"`) {
+	if delivery := receiver.next(); !strings.Contains(delivery, `"messageId":"m1"`) {
 		t.Fatal(delivery)
 	}
 	cut.freeze(true)

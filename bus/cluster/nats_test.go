@@ -117,13 +117,13 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 // under way.
 func TestCluster_UsesConnectionBeforeItsNotice(t *testing.T) {
 	url := startNATS(t, 0).ClientURL()
-	tell, told := make(chan struct{}), make(chan struct{})
+	tell, receiveFrom := make(chan struct{}), make(chan struct{})
 	late := func(o *nats.Options) error {
 		connected := o.ConnectedCB
 		o.ConnectedCB = func(nc *nats.Conn) {
 			<-tell
 			connected(nc)
-			close(told)
+			close(receiveFrom)
 		}
 		return nil
 	}
@@ -144,7 +144,7 @@ func TestCluster_UsesConnectionBeforeItsNotice(t *testing.T) {
 		t.Fatalf("the message did not come to its peer: %+v", r)
 	}
 	close(tell)
-	<-told
+	<-receiveFrom
 	later := b.Join(t, "agent:later", "agent:later") // the bus goes on reading from the others
 	defer later.Leave()
 	settle(t, a, b)

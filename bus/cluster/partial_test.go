@@ -39,8 +39,8 @@ const partial = `a result says for which part of the cluster it speaks
 -- a silent --
 `
 
-// alone is one of a bus that has not reached NATS.
-const alone = `a bus that cannot know of others says so
+// isolatedTranscript is one of a bus that has not reached NATS.
+const isolatedTranscript = `a bus that cannot know of others says so
 
 -- a > --
 {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:x","subscriptions":[{"topic":"agent:x"}]}}
@@ -63,7 +63,7 @@ const alone = `a bus that cannot know of others says so
 // TestTranscripts_OfPartition runs them over one bus, two and three.
 func TestTranscripts_OfPartition(t *testing.T) {
 	url := startNATS(t, 0)
-	for count, text := range map[int]string{1: alone, 2: partial, 3: partial} {
+	for count, text := range map[int]string{1: isolatedTranscript, 2: partial, 3: partial} {
 		c, err := transcript.Parse("partial", []byte(text))
 		if err != nil {
 			t.Fatal(err)

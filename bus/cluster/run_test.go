@@ -27,7 +27,7 @@ func TestSendQueue_IsBounded(t *testing.T) {
 	if !c.queue.enqueue(outgoing{}) {
 		t.Error("a message without a body was refused")
 	}
-	nc, err := nats.Connect("nats://east.invalid", nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.SetCustomDialer(nowhere{}))
+	nc, err := nats.Connect("nats://east.invalid", nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.SetCustomDialer(noServer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +51,10 @@ func TestSendQueue_IsBounded(t *testing.T) {
 	}
 }
 
-// nowhere has no server.
-type nowhere struct{}
+// noServer has no server.
+type noServer struct{}
 
-func (nowhere) Dial(string, string) (net.Conn, error) { return nil, net.ErrClosed }
+func (noServer) Dial(string, string) (net.Conn, error) { return nil, net.ErrClosed }
 
 // TestCluster_RunsUseDistinctIDs restarts a bus: an outcome for the previous
 // run must match nothing that waits.
@@ -72,15 +72,15 @@ func TestFault_ReportsNameConflictOnce(t *testing.T) {
 	var logged bytes.Buffer
 	log := zerolog.New(&logged)
 	c := New(nil, "east", &Options{Log: &log})
-	told := func() int { return bytes.Count(logged.Bytes(), []byte("another bus has the same name")) }
+	reports := func() int { return bytes.Count(logged.Bytes(), []byte("another bus has the same name")) }
 	for range 100 {
 		c.receive(&nats.Msg{Data: join(header{Kind: kindHello, From: "east", Instance: "another"}, nil)})
 	}
-	if told() != 1 {
-		t.Errorf("a twin that was heard 100 times was told %d times; want once", told())
+	if reports() != 1 {
+		t.Errorf("a twin that was heard 100 times was told %d times; want once", reports())
 	}
 	c.receive(&nats.Msg{Data: join(header{Kind: kindHello, From: "east", Instance: c.instance}, nil)})
-	if told() != 1 || len(c.members.buses) != 0 {
+	if reports() != 1 || len(c.members.buses) != 0 {
 		t.Error("a bus took its own words for those of another")
 	}
 }
@@ -88,7 +88,7 @@ func TestFault_ReportsNameConflictOnce(t *testing.T) {
 // TestNATS_ConnectionsNoticeDeadServer checks that the activity stream and the
 // cluster notice a dead server equally soon: the stream once waited for minutes.
 func TestNATS_ConnectionsNoticeDeadServer(t *testing.T) {
-	o := (&Options{NATS: []nats.Option{nats.SetCustomDialer(nowhere{})}}).withDefaults()
+	o := (&Options{NATS: []nats.Option{nats.SetCustomDialer(noServer{})}}).withDefaults()
 	c := New([]string{"nats://east.invalid"}, "east", &o)
 	s := NewActivityStream([]string{"nats://east.invalid"}, "activity", "east", &o)
 	for what, dial := range map[string]func() (*nats.Conn, error){"cluster": c.connect, "copy": s.connect} {

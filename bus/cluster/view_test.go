@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// told makes a bus receive a message of another one.
-func told(c *Cluster, from string, h header, content any) {
+// receiveFrom makes a bus receive a message of another one.
+func receiveFrom(c *Cluster, from string, h header, content any) {
 	h.From, h.Instance = from, from+"-1"
 	c.receive(&nats.Msg{Data: join(h, encode(content))})
 }
@@ -48,7 +48,7 @@ func TestCoverage_IsCompleteOnceAllBusesAreKnown(t *testing.T) {
 
 	want("nobody was heard", now, []string{}...)
 	c.hello()
-	told(c, "west", hello, map[string]uint64{"north": 1, "east": 1})
+	receiveFrom(c, "west", hello, map[string]uint64{"north": 1, "east": 1})
 	want("one was heard that has not heard this run of it", now, "north", "west")
 	if !c.state.view.isolated {
 		t.Error("a bus that nobody has heard is not apart")
@@ -58,34 +58,34 @@ func TestCoverage_IsCompleteOnceAllBusesAreKnown(t *testing.T) {
 	if !c.state.view.isolated {
 		t.Error("a bus is not apart before it says who is missing")
 	}
-	told(c, "west", hello, hears("north", "east"))
+	receiveFrom(c, "west", hello, hears("north", "east"))
 	if c.state.view.isolated {
 		t.Error("a bus that was heard is apart")
 	}
 	want("its peers are unknown, and another bus", now, "north", "west")
 	asked("another bus is unknown", errNotChecked)
-	told(c, "west", members, []bus.Member{})
+	receiveFrom(c, "west", members, []bus.Member{})
 	want("its peers are known", now, "north")
-	told(c, "north", hello, hears("west"))
-	told(c, "north", members, []bus.Member{})
+	receiveFrom(c, "north", hello, hears("west"))
+	receiveFrom(c, "north", members, []bus.Member{})
 	want("the other has not heard it", now, "north")
-	told(c, "north", hello, hears("west", "east"))
+	receiveFrom(c, "north", hello, hears("west", "east"))
 	want("all are known", now)
 
-	told(c, "west", hello, hears("north", "east"))
+	receiveFrom(c, "west", hello, hears("north", "east"))
 	said := c.heartbeats.sent(c.heartbeats.last)
 	late := c.options.SilentAfter + 2*c.options.Heartbeat
 	want("at the end of its time", said.Add(late))
 	want("after it stood still", said.Add(late+1), "north", "west")
 	c.beginEpoch("NATS: lost", now)
 	want("its connection broke", now, "north", "west")
-	told(c, "north", members, []bus.Member{})
-	told(c, "west", members, []bus.Member{})
+	receiveFrom(c, "north", members, []bus.Member{})
+	receiveFrom(c, "west", members, []bus.Member{})
 	want("they told their peers again", now)
-	told(c, "west", header{Kind: kindChange, Epoch: 1, Seq: 2}, change{Do: "left"})
+	receiveFrom(c, "west", header{Kind: kindChange, Epoch: 1, Seq: 2}, change{Do: "left"})
 	want("a change is missing", now, "west")
-	told(c, "west", header{Kind: kindMembers, Epoch: 1, Seq: 2}, []bus.Member{})
-	told(c, "north", header{Kind: kindBye}, nil)
+	receiveFrom(c, "west", header{Kind: kindMembers, Epoch: 1, Seq: 2}, []bus.Member{})
+	receiveFrom(c, "north", header{Kind: kindBye}, nil)
 	want("one has left that another still names", now)
 	if got := c.state.view.heartbeatsHeard(c.state.heard); len(got) != 1 || got["west"] != 7 {
 		t.Errorf("it hears %v; want west's sign of life 7", got)
@@ -120,11 +120,11 @@ func TestCluster_EndsIsolationWithoutOthers(t *testing.T) {
 		t.Error("its results are whole after it lost NATS")
 	}
 	beat := c.heartbeats.next(c.state.since.Add(-time.Second))
-	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 1}, map[string]uint64{"east": beat})
+	receiveFrom(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 1}, map[string]uint64{"east": beat})
 	if !c.state.view.isolated {
 		t.Error("what was heard before it lost NATS ended that")
 	}
-	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 2}, map[string]uint64{"east": c.heartbeats.next(c.state.since.Add(1))})
+	receiveFrom(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 2}, map[string]uint64{"east": c.heartbeats.next(c.state.since.Add(1))})
 	if c.state.view.isolated {
 		t.Error("it was heard, and is apart")
 	}

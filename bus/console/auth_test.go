@@ -54,7 +54,7 @@ func visitOf(t *testing.T, a answer) (home, cookie string) {
 }
 
 func TestAuth_NeedsCredential(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	for _, path := range []string{
 		"/console/", "/console/topology", "/console/activity", "/console/activity/rows?after=1", "/console/message?id=x", "/console/agents", "/console/agent?id=x",
 		"/console/chat?id=x", "/console/peer?id=x", "/console/work", "/console/item?id=x", "/console/health", "/console/series.json", "/console/state.json", "/console/nothing",
@@ -79,7 +79,7 @@ func TestAuth_NeedsCredential(t *testing.T) {
 }
 
 func TestLink_OpensOneVisit(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	path := s.linkOf(t, "operator")
 	a := s.ask(t, http.MethodGet, path, "")
 	set := a.header.Get("Set-Cookie")
@@ -113,7 +113,7 @@ func TestLink_OpensOneVisit(t *testing.T) {
 
 // TestLink_OpensWhereTheBusIsForTheBrowser asks for links at addresses of a proxy.
 func TestLink_OpensWhereTheBusIsForTheBrowser(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	ask := func(base string) answer {
 		return s.ask(t, http.MethodPost, "/console/link?"+url.Values{"address": {base}}.Encode(), "", "Authorization: Bearer token-of-operator")
 	}
@@ -153,8 +153,8 @@ func TestLink_OpensWhereTheBusIsForTheBrowser(t *testing.T) {
 
 // TestPages_NameNothingByAnAbsolutePath looks for addresses that would leave the prefix of a proxy.
 func TestPages_NameNothingByAnAbsolutePath(t *testing.T) {
-	s := newFixture(t, newDoor())
-	s.scene(t)
+	s := newFixture(t, newFakeCredentials())
+	s.playHostileChat(t)
 	enter := s.ask(t, http.MethodGet, s.linkOf(t, "operator"), "")
 	home, cookie := visitOf(t, enter)
 	pages := map[string]string{"enter": enter.body, "a link again": s.ask(t, http.MethodGet, "/console/enter/x", "").body}
@@ -170,7 +170,7 @@ func TestPages_NameNothingByAnAbsolutePath(t *testing.T) {
 }
 
 func TestAuth_RefusesRevokedCredential(t *testing.T) {
-	credentials := newDoor()
+	credentials := newFakeCredentials()
 	s := newFixture(t, credentials)
 	home, cookie := s.enter(t, "operator")
 	link := s.linkOf(t, "operator")
@@ -196,7 +196,7 @@ func formToken(t *testing.T, body string) string {
 }
 
 func TestActions_NeedRightAndOwnForm(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	s.dead.list = []console.DeadLetter{{ID: "7", Queue: "telegram", Destination: "42", State: "dead", Text: "<b>hi</b>", Error: "<script>alert(1)</script>"}}
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"work", cookie)
@@ -246,7 +246,7 @@ func TestActions_NeedRightAndOwnForm(t *testing.T) {
 // TestVisit_SecretsDoNotReachAnotherPort opens the console as a browser would that keeps its
 // cookies in a jar, and then another server of the same host.
 func TestVisit_SecretsDoNotReachAnotherPort(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
 	var got []string // cookies that the other server received
 	other := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header["Cookie"]...) }))
@@ -297,7 +297,7 @@ func TestVisit_SecretsDoNotReachAnotherPort(t *testing.T) {
 
 // TestVisit_MayActForHalfAnHour replays everything that a visit had.
 func TestVisit_MayActForHalfAnHour(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
 	home, cookie := s.enter(t, "operator")
 	token := formToken(t, s.page(t, home+"work", cookie))
@@ -324,7 +324,7 @@ func TestVisit_MayActForHalfAnHour(t *testing.T) {
 }
 
 func TestLeave_EndsVisit(t *testing.T) {
-	s := newFixture(t, newDoor())
+	s := newFixture(t, newFakeCredentials())
 	home, cookie := s.enter(t, "operator")
 	token := formToken(t, s.page(t, home, cookie))
 	if a := s.ask(t, http.MethodPost, home+"leave", "form="+token, cookie); a.status != http.StatusOK {

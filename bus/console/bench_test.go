@@ -20,18 +20,18 @@ import (
 	"hubbub/protocol"
 )
 
-// A crowd is a bus of 1,000 peers that does nothing.
-type crowd struct{ peers []report.Peer }
+// A idleBus is a bus of 1,000 peers that does nothing.
+type idleBus struct{ peers []report.Peer }
 
-func (c *crowd) Peers() []report.Peer { return slices.Clone(c.peers) }
+func (c *idleBus) Peers() []report.Peer { return slices.Clone(c.peers) }
 
-func (c *crowd) Counters() report.Counters {
+func (c *idleBus) Counters() report.Counters {
 	return report.Counters{Peers: len(c.peers), Bounds: map[string]float64{"peer_window": 256, "peer_queue": 1024}, Deliveries: map[string]uint64{"ok": 1}}
 }
 
 const (
-	crowdPeers = 1000
-	crowdRows  = 100_000
+	idlePeers = 1000
+	logRows   = 100_000
 )
 
 // fill writes a log of 100,000 rows within the last minutes: messages of chats,
@@ -43,7 +43,7 @@ func fill(b *testing.B, path string) (message string) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	at := time.Now().Add(-10 * time.Minute)
-	for i := range crowdRows / 4 {
+	for i := range logRows / 4 {
 		chat, agent := fmt.Sprintf("tg:%d", i%500), fmt.Sprintf("agent:a%d", i%500)
 		from, to, typ := chat, agent, protocol.TypeTGMessage
 		var content any = protocol.ChatMessage{Text: "a message of some length, as people write them", SourceID: fmt.Sprintf("e%d", i), Chat: &protocol.Chat{ID: chat, Title: "Chat"}}
@@ -60,7 +60,7 @@ func fill(b *testing.B, path string) (message string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if i == crowdRows/8-crowdRows/8%1500 {
+		if i == logRows/8-logRows/8%1500 {
 			message = string(m.MessageID)
 		}
 		now := at.Add(time.Duration(i) * 20 * time.Millisecond).UnixMicro()
@@ -92,8 +92,8 @@ func processorTime(b *testing.B) time.Duration {
 // BenchmarkPages measures each page on 100,000 rows and 1,000 peers: see p95-ms,
 // and cpu-ms where the machine has other work.
 func BenchmarkPages(b *testing.B) {
-	bus := &crowd{}
-	for i := range crowdPeers {
+	bus := &idleBus{}
+	for i := range idlePeers {
 		bus.peers = append(bus.peers, report.Peer{ID: fmt.Sprintf("agent:a%d", i), ConnectedAt: "2026-01-01T00:00:00Z", Subscriptions: []report.Subscription{{Pattern: fmt.Sprintf("agent:a%d", i)}}})
 	}
 	path := filepath.Join(b.TempDir(), "activity.db")

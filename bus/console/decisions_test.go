@@ -90,7 +90,7 @@ func sections(body string) (pending, standing, decided string) {
 
 // newDecisionFixture is a fixture with two visitors, of whom the operator may ask the broker.
 func newDecisionFixture(t *testing.T) (*fixture, *fakeBroker) {
-	s, d := newFixture(t, newDoor()), &fakeBroker{}
+	s, d := newFixture(t, newFakeCredentials()), &fakeBroker{}
 	s.credentials.mu.Lock()
 	defer s.credentials.mu.Unlock()
 	a := s.credentials.tokens["token-of-operator"]
@@ -176,7 +176,7 @@ func TestDecisions_ReadOnlyVisitorDecidesNothing(t *testing.T) {
 	}
 	broker.SendAs(t, "collab:broker", protocol.TopicCollabEvents, protocol.TypeCollabEvent, protocol.CollabEvent{ID: "e-q", Type: "collab.question.asked", Source: "agent:lead", Payload: raw})
 	home, reader := s.enter(t, "watcher")
-	body := s.becomes(t, home+"decisions", "both decisions, and the question", func(body string) bool {
+	body := s.awaitPage(t, home+"decisions", "both decisions, and the question", func(body string) bool {
 		return strings.Contains(body, "dec_1") && strings.Contains(body, "dec_2") && strings.Contains(body, "which region?")
 	}, reader)
 	pending, _, decided := sections(body)
@@ -288,7 +288,7 @@ func TestBudget_IsResetFromItsPage(t *testing.T) {
 	record(map[string]any{"event": "budget", "eventId": "e1", "state": "withheld", "reason": "budget_turns", "bound": 5, "until": protocol.FormatTime(time.Now().Add(time.Hour))})
 	home, cookie := s.enter(t, "operator")
 	page := home + "agent?id=agent:lead"
-	body := s.shows(t, page, ">reset the budget<", cookie)
+	body := s.awaitText(t, page, ">reset the budget<", cookie)
 	theirs, reader := s.enter(t, "watcher")
 	if body := s.page(t, theirs+"agent?id=agent:lead", reader); !strings.Contains(body, "hubbub resume agent:lead --budget") || strings.Contains(body, ">reset the budget<") {
 		t.Errorf("who may only look sees %s", body)
@@ -313,5 +313,5 @@ func TestBudget_IsResetFromItsPage(t *testing.T) {
 		t.Errorf("did %q; want %q", got, want)
 	}
 	record(map[string]any{"event": "halt", "state": "counted_anew", "scope": "agent:lead", "by": "will"})
-	s.becomes(t, page, "no used up budget", func(body string) bool { return !strings.Contains(body, "used up") }, cookie)
+	s.awaitPage(t, page, "no used up budget", func(body string) bool { return !strings.Contains(body, "used up") }, cookie)
 }

@@ -68,7 +68,7 @@ type fakeCredentials struct {
 	tokens map[string]console.Access
 }
 
-func newDoor() *fakeCredentials {
+func newFakeCredentials() *fakeCredentials {
 	d := &fakeCredentials{tokens: map[string]console.Access{}}
 	d.add("operator", true, true)
 	d.add("watcher", true, false)
@@ -177,14 +177,14 @@ func (s *fixture) page(t testing.TB, path string, header ...string) string {
 	return a.body
 }
 
-// shows asks for a page until it holds a text.
-func (s *fixture) shows(t testing.TB, path, text string, header ...string) string {
+// awaitText asks for a page until it holds a text.
+func (s *fixture) awaitText(t testing.TB, path, text string, header ...string) string {
 	t.Helper()
-	return s.becomes(t, path, fmt.Sprintf("%q", text), func(body string) bool { return strings.Contains(body, text) }, header...)
+	return s.awaitPage(t, path, fmt.Sprintf("%q", text), func(body string) bool { return strings.Contains(body, text) }, header...)
 }
 
-// becomes asks for a page until it meets a condition.
-func (s *fixture) becomes(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
+// awaitPage asks for a page until it meets a condition.
+func (s *fixture) awaitPage(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -42,7 +42,7 @@ func TestObligations_AreListed(t *testing.T) {
 		broker.SendAs(t, "collab:broker", protocol.TopicCollabEvents, protocol.TypeCollabEvent, protocol.CollabEvent{ID: "e-" + id, Type: "collab.work_item.created", Source: "agent:lead", Payload: raw})
 	}
 	theirs, reader := s.enter(t, "watcher")
-	body := s.becomes(t, theirs+"owed", "the item", func(body string) bool { return strings.Contains(body, "wi_1") }, reader)
+	body := s.awaitPage(t, theirs+"owed", "the item", func(body string) bool { return strings.Contains(body, "wi_1") }, reader)
 	if strings.Contains(body, "wi_2") || strings.Contains(body, "wi_3") || !strings.Contains(body, now) || !strings.Contains(body, "From the broker's events") {
 		t.Errorf("a reader sees %s", body)
 	}

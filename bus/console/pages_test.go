@@ -21,8 +21,8 @@ import (
 
 const hostile = `<script>alert(1)</script>"><img src=x onerror=alert(2)>'` + "\u202e\u2066"
 
-// scene plays a chat with two agents, all of whose names are hostile, and work.
-func (s *fixture) scene(t *testing.T) (message protocol.MessageID) {
+// playHostileChat plays a chat with two agents, all of whose names are hostile, and work.
+func (s *fixture) playHostileChat(t *testing.T) (message protocol.MessageID) {
 	t.Helper()
 	bridge := s.Join(t, "tg:1", "tg:*")
 	lead := s.Join(t, "agent:lead", "agent:lead")
@@ -72,8 +72,8 @@ func (s *fixture) scene(t *testing.T) (message protocol.MessageID) {
 func TestPages_ShowHostileNamesAsText(t *testing.T) {
 	s := newFixture(t, nil)
 	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: hostile, Error: hostile, Agent: hostile, Destination: hostile, Queue: hostile}}
-	message := s.scene(t)
-	s.shows(t, "/console/agents", "agent:other")
+	message := s.playHostileChat(t)
+	s.awaitText(t, "/console/agents", "agent:other")
 	escaped := "&lt;script&gt;alert(1)&lt;/script&gt;"
 	q := url.QueryEscape(hostile)
 	for path, shown := range map[string]bool{
@@ -111,8 +111,8 @@ func TestPages_ShowHostileNamesAsText(t *testing.T) {
 func TestPages_NameTheZoneOfEachClock(t *testing.T) {
 	s := newFixture(t, nil)
 	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: "x", Error: "y", Agent: "agent:lead", Destination: "tg:42", Queue: "q"}}
-	message := s.scene(t)
-	s.shows(t, "/console/agents", "agent:other")
+	message := s.playHostileChat(t)
+	s.awaitText(t, "/console/agents", "agent:other")
 	attributes := regexp.MustCompile(` (title|datetime)="[^"]*"`)
 	clock := regexp.MustCompile(`>\s*\d\d:\d\d(:\d\d(\.\d+)?)?\s*<`)
 	clocks := 0
@@ -138,7 +138,7 @@ func TestPages_NameTheZoneOfEachClock(t *testing.T) {
 
 func TestPages_ShowScenario(t *testing.T) {
 	s := newFixture(t, nil)
-	message := s.scene(t)
+	message := s.playHostileChat(t)
 	for path, want := range map[string][]string{
 		"/console/":                     {"collab:broker", "agent:lead", "role-agent", "speaks through a bridge", `class="edge`},
 		"/console/agents":               {"talking", "responded", "ignored", "50%", "held"},
@@ -153,7 +153,7 @@ func TestPages_ShowScenario(t *testing.T) {
 			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Decisions of agents",
 		},
 	} {
-		body := s.shows(t, path, want[0])
+		body := s.awaitText(t, path, want[0])
 		for _, w := range want {
 			if !strings.Contains(body, w) {
 				t.Errorf("%s does not show %q", path, w)
@@ -165,8 +165,8 @@ func TestPages_ShowScenario(t *testing.T) {
 // TestSearch_FindsMessageByText finds a message by the id of its event.
 func TestSearch_FindsMessageByText(t *testing.T) {
 	s := newFixture(t, nil)
-	message := s.scene(t)
-	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	message := s.playHostileChat(t)
+	s.awaitText(t, "/console/agent?id=agent:lead", string(message))
 	if a := s.ask(t, http.MethodGet, "/console/message?id=e1", ""); a.status != http.StatusSeeOther || a.header.Get("Location") != "/console/message?id="+string(message) {
 		t.Errorf("e1: %d, to %s", a.status, a.header.Get("Location"))
 	}
@@ -176,12 +176,12 @@ func TestSearch_FindsMessageByText(t *testing.T) {
 // to that chat, and other words to the rows that contain them.
 func TestSearch_FindsTextsAndTitles(t *testing.T) {
 	s := newFixture(t, nil)
-	message := s.scene(t)
+	message := s.playHostileChat(t)
 	bridge := s.Join(t, "tg:titled", "tg:titled")
 	bridge.Send(t, "agent:lead", protocol.TypeTGMessage, json.RawMessage(`{"text":"hello","sourceId":"e9","chat":{"id":"-7","title":"Ops Room","kind":"group"}}`))
 	s.Sync(t)
-	s.shows(t, "/console/chat?id=tg:titled", "Ops Room")
-	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	s.awaitText(t, "/console/chat?id=tg:titled", "Ops Room")
+	s.awaitText(t, "/console/agent?id=agent:lead", string(message))
 	for words, want := range map[string]string{
 		"e1": "message?id=" + string(message), " ops room ": "chat?id=tg%3Atitled", "is the sky green": "activity?text=is+the+sky+green", "tg:": "activity?text=tg%3A",
 	} {
@@ -196,7 +196,7 @@ func TestSearch_FindsTextsAndTitles(t *testing.T) {
 // reader counts, at each step of events that wait, end, and get a turn after all.
 func TestPages_AgreeWithLog(t *testing.T) {
 	s := newFixture(t, nil)
-	s.scene(t)
+	s.playHostileChat(t)
 	s.agreesWithTheLog(t, "agent:other", 1)
 	late := s.Join(t, "agent:late")
 	for _, step := range []struct {
@@ -240,7 +240,7 @@ func (s *fixture) agreesWithTheLog(t *testing.T, known string, avoided int64) {
 			t.Logf("the page has %v, the log %v", last, want)
 		}
 	}()
-	s.becomes(t, "/console/agents", "the numbers of the log", func(body string) bool {
+	s.awaitPage(t, "/console/agents", "the numbers of the log", func(body string) bool {
 		for agent := range want {
 			row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="` + agent + `">[^<]*</a>.*?</tr>`).FindString(body)
 			last[agent] = nil
@@ -347,9 +347,9 @@ func TestActivity_OlderPagesMeet(t *testing.T) {
 
 func TestStateJSON_ServesState(t *testing.T) {
 	s := newFixture(t, nil)
-	s.scene(t)
+	s.playHostileChat(t)
 	var state console.State
-	if err := json.Unmarshal([]byte(s.shows(t, "/console/state.json", `"status":"error"`)), &state); err != nil {
+	if err := json.Unmarshal([]byte(s.awaitText(t, "/console/state.json", `"status":"error"`)), &state); err != nil {
 		t.Fatal(err)
 	}
 	if state.Counters.Name != "bus-test" || state.Counters.Accepted == 0 || len(state.Peers) < 5 || len(state.Edges) == 0 || len(state.Failures) == 0 {
@@ -390,7 +390,7 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 		"chat":{"id":"-7","title":"Ops Room","kind":"channel"},"author":{"id":"agent:lead","kind":"agent","displayName":"lead"}}`))
 	other.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, json.RawMessage(`{"agent":"x","event":"attention_decision","eventId":"told1","directedness":"ambient","policy":"must_not_respond","injection":"tool_mailbox","reason":"told_nobody"}`))
 	s.Sync(t)
-	s.shows(t, "/console/chat?id=tg:room", `title="told_nobody">an agent shared it for information`)
+	s.awaitText(t, "/console/chat?id=tg:room", `title="told_nobody">an agent shared it for information`)
 	body := s.ask(t, http.MethodGet, "/console/chat?id=tg:room", "").body
 	if n := strings.Count(body, `class="words">the tide is high`); n != 1 {
 		t.Errorf("the reply stands %d times in its chat:\n%s", n, body)
@@ -405,7 +405,7 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 // whom its chats talk with.
 func TestPages_CountGoneClients(t *testing.T) {
 	s := newFixture(t, nil)
-	s.scene(t)
+	s.playHostileChat(t)
 	for _, id := range []protocol.PeerID{"cli:pub-1", "cli:pub-2"} {
 		p := s.Join(t, id)
 		p.Send(t, "agent:lead", protocol.TypeChatMessage, protocol.ChatMessage{Text: "hi"})
@@ -414,12 +414,12 @@ func TestPages_CountGoneClients(t *testing.T) {
 	}
 	s.Sync(t)
 	for page, more := range map[string]string{"": "?passed=1", "agents": "agents?q=cli:"} {
-		body := s.shows(t, "/console/"+page, "2 clients")
+		body := s.awaitText(t, "/console/"+page, "2 clients")
 		_, list, _ := strings.Cut(body, "2 clients")
 		if strings.Contains(list, "cli:pub-1") || strings.Contains(list, "nobody.here") || !strings.Contains(body, more) {
 			t.Errorf("%q lists clients that went:\n%s", page, list)
 		}
-		s.shows(t, "/console/"+more, "cli:pub-1")
+		s.awaitText(t, "/console/"+more, "cli:pub-1")
 	}
 	if body := s.page(t, "/console/peer?id=tg:1"); !strings.Contains(body, ">&lt;script&gt;") {
 		t.Errorf("the bridge's page shows nothing of its chats:\n%s", body)
@@ -429,8 +429,8 @@ func TestPages_CountGoneClients(t *testing.T) {
 // TestPages_ShowWordsBeforeCodes looks for codes and identities outside of tooltips and addresses.
 func TestPages_ShowWordsBeforeCodes(t *testing.T) {
 	s := newFixture(t, nil)
-	message := s.scene(t)
-	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	message := s.playHostileChat(t)
+	s.awaitText(t, "/console/agent?id=agent:lead", string(message))
 	attribute := regexp.MustCompile(`(?s)<(?:form|datalist|select|pre|code)\b.*?</(?:form|datalist|select|pre|code)>|<[^>]*>`)
 	code := regexp.MustCompile(`\b(?:must_(?:not_)?respond|may_respond|tool_mailbox|to_(?:me|my_role|other)|addressed_to_other|no_subscriber|told_nobody|tg_message|agent_event)\b|agent:“`)
 	for _, page := range []string{"", "agents", "agent?id=agent:lead", "agent?id=agent:other", "chat?id=tg:42", "peer?id=agent:other", "health", "work"} {
@@ -463,7 +463,7 @@ func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
 	for i := range 5 {
 		bridge.Send(t, "agent:lead", protocol.TypeTGMessage, protocol.ChatMessage{Text: fmt.Sprintf("line %d", i), SourceID: fmt.Sprintf("s%d", i)})
 	}
-	body := s.shows(t, "/console/chat?id=tg:room", "line 4")
+	body := s.awaitText(t, "/console/chat?id=tg:room", "line 4")
 	if day := `<li class="day">` + time.Now().UTC().Format("2006-01"); strings.Count(body, day) == 0 {
 		t.Errorf("the chat does not say on which day it was: lacks %s", day)
 	}
@@ -498,7 +498,7 @@ func TestAgent_ShowsWhatTheBrokerWokeItFor(t *testing.T) {
 	lead.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]any{
 		"event": "attention_decision", "eventId": "evt_7", "directedness": "to_me", "policy": "must_respond", "injection": "immediate", "reason": "mentioned",
 	})
-	body := s.shows(t, "/console/agent?id=agent:lead", "must answer")
+	body := s.awaitText(t, "/console/agent?id=agent:lead", "must answer")
 	for _, want := range []string{"Paint the shed", "Which colour?", "How many?"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not say what woke the agent; it lacks %s:\n%s", want, body)
@@ -516,7 +516,7 @@ func TestChat_CountsAFailureOnce(t *testing.T) {
 		lead.Send(t, "tg:room", protocol.TypeTGReply, protocol.ChatReply{Text: text})
 	}
 	var ids []string
-	for _, id := range regexp.MustCompile(`msg_[0-9A-Z]+`).FindAllString(s.shows(t, "/console/chat?id=tg:room", ">two<"), -1) {
+	for _, id := range regexp.MustCompile(`msg_[0-9A-Z]+`).FindAllString(s.awaitText(t, "/console/chat?id=tg:room", ">two<"), -1) {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
@@ -527,7 +527,7 @@ func TestChat_CountsAFailureOnce(t *testing.T) {
 		}
 	}
 	s.Sync(t)
-	body := s.shows(t, "/console/chat?id=tg:room", "2 not delivered")
+	body := s.awaitText(t, "/console/chat?id=tg:room", "2 not delivered")
 	if len(ids) != 2 || strings.Contains(body, "6 not delivered") {
 		t.Errorf("%d messages: %s", len(ids), body)
 	}

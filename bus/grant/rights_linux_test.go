@@ -38,14 +38,14 @@ func TestFile_ReadsFileThatBecomesReadable(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(path, 0)); err != nil {
 		t.Fatal(err)
 	}
-	loseRights(t)
+	dropRights(t)
 	if err := f.Reload(); !errors.Is(err, fs.ErrPermission) || len(f.List()) != 1 {
 		t.Fatalf("a file that may not be read: %v, %v", err, f.List())
 	}
 	if err := f.Reload(); err != nil {
 		t.Errorf("the same fault again: %v", err)
 	}
-	regainRights(t)
+	restoreRights(t)
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -54,18 +54,18 @@ func TestFile_ReadsFileThatBecomesReadable(t *testing.T) {
 	}
 }
 
-// loseRights makes this test's thread open files as an ordinary user if it runs
+// dropRights makes this test's thread open files as an ordinary user if it runs
 // as root. regainRights ends that.
-func loseRights(t *testing.T) {
+func dropRights(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
 	if os.Geteuid() == 0 {
 		setUser(t, 12345)
 	}
-	t.Cleanup(func() { regainRights(t) })
+	t.Cleanup(func() { restoreRights(t) })
 }
 
-func regainRights(t *testing.T) {
+func restoreRights(t *testing.T) {
 	t.Helper()
 	setUser(t, os.Geteuid())
 	runtime.UnlockOSThread()

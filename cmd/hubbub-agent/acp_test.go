@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A house is hubbub-agent with an ACP program, on a bus with a chat.
-type house struct {
+// A fixture is hubbub-agent with an ACP program, on a bus with a chat.
+type fixture struct {
 	t    *testing.T
 	bus  *bustest.Bus
 	tg   *bustest.Scripted
@@ -70,7 +70,7 @@ func (l *lockedBuffer) String() string {
 
 const busToken = "secret-of-the-bus-0123456789"
 
-func (h *house) start() {
+func (h *fixture) start() {
 	h.t.Helper()
 	h.program = exec.Command(os.Args[0], append([]string{
 		"--id", "lead", "--bus", h.bus.URL(), "--data", h.data, "--harness", "acp", "--harness-command", cmp.Or(h.command, os.Args[0]),
@@ -85,7 +85,7 @@ func (h *house) start() {
 	h.t.Cleanup(func() { h.program.Process.Kill() }) //nolint:errcheck // it may have ended
 }
 
-func (h *house) stop() {
+func (h *fixture) stop() {
 	h.t.Helper()
 	h.program.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait tells
 	if err := h.program.Wait(); err != nil {
@@ -94,7 +94,7 @@ func (h *house) stop() {
 }
 
 // say sends a message of Will, by a given bridge topic, until the agent took it.
-func (h *house) say(from protocol.PeerID, text string, mcp string) {
+func (h *fixture) say(from protocol.PeerID, text string, mcp string) {
 	h.t.Helper()
 	h.said++
 	m := protocol.ChatMessage{
@@ -110,7 +110,7 @@ func (h *house) say(from protocol.PeerID, text string, mcp string) {
 }
 
 // reply returns the next text that the agent says.
-func (h *house) reply() string {
+func (h *fixture) reply() string {
 	h.t.Helper()
 	for {
 		d := h.tg.Next(h.t)
@@ -124,7 +124,7 @@ func (h *house) reply() string {
 	}
 }
 
-func (h *house) ask(text, want string) {
+func (h *fixture) ask(text, want string) {
 	h.t.Helper()
 	h.say("tg:42", text, "")
 	if got := h.reply(); got != want {
@@ -146,7 +146,7 @@ func TestACP_AsksAPersonForPermission(t *testing.T) {
 		"sensitive": {[]string{"--permission", "everything", "--approve", "shell"}, "no", "no", "execute", "edit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: c.args}
+			h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: c.args}
 			h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 			h.start()
 			h.ask("permission "+c.unasked+" notes", "once")
@@ -187,7 +187,7 @@ const cutNote = "\n\n[The model's answer was cut here: it reached its maximum le
 
 // TestACP_AsksInWordsWhatAProgramWantsToKnow answers questions of a program in words.
 func TestACP_AsksInWordsWhatAProgramWantsToKnow(t *testing.T) {
-	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
+	h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	h.start()
 	one := func(field string) string {
@@ -220,7 +220,7 @@ func TestACP_AsksInWordsWhatAProgramWantsToKnow(t *testing.T) {
 // TestACP_CancelsTheRequestOfADeadProgram checks that the decision is cancelled in the chat and
 // on record. A request of the restarted program is another decision.
 func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
-	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
+	h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	records := h.bus.Join(t, "agent:system", "system:attention")
 	h.start()
@@ -265,7 +265,7 @@ func TestACP_CancelsTheRequestOfADeadProgram(t *testing.T) {
 // TestACP_AnswersBehindTheBus covers a prompt, tools, permissions, a stop, a crash during a turn,
 // and a restart of the agent.
 func TestACP_AnswersBehindTheBus(t *testing.T) {
-	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
+	h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	h.start()
 	h.ask("say hello", "hello")
@@ -309,7 +309,7 @@ func TestACP_AnswersBehindTheBus(t *testing.T) {
 }
 
 // typing waits for the sign that a turn is at work.
-func (h *house) typing() bool {
+func (h *fixture) typing() bool {
 	d := h.tg.Next(h.t)
 	var r protocol.ChatReply
 	return d.Decode(&r) == nil && r.Typing
@@ -319,7 +319,7 @@ func (h *house) typing() bool {
 // contains the bus token or our variables, and that the tools' token, which it needs, does not
 // appear in the log.
 func TestACP_GetsNoSecretOfTheAgent(t *testing.T) {
-	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
+	h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
 	h.tg = h.bus.Join(t, "chorus:gateway", "chorus:*")
 	h.start()
 	path := filepath.Join(h.data, "told")

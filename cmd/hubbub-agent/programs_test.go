@@ -26,8 +26,8 @@ const programsEnv = "HUBBUB_AGENTS"
 // start on a busy machine.
 const patience = 5 * time.Minute
 
-// A foreign is a coding agent that others made, and what it needs to ask our model server.
-type foreign struct {
+// A foreignProgram is a coding agent that others made, and what it needs to ask our model server.
+type foreignProgram struct {
 	name, module string
 	command      string // below node_modules/.bin
 	env          func(home, url string) []string
@@ -35,7 +35,7 @@ type foreign struct {
 	shell        func(command string) (tool string, arguments obj)
 }
 
-var foreigners = []foreign{
+var foreignPrograms = []foreignProgram{
 	{
 		name: "claude", module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp",
 		env: func(_, url string) []string {
@@ -89,30 +89,30 @@ var foreigners = []foreign{
 	},
 }
 
-// A foreignHouse is a house whose agent drives a foreign program.
-type foreignHouse struct {
-	*house
-	kind            *foreign
+// A foreignFixture is a fixture whose agent drives a foreign program.
+type foreignFixture struct {
+	*fixture
+	kind            *foreignProgram
 	models          *modelServer
 	records         *bustest.Scripted
 	home, workspace string
 
-	asked chan string // commands whose model waits
-	meet  sync.WaitGroup
-	mu    sync.Mutex
-	tries map[string]int // by command
-	saw   []string       // results of tools
-	back  []string       // prompts with which came back what somebody waits for
+	asked   chan string // commands whose model waits
+	meet    sync.WaitGroup
+	mu      sync.Mutex
+	tries   map[string]int // by command
+	results []string       // results of tools
+	back    []string       // prompts with which came back what somebody waits for
 }
 
-func newForeignHouse(t *testing.T, f *foreign, permission string, more ...string) *foreignHouse {
+func newForeignFixture(t *testing.T, f *foreignProgram, permission string, more ...string) *foreignFixture {
 	folder := os.Getenv(programsEnv)
 	if folder == "" {
 		t.Skipf("%s is not set: make test-agents installs the programs and sets it", programsEnv)
 	}
 	dir := t.TempDir()
-	h := &foreignHouse{
-		house: &house{t: t, bus: bustest.Start(t, nil), data: filepath.Join(dir, "data")}, kind: f,
+	h := &foreignFixture{
+		fixture: &fixture{t: t, bus: bustest.Start(t, nil), data: filepath.Join(dir, "data")}, kind: f,
 		home: filepath.Join(dir, "home"), workspace: filepath.Join(dir, "work"), asked: make(chan string, 16), tries: map[string]int{},
 	}
 	h.models = newModelServer(t, h.play)
@@ -165,9 +165,9 @@ func newForeignHouse(t *testing.T, f *foreign, permission string, more ...string
 }
 
 // play is the model: it does what the message says.
-func (h *foreignHouse) play(r *request) move {
+func (h *foreignFixture) play(r *request) move {
 	h.mu.Lock()
-	h.saw = append(h.saw, r.results...)
+	h.results = append(h.results, r.results...)
 	h.mu.Unlock()
 	n := len(r.results)
 	if strings.Contains(r.prompt, "event_id: return:") {
@@ -187,7 +187,7 @@ func (h *foreignHouse) play(r *request) move {
 		}
 		return chat(r, "claim", obj{})
 	}
-	command, argument, _ := strings.Cut(spokenOf(r.prompt), " ")
+	command, argument, _ := strings.Cut(messageIn(r.prompt), " ")
 	h.mu.Lock()
 	h.tries[command]++
 	try := h.tries[command]
@@ -260,8 +260,8 @@ func eventOf(prompt string) string {
 	return id
 }
 
-// spokenOf is the message of a prompt.
-func spokenOf(prompt string) string {
+// messageIn is the message of a prompt.
+func messageIn(prompt string) string {
 	_, message, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
 	fence, text, _ := strings.Cut(message, "\n")
 	text, _, _ = strings.Cut(text, "\n"+fence+">>")
@@ -269,21 +269,21 @@ func spokenOf(prompt string) string {
 }
 
 func TestHarness_RunsForeignPrograms(t *testing.T) {
-	for i := range foreigners {
-		f := &foreigners[i]
+	for i := range foreignPrograms {
+		f := &foreignPrograms[i]
 		t.Run(f.name, func(t *testing.T) {
-			t.Run("careful", func(t *testing.T) { careful(t, newForeignHouse(t, f, "reading")) })
-			t.Run("asking", func(t *testing.T) { asking(t, newForeignHouse(t, f, "ask")) })
+			t.Run("careful", func(t *testing.T) { careful(t, newForeignFixture(t, f, "reading")) })
+			t.Run("asking", func(t *testing.T) { asking(t, newForeignFixture(t, f, "ask")) })
 			t.Run("root", func(t *testing.T) { refusesRoot(t, f) })
 			t.Run("obliged", func(t *testing.T) { obliged(t, f) })
-			t.Run("dies", func(t *testing.T) { dies(t, newForeignHouse(t, f, "ask")) })
-			t.Run("trusted", func(t *testing.T) { trusted(t, newForeignHouse(t, f, "everything")) })
+			t.Run("dies", func(t *testing.T) { dies(t, newForeignFixture(t, f, "ask")) })
+			t.Run("trusted", func(t *testing.T) { trusted(t, newForeignFixture(t, f, "everything")) })
 		})
 	}
 }
 
 // careful has the rows of a program that may only read.
-func careful(t *testing.T, h *foreignHouse) {
+func careful(t *testing.T, h *foreignFixture) {
 	row(t, "answer", func(t *testing.T) { h.ask("answer hello", "hello") })
 	row(t, "silence", func(t *testing.T) {
 		h.offer("answer nobody")
@@ -358,7 +358,7 @@ func careful(t *testing.T, h *foreignHouse) {
 }
 
 // trusted has the rows of a program that may do anything.
-func trusted(t *testing.T, h *foreignHouse) {
+func trusted(t *testing.T, h *foreignFixture) {
 	row(t, "permission granted and workspace", func(t *testing.T) {
 		h.say("tg:42", "run touch made && pwd", "")
 		if got := h.reply(); !strings.Contains(got, h.workspace) {
@@ -371,7 +371,7 @@ func trusted(t *testing.T, h *foreignHouse) {
 }
 
 // asking checks the questions of a program about which a person decides.
-func asking(t *testing.T, h *foreignHouse) {
+func asking(t *testing.T, h *foreignFixture) {
 	row(t, "permission asked and decided", func(t *testing.T) {
 		for _, word := range []string{"no", "yes"} {
 			file := filepath.Join(h.workspace, word)
@@ -390,22 +390,22 @@ func asking(t *testing.T, h *foreignHouse) {
 }
 
 // obliged has the arms of draft 2026-08-11, beside a program that has the returns switched off: the control.
-func obliged(t *testing.T, f *foreign) {
-	on := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
-	off := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
-	say := func(h *foreignHouse, author string, m protocol.ChatMessage) { // of each another: what one writes is one turn
+func obliged(t *testing.T, f *foreignProgram) {
+	on := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
+	off := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
+	say := func(h *foreignFixture, author string, m protocol.ChatMessage) { // of each another: what one writes is one turn
 		m.Chat, m.Author = &protocol.Chat{ID: "42", Kind: "dm"}, &protocol.Author{ID: author, Kind: "human"}
 		harnesstest.Until(t, "the agent takes a message", func() bool {
 			return h.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo == 1
 		})
 	}
-	wait := func(h *foreignHouse, id, author, text string) {
+	wait := func(h *foreignFixture, id, author, text string) {
 		say(h, author, protocol.ChatMessage{
 			Text: text, SourceID: id, CreatedAt: protocol.FormatTime(time.Now()),
 			Recipients: []protocol.Party{{ID: "lead", Kind: "agent"}}, Obligation: &protocol.Obligation{Blocks: "halted", DefaultAction: "I wait"},
 		})
 	}
-	for _, h := range []*foreignHouse{on, off} {
+	for _, h := range []*foreignFixture{on, off} {
 		say(h, "88", protocol.ChatMessage{Text: "thanks", SourceID: "0"})
 		wait(h, "a", "71", "dodge")
 		wait(h, "c", "73", "nothing")
@@ -454,7 +454,7 @@ func obliged(t *testing.T, f *foreign) {
 }
 
 // dies: a program that dies with its request ends the decision as cancelled, in the chat and on record.
-func dies(t *testing.T, h *foreignHouse) {
+func dies(t *testing.T, h *foreignFixture) {
 	h.say("tg:42", "run touch "+filepath.Join(h.workspace, "never"), "")
 	if asked := h.reply(); !strings.Contains(asked, "Decide with") {
 		t.Fatalf("asked %q", asked)
@@ -480,7 +480,7 @@ func dies(t *testing.T, h *foreignHouse) {
 }
 
 // refusesRoot checks that `hubbub why` shows the output of a program that refuses to run as root.
-func refusesRoot(t *testing.T, f *foreign) {
+func refusesRoot(t *testing.T, f *foreignProgram) {
 	if os.Geteuid() != 0 || f.name != "claude" {
 		t.Skip("of these programs only claude refuses root")
 	}
@@ -488,7 +488,7 @@ func refusesRoot(t *testing.T, f *foreign) {
 	alone.env = func(home, url string) []string {
 		return slices.DeleteFunc(f.env(home, url), func(v string) bool { return v == "IS_SANDBOX=1" })
 	}
-	h := newForeignHouse(t, &alone, "reading")
+	h := newForeignFixture(t, &alone, "reading")
 	h.say("tg:42", "answer hello", "")
 	for {
 		var r struct{ Event, Disposition, Reason string }
@@ -511,7 +511,7 @@ func row(t *testing.T, name string, do func(t *testing.T)) {
 }
 
 // event sends a message of Will with what it needs added.
-func (h *foreignHouse) event(from protocol.PeerID, m protocol.ChatMessage) {
+func (h *foreignFixture) event(from protocol.PeerID, m protocol.ChatMessage) {
 	if m.Chat == nil {
 		m.Chat = &protocol.Chat{ID: from.Name(), Kind: "dm"}
 	}
@@ -520,14 +520,14 @@ func (h *foreignHouse) event(from protocol.PeerID, m protocol.ChatMessage) {
 }
 
 // offer sends a message to the agent's role.
-func (h *foreignHouse) offer(text string) {
+func (h *foreignFixture) offer(text string) {
 	h.said++
 	h.event("tg:42", protocol.ChatMessage{
 		Text: text, SourceID: fmt.Sprint("e", h.said), Mentions: []string{"role:backend"}, Chat: &protocol.Chat{ID: "42", Kind: "channel"},
 	})
 }
 
-func (h *foreignHouse) next() protocol.ChatReply {
+func (h *foreignFixture) next() protocol.ChatReply {
 	var r protocol.ChatReply
 	h.tg.Next(h.t).Decode(&r) //nolint:errcheck // then it is empty
 	return r
@@ -548,7 +548,7 @@ func children(pid int) (all []int) {
 }
 
 // secrets looks for tokens of ours where they must not be.
-func (h *foreignHouse) secrets(t *testing.T) {
+func (h *foreignFixture) secrets(t *testing.T) {
 	var own struct{ Token string }
 	raw, err := os.ReadFile(filepath.Join(h.data, "mcp.json"))
 	if err == nil {

@@ -87,7 +87,7 @@ func TestEveryLimit_IsDocumentedMeasuredAndTested(t *testing.T) {
 	var s settings
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	program.AddFlags(flags, s.all()...)
-	metrics, page, tests := scrape(t, &s), squeeze(readFile(t, "../../docs/limits.md")), testNames(t)
+	metrics, page, tests := scrape(t, &s), oneLine(readFile(t, "../../docs/limits.md")), testNames(t)
 	told := map[string]bool{}
 	for _, l := range limits {
 		name := l.metric
@@ -167,8 +167,8 @@ func scrape(t *testing.T, s *settings) map[string]float64 {
 	return series
 }
 
-// squeeze makes a text one line.
-func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine makes a text one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()

@@ -167,9 +167,9 @@ func TestDecision_ShowsTheWholeCall(t *testing.T) {
 // decision under its own text.
 func TestDecision_ButtonCountsUnderItsOwnQuestion(t *testing.T) {
 	for name, c := range map[string]struct {
-		under *protocol.ReplyTo
-		want  []string
-		told  bool
+		under   *protocol.ReplyTo
+		want    []string
+		unknown bool
 	}{
 		"its own":                {&protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"}, []string{"allowed tg:77 once"}, false},
 		"its own, not yet known": {&protocol.ReplyTo{SourceID: "later", Author: "agent:lead"}, []string{"allowed tg:77 once"}, false},
@@ -202,8 +202,8 @@ func TestDecision_ButtonCountsUnderItsOwnQuestion(t *testing.T) {
 				w.say(m)
 				w.sleep(5 * time.Second)
 				equal(t, "decisions", w.verdicts(), c.want)
-				told := strings.Contains(w.replies[len(w.replies)-1].Text, "has no such decision")
-				if told != c.told {
+				unknown := strings.Contains(w.replies[len(w.replies)-1].Text, "has no such decision")
+				if unknown != c.unknown {
 					t.Errorf("told %q", w.replies[len(w.replies)-1].Text)
 				}
 			})
@@ -328,10 +328,10 @@ func TestDecision_ForTheSessionEndsWithIt(t *testing.T) {
 		if got := w.verdicts(); ran != 2 || len(got) != 3 || got[2] != "revoked agent:lead session" {
 			t.Errorf("ran %d times, %q", ran, got)
 		}
-		told := func(r protocol.ChatReply) bool {
+		isRevocation := func(r protocol.ChatReply) bool {
 			return strings.Contains(r.Text, "Decision: revoked by agent:lead for this session (it was allowed by `Will`; the agent was restarted)")
 		}
-		if !slices.ContainsFunc(w.replies, told) {
+		if !slices.ContainsFunc(w.replies, isRevocation) {
 			t.Errorf("the chat was told %+v", w.replies)
 		}
 	})

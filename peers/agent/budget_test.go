@@ -21,8 +21,8 @@ func costing(tokens int64) func(context.Context, *harness.Turn, harness.Tools) (
 	}
 }
 
-// withheld returns the events whose turns a budget prevented, with the reasons.
-func (w *fixture) withheld() (list []string) {
+// overBudget returns the events whose turns a budget prevented, with the reasons.
+func (w *fixture) overBudget() (list []string) {
 	for _, r := range w.records {
 		if r.is("budget") {
 			list = append(list, fmt.Sprint(r["eventId"], " ", r["reason"]))
@@ -47,7 +47,7 @@ func TestBudget_LimitsOneAuthor(t *testing.T) {
 		if got := lines.String(); strings.Count(got, "turns for one author (2); hubbub resume") != 1 {
 			t.Errorf("its log has the bound not once:\n%s", got)
 		}
-		equal(t, "withheld", w.withheld(), []string{"e3 budget_author_turns", "e4 budget_author_turns"})
+		equal(t, "withheld", w.overBudget(), []string{"e3 budget_author_turns", "e4 budget_author_turns"})
 		if len(w.stub.seen()) != 2 || len(w.replies) != 3 || !strings.Contains(w.replies[2].Text, "turns for one author (2)") {
 			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
 		}
@@ -92,8 +92,8 @@ func TestBudget_HoldsInABurst(t *testing.T) {
 			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("u", i), "human"))
 		}
 		w.sleep(time.Minute)
-		if len(w.stub.seen()) != 3 || len(w.replies) != 4 || len(w.withheld()) != 17 {
-			t.Errorf("%d turns ran, %d were withheld, and the chat heard %v", len(w.stub.seen()), len(w.withheld()), w.replies)
+		if len(w.stub.seen()) != 3 || len(w.replies) != 4 || len(w.overBudget()) != 17 {
+			t.Errorf("%d turns ran, %d were withheld, and the chat heard %v", len(w.stub.seen()), len(w.overBudget()), w.replies)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestBudget_HoldsInABurst(t *testing.T) {
 func TestBudget_LimitsTokens(t *testing.T) {
 	withFixture(t, newStub(costing(60)), &agent.Options{Budget: &attention.Budget{ChatTokens: 100}}, func(t *testing.T, w *fixture) {
 		w.ask("e1", "e2", "e3")
-		equal(t, "withheld", w.withheld(), []string{"e3 budget_chat_tokens"})
+		equal(t, "withheld", w.overBudget(), []string{"e3 budget_chat_tokens"})
 	})
 }
 
@@ -119,6 +119,6 @@ func TestBudget_CountsARetriedTurnOnce(t *testing.T) {
 		w.sleep(time.Minute)
 		w.wantTexts("yes")
 		w.ask("e2")
-		equal(t, "withheld", w.withheld(), []string{"e2 budget_turns"})
+		equal(t, "withheld", w.overBudget(), []string{"e2 budget_turns"})
 	})
 }

@@ -29,10 +29,10 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 		return m
 	}
 	for name, c := range map[string]struct {
-		said  []protocol.ChatMessage
-		want  string // of the decisions
-		told  int    // times that the chat explained how to decide
-		group bool
+		said      []protocol.ChatMessage
+		want      string // of the decisions
+		explained int    // times that the chat explained how to decide
+		group     bool
 	}{
 		"yes please, at once":   {[]protocol.ChatMessage{dm("2", "yes please")}, "allowed", 0, false},
 		"in German":             {[]protocol.ChatMessage{dm("2", "Ja, gerne!")}, "allowed", 0, false},
@@ -79,16 +79,16 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 					w.sleep(2500 * time.Millisecond)
 				}
 				w.sleep(10 * time.Second)
-				states, told, questions := []string(nil), 0, 0
+				states, explained, questions := []string(nil), 0, 0
 				for _, v := range w.verdicts() {
 					states = append(states, strings.Fields(v)[0])
 				}
 				for _, r := range w.replies {
-					told += strings.Count(r.Text, "decides nothing")
+					explained += strings.Count(r.Text, "decides nothing")
 					questions += min(1, len(r.Buttons))
 				}
-				if strings.Join(states, " ") != c.want || ran != strings.Count(c.want, "allowed") || told != c.told || questions != 1 {
-					t.Errorf("decided %q, ran %d times, asked %d times, told %d times how: %+v", states, ran, questions, told, w.replies)
+				if strings.Join(states, " ") != c.want || ran != strings.Count(c.want, "allowed") || explained != c.explained || questions != 1 {
+					t.Errorf("decided %q, ran %d times, asked %d times, told %d times how: %+v", states, ran, questions, explained, w.replies)
 				}
 			})
 		})

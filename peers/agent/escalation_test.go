@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol"
 )
 
-// joinAgent runs one agent more on the bus of a world until the returned function stops it.
+// joinAgent runs another agent on the bus of a fixture until the returned function stops it.
 func joinAgent(w *fixture, id protocol.PeerID, s *stub, opts *agent.Options) (stop func()) {
 	w.t.Helper()
 	db, err := agent.Open(filepath.Join(w.t.TempDir(), "agent.db"))
@@ -41,8 +41,8 @@ func broken(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, err
 	return harness.Outcome{}, fmt.Errorf("%w: no such model", harness.ErrPermanent)
 }
 
-// rungs lists "agent rung to reason" of the ladder, in order.
-func (w *fixture) rungs() (list []string) {
+// escalations lists "agent level to reason" of the escalations, in order.
+func (w *fixture) escalations() (list []string) {
 	for _, r := range w.records {
 		if _, of := r["rung"]; of && r.is("escalation") {
 			how := r["reason"]
@@ -55,11 +55,11 @@ func (w *fixture) rungs() (list []string) {
 	return list
 }
 
-const toldMended = "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
+const misconfiguredText = "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 
 // withLead starts a fixture in which agent:lead fails every turn and has agent:boss as its lead.
-func withLead(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test func(t *testing.T, w *fixture)) {
-	withQuestions(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
+func withLead(t *testing.T, boss *stub, policy attention.EscalationPolicy, test func(t *testing.T, w *fixture)) {
+	withQuestions(t, newStub(broken), &agent.Options{Escalation: policy}, func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Escalation: attention.EscalationPolicy{Lead: "lead", Owner: "lead", Person: "lead"}})()
 		w.sleep(35 * time.Second)
 		test(t, w)
@@ -75,7 +75,7 @@ func TestEscalation_LeadAnswersThroughTheAgent(t *testing.T) {
 		w.say(dm("2", "blocked?"))
 		w.sleep(time.Minute)
 		w.wantTexts("agent:boss answers: no, it is not")
-		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead lead agent:boss answered"})
+		equal(t, "escalations", w.escalations(), []string{"agent:lead lead agent:boss unanswered", "agent:lead lead agent:boss answered"})
 		if said := boss.seen(); len(said) != 1 || !strings.Contains(said[0].Prompt, "> is the deploy\n> blocked?") || !strings.Contains(said[0].Prompt, "lead cannot answer Will") {
 			t.Errorf("the lead was asked %+v", said)
 		}
@@ -89,34 +89,34 @@ func TestEscalation_LeadAnswersThroughTheAgent(t *testing.T) {
 // asks nobody. A person in the chat has a time limit, which survives a restart, and only then the
 // author is notified.
 func TestEscalation_AsksEachLevelOnce(t *testing.T) {
-	ladder := attention.EscalationPolicy{Lead: "boss", Owner: "agent:boss", Person: "tg:88"}
-	withLead(t, newStub(broken), ladder, func(t *testing.T, w *fixture) {
+	policy := attention.EscalationPolicy{Lead: "boss", Owner: "agent:boss", Person: "tg:88"}
+	withLead(t, newStub(broken), policy, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(mention(post("1", "@lead is the deploy blocked?")))
 		w.sleep(time.Minute)
 		asked := []string{"agent:lead lead agent:boss unanswered", "agent:lead person tg:88 unanswered+lead_asked+owner_asked"}
-		equal(t, "rungs", w.rungs(), asked)
+		equal(t, "escalations", w.escalations(), asked)
 		if q := w.questions(); len(q) != 1 || !strings.Contains(q[0], "> @lead is the deploy blocked?") || w.replies[0].InReplyTo != "0" {
 			t.Errorf("the person was asked %q by %+v", q, w.replies)
 		}
 		w.stop()
 		w.start()
 		w.sleep(8 * time.Minute)
-		equal(t, "rungs after a restart", w.rungs(), asked)
+		equal(t, "rungs after a restart", w.escalations(), asked)
 		w.sleep(3 * time.Minute)
-		equal(t, "rungs in the end", w.rungs(), append(asked, "agent:lead author tg:77 unanswered+lead_asked+owner_asked+person_asked"))
-		w.wantTextsOnce(toldMended + " I asked boss and 88, but got no answer.")
+		equal(t, "escalations in the end", w.escalations(), append(asked, "agent:lead author tg:77 unanswered+lead_asked+owner_asked+person_asked"))
+		w.wantTextsOnce(misconfiguredText + " I asked boss and 88, but got no answer.")
 		equal(t, "the question ends", w.questions()[1:], []string{
 			"replied: lead cannot answer Will (the harness cannot run turns: no such model). Please answer instead; it will forward your answer. The message:\n> @lead is the deploy blocked?\n\nIt no longer needs an answer.",
 		})
 		w.sleep(time.Hour)
-		if n := len(w.rungs()); n != 3 || len(w.replies) != 3 {
+		if n := len(w.escalations()); n != 3 || len(w.replies) != 3 {
 			t.Errorf("%d steps, and %d messages: %+v", n, len(w.replies), w.replies)
 		}
 	})
 }
 
-// mention names the agent of the world.
+// mention names the agent of the fixture.
 func mention(m protocol.ChatMessage) protocol.ChatMessage {
 	m.Mentions = []string{"agent:lead"}
 	return m
@@ -125,27 +125,27 @@ func mention(m protocol.ChatMessage) protocol.ChatMessage {
 // TestEscalation_PersonAnswersWithoutABroker checks that only the asked person can answer in the
 // chat, by a reply to the question.
 func TestEscalation_PersonAnswersWithoutABroker(t *testing.T) {
-	ladder := attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}
-	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
+	policy := attention.EscalationPolicy{Lead: "boss", Person: "tg:88"}
+	withFixture(t, newStub(broken), &agent.Options{Escalation: policy}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(mention(post("1", "@lead is the deploy blocked?")))
 		w.sleep(time.Minute)
-		equal(t, "rungs", w.rungs(), []string{"agent:lead person tg:88 unanswered+lead_unreached"})
+		equal(t, "escalations", w.escalations(), []string{"agent:lead person tg:88 unanswered+lead_unreached"})
 		w.shown(w.replies[0], "shown")
 		w.say(inReply(post("2", "I think so"), "shown"))
 		w.say(by(inReply(post("3", "no"), "shown"), "88", "human"))
 		w.say(by(inReply(post("4", "or is it"), "shown"), "88", "human"))
 		w.sleep(time.Minute)
 		w.wantTextsOnce("tg:88 answers: no")
-		equal(t, "answers", w.rungs()[1:2], []string{"agent:lead person tg:88 answered"})
+		equal(t, "answers", w.escalations()[1:2], []string{"agent:lead person tg:88 answered"})
 	})
 }
 
-// TestEscalation_SkipsALevelWithFiveQuestions checks that a rung with five questions is skipped, and that an
+// TestEscalation_SkipsALevelWithFiveQuestions checks that a level with five questions is skipped, and that an
 // edit or a stop ends a question.
 func TestEscalation_SkipsALevelWithFiveQuestions(t *testing.T) {
-	ladder := attention.EscalationPolicy{Person: "tg:88", Timeout: time.Hour}
-	withFixture(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *fixture) {
+	policy := attention.EscalationPolicy{Person: "tg:88", Timeout: time.Hour}
+	withFixture(t, newStub(broken), &agent.Options{Escalation: policy}, func(t *testing.T, w *fixture) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		for i := range 6 {
 			w.say(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?")))
@@ -154,12 +154,12 @@ func TestEscalation_SkipsALevelWithFiveQuestions(t *testing.T) {
 		if n := len(w.questions()); n != 5 {
 			t.Errorf("%d questions were asked", n)
 		}
-		w.wantTextsOnce(toldMended)
+		w.wantTextsOnce(misconfiguredText)
 		w.say(edit(mention(post("e0", "@lead never mind?")), "thanks", 2))
 		w.sleep(time.Minute)
 		w.say(mention(post("e7", "@lead what now?")))
 		w.sleep(time.Minute)
-		if list := w.rungs(); list[len(list)-1] != "agent:lead person tg:88 unanswered" {
+		if list := w.escalations(); list[len(list)-1] != "agent:lead person tg:88 unanswered" {
 			t.Errorf("the steps are %q", list)
 		}
 	})
@@ -170,8 +170,8 @@ func TestEscalation_BetweenTwoLeadsEnds(t *testing.T) {
 	withLead(t, newStub(broken), attention.EscalationPolicy{Lead: "boss"}, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "is the deploy blocked?"))
 		w.sleep(time.Hour)
-		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead author tg:77 unanswered+lead_asked"})
-		w.wantTexts(toldMended + " I asked boss, but got no answer.")
+		equal(t, "escalations", w.escalations(), []string{"agent:lead lead agent:boss unanswered", "agent:lead author tg:77 unanswered+lead_asked"})
+		w.wantTexts(misconfiguredText + " I asked boss, but got no answer.")
 	})
 }
 
@@ -189,7 +189,7 @@ func TestEscalation_TakesLeadAndOwnerFromTheWork(t *testing.T) {
 		ask("message.post", map[string]any{"conversationId": "c1", "text": "is the deploy blocked?", "surface": "human", "targets": []string{"agent:lead"}})
 		ask("work_item.create", map[string]any{"id": "w1", "title": "unblock it", "ownerId": "agent:boss", "nextMoveOwnerId": "agent:lead", "wake": true})
 		ask("conversation.get", map[string]any{"id": "c1"})
-		equal(t, "rungs", w.rungs(), []string{
+		equal(t, "escalations", w.escalations(), []string{
 			"agent:lead lead agent:boss unanswered", "agent:lead lead agent:boss answered",
 			"agent:lead owner agent:boss unanswered", "agent:lead owner agent:boss answered",
 		})

@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol"
 )
 
-// toldAgent is what an agent reads that gets no answer.
-const toldAgent = "I could not answer this message. Ask somebody else, or go on without it."
+// noAnswerToAgent is what an agent reads that gets no answer.
+const noAnswerToAgent = "I could not answer this message. Ask somebody else, or go on without it."
 
 // TestFailure_IsReportedToTheAskingAgent checks that an agent is notified once per message,
 // without an obligation, until it only repeats itself or a person was called in.
@@ -24,14 +24,14 @@ func TestFailure_IsReportedToTheAskingAgent(t *testing.T) {
 			w.say(by(dm(fmt.Sprint("e", i), said), "agent:w3", "agent"))
 			w.sleep(10 * time.Minute)
 		}
-		var told []string
+		var notified []string
 		for _, r := range w.replies {
-			told = append(told, r.InReplyTo+" "+r.Directedness)
-			if r.Text != toldAgent {
+			notified = append(notified, r.InReplyTo+" "+r.Directedness)
+			if r.Text != noAnswerToAgent {
 				t.Errorf("the agent is told %q", r.Text)
 			}
 		}
-		equal(t, "told of", told, []string{"e0 ambient", "e1 ambient", "e3 ambient"})
+		equal(t, "told of", notified, []string{"e0 ambient", "e1 ambient", "e3 ambient"})
 		w.wantDispositions("e0 failed", "e1 failed", "e2 failed", "e3 failed")
 
 		w.replies = nil
@@ -97,9 +97,9 @@ func TestFailure_OfAWokenAgentIsReported(t *testing.T) {
 			posts = append(posts, fmt.Sprint(p.Kind, " ", p.InReplyTo, p.Targets, " ", p.Text))
 		}
 		equal(t, "posts", posts, []string{
-			"status m-1[w3] " + toldAgent, "status [] I could not answer this message. Please send it again, or ask somebody else.",
+			"status m-1[w3] " + noAnswerToAgent, "status [] I could not answer this message. Please send it again, or ask somebody else.",
 		})
-		equal(t, "answers", b.requests("question.answer"), []string{`{"answer":"` + toldAgent + `","id":"q-1"}`})
+		equal(t, "answers", b.requests("question.answer"), []string{`{"answer":"` + noAnswerToAgent + `","id":"q-1"}`})
 		w.wantDispositions("ev-1 failed", "ev-2 failed", "ev-3 failed", "ev-4 ignored") // a report of a failure obliges nobody
 		seen := w.stub.seen()
 		if last := seen[len(seen)-1]; last.Event.EventID != "ev-4" || last.Event.Policy != string(attention.PolicyMayRespond) {

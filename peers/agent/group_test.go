@@ -32,13 +32,13 @@ type group struct {
 	tg     *bustest.Scripted
 	system *bustest.Scripted
 	will   *bustest.Scripted
-	said   []utterance // texts, in the order in which they reached the chat
+	said   []sentReply // texts, in the order in which they reached the chat
 	turns  map[string][]protocol.PeerID
 	notes  []record
 }
 
-// An utterance is what an agent of the group said.
-type utterance struct {
+// An sentReply is what an agent of the group said.
+type sentReply struct {
 	from  protocol.PeerID
 	reply protocol.ChatReply
 }
@@ -104,7 +104,7 @@ func (g *group) pass(d time.Duration) {
 	for g.tg.Pending() > 0 {
 		d := g.tg.Next(g.t)
 		if r := content[protocol.ChatReply](g.t, d); d.Message.Type == protocol.TypeTGReply && r.Text != "" {
-			g.said = append(g.said, utterance{d.Message.From, r})
+			g.said = append(g.said, sentReply{d.Message.From, r})
 		}
 	}
 	for g.system.Pending() > 0 {

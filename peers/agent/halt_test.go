@@ -12,8 +12,8 @@ import (
 	"hubbub/protocol"
 )
 
-// endless runs until it is stopped, and counts how often that happened.
-func endless(stopped *int) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+// runUntilStopped runs until it is stopped, and counts how often that happened.
+func runUntilStopped(stopped *int) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		<-ctx.Done()
 		*stopped++
@@ -42,7 +42,7 @@ func (w *fixture) halts() (list []string) {
 
 func TestHalt_StopsRunningAndLaterTurns(t *testing.T) {
 	stopped := 0
-	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
+	withFixture(t, newStub(runUntilStopped(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
 		w.sleep(5 * time.Second)
 		w.say(by(dm("e2", "and this waits"), "78", "human"))
@@ -78,7 +78,7 @@ func TestHalt_StopsRunningAndLaterTurns(t *testing.T) {
 
 func TestHalt_HoldsInAllChats(t *testing.T) {
 	stopped := 0
-	withFixture(t, newStub(endless(&stopped)), nil, func(t *testing.T, w *fixture) {
+	withFixture(t, newStub(runUntilStopped(&stopped)), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "go on for ever"))
 		w.sleep(5 * time.Second)
 		will := w.bus.Join(t, "cli:will")

@@ -15,9 +15,9 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// with0811 are the options of an agent of draft 2026-08-11 with a ladder.
-func with0811(ladder attention.EscalationPolicy) *agent.Options {
-	return &agent.Options{Version: attention.Version0811, Escalation: ladder}
+// with0811 are the options of an agent of draft 2026-08-11 with an escalation policy.
+func with0811(policy attention.EscalationPolicy) *agent.Options {
+	return &agent.Options{Version: attention.Version0811, Escalation: policy}
 }
 
 // waiting makes an obligating event of a message: its author waits for agent:lead.
@@ -413,7 +413,7 @@ func TestEscalation_EndsAtAPerson(t *testing.T) {
 	})
 }
 
-// TestEscalations_ToOneLevelCoalesce checks that the escalations to one rung are one event that lists them,
+// TestEscalations_ToOneLevelCoalesce checks that the escalations to one level are one event that lists them,
 // including later ones. It ends once all that it lists are closed, and closing it closes none of
 // them.
 func TestEscalations_ToOneLevelCoalesce(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"hubbub/protocol"
 )
 
-// posting posts to a target in each turn, and keeps what came of it as "status reason".
-func posting(results *[]string, arguments ...map[string]any) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+// postInTurn posts to a target in each turn, and keeps what came of it as "status reason".
+func postInTurn(results *[]string, arguments ...map[string]any) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		for _, args := range arguments {
 			m, _ := call(tools, "chat.post", args)
@@ -39,7 +39,7 @@ func (w *fixture) join(chat protocol.PeerID) {
 // call, with a recorded reason, and obliges only those it names.
 func TestPost_SpeaksFirst(t *testing.T) {
 	var got []string
-	s := newStub(posting(&got,
+	s := newStub(postInTurn(&got,
 		words("tg:43", "the build is green"), words("tg:43", "the build is green"), words("43", "@w3 please deploy"),
 		map[string]any{"target": "tg:43", "text": "all is well", "reason": "asked to", "directedness": "to_my_role"},
 		words("tg:44", "hello"), words("agent:w3", "hello"), words("collab:broker", "hello"), words("", "hello"), words("tg:43", "  "), words("tg:43", "(silence)"),
@@ -140,7 +140,7 @@ func TestPost_ObeysWhatForbidsAnAnswer(t *testing.T) {
 		w.sleep(time.Minute)
 		try("refused left", "tg:42", "hello")
 
-		s.turn = posting(&got, words("tg:42", "a word"))
+		s.turn = postInTurn(&got, words("tg:42", "a word"))
 		w.say(post("p2", "@lead come back"))
 		w.sleep(time.Minute)
 		equal(t, "once it is back", got, []string{"sent <nil>"})

@@ -15,15 +15,15 @@ import (
 	"hubbub/protocol"
 )
 
-// mood plays a model that does anything at random.
-func mood(r *rand.Rand, s *stub) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+// randomModel plays a model that does anything at random.
+func randomModel(r *rand.Rand, s *stub) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		s.mu.Lock()
-		choice, nap := r.IntN(10), time.Duration(r.IntN(8))*time.Second
+		choice, pause := r.IntN(10), time.Duration(r.IntN(8))*time.Second
 		s.mu.Unlock()
 		done := harness.Outcome{State: harness.Finished}
 		select {
-		case <-time.After(nap):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return done, context.Cause(ctx)
 		}
@@ -55,8 +55,8 @@ func mood(r *rand.Rand, s *stub) func(context.Context, *harness.Turn, harness.To
 	}
 }
 
-// whatever returns a random chat event.
-func whatever(r *rand.Rand, n int) protocol.ChatMessage {
+// randomMessage returns a random chat event.
+func randomMessage(r *rand.Rand, n int) protocol.ChatMessage {
 	id := fmt.Sprint("e", n)
 	texts := []string{"hello", "@lead look", "@backend-agents?", "thanks", "stop", "@lead leave", "lunch?", "@w3 hi", "@lead and?"}
 	m := dm(id, texts[r.IntN(len(texts))])
@@ -88,11 +88,11 @@ func TestRandomChat_EndsEachEventOnce(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			s := newStub(nil)
-			s.turn = mood(rand.New(rand.NewPCG(seed, 8)), s)
+			s.turn = randomModel(rand.New(rand.NewPCG(seed, 8)), s)
 			opts := &agent.Options{Roles: []string{"backend-agents"}, Deadline: 20 * time.Second, FirstRetry: time.Second}
 			withFixture(t, s, opts, func(t *testing.T, w *fixture) {
 				for n := range 20 {
-					w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, whatever(r, n))
+					w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, randomMessage(r, n))
 					w.sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
 					if r.IntN(10) == 0 {
 						w.stop()

@@ -112,16 +112,16 @@ func TestReminder_ComesOnce(t *testing.T) {
 		}
 		w.sleep(20 * time.Minute)
 		event := fmt.Sprint("reminder:", list[0].ID, ":", list[0].Due.Unix())
-		var told []string
+		var notices []string
 		for _, r := range w.records {
 			switch {
 			case r.is("reminder"):
-				told = append(told, fmt.Sprint(r["eventId"], " ", r["state"], ": ", r["reason"]))
+				notices = append(notices, fmt.Sprint(r["eventId"], " ", r["state"], ": ", r["reason"]))
 			case r["eventId"] == event && (r.is("attention_decision") || r.is("disposition")):
-				told = append(told, fmt.Sprintf("%v %v: %v", r["policy"], r["disposition"], r["reason"]))
+				notices = append(notices, fmt.Sprintf("%v %v: %v", r["policy"], r["disposition"], r["reason"]))
 			}
 		}
-		equal(t, "records", told, []string{
+		equal(t, "records", notices, []string{
 			"e1 set: ask whether it is green", event + " due: ask whether it is green", "may_respond <nil>: reminder", "<nil> responded: answered",
 		})
 		if len(w.replies) != 1 || len(w.reminders()) != 0 {

@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol"
 )
 
-// fate tells the agent what became of a reply.
-func (w *fixture) fate(r protocol.ChatReply, status, reason string) {
+// reportStatus tells the agent what became of a reply.
+func (w *fixture) reportStatus(r protocol.ChatReply, status, reason string) {
 	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: status, IdempotencyKey: r.IdempotencyKey, Reason: reason})
 	w.sleep(10 * time.Second)
 }
@@ -27,7 +27,7 @@ func TestUndelivered_BecomesAnEvent(t *testing.T) {
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "what is it?"))
 		w.sleep(10 * time.Second)
-		w.fate(w.replies[0], protocol.StatusUnknown, "the connection broke")
+		w.reportStatus(w.replies[0], protocol.StatusUnknown, "the connection broke")
 		if n := len(s.seen()); n != 1 {
 			t.Fatalf("%d turns, before it is certain", n)
 		}
@@ -37,8 +37,8 @@ func TestUndelivered_BecomesAnEvent(t *testing.T) {
 			return harness.Outcome{State: harness.Finished}, nil
 		}
 		s.mu.Unlock()
-		w.fate(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
-		w.fate(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
+		w.reportStatus(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
+		w.reportStatus(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
 		turns := s.seen()
 		if len(turns) != 2 {
 			t.Fatalf("%d turns", len(turns))
@@ -51,7 +51,7 @@ func TestUndelivered_BecomesAnEvent(t *testing.T) {
 		if r := w.replies[1]; r.InReplyTo != "1" {
 			t.Errorf("the second answer is %+v", r)
 		}
-		w.fate(w.replies[1], protocol.StatusFailed, blocked)
+		w.reportStatus(w.replies[1], protocol.StatusFailed, blocked)
 		w.sleep(time.Hour)
 		if n := len(s.seen()); n != 2 {
 			t.Errorf("%d turns for what was lost", n)
@@ -73,7 +73,7 @@ func TestUndelivered_IsReportedToItsTurn(t *testing.T) {
 				<-lost
 			}
 			_, r = call(tools, "chat.list_events", map[string]any{"limit": 1})
-			if told := r.Content[1:]; len(told) == 1 && strings.Contains(told[0].Text, "was not delivered; nobody there has seen it: "+fmt.Sprint("too long ", i)) {
+			if reports := r.Content[1:]; len(reports) == 1 && strings.Contains(reports[0].Text, "was not delivered; nobody there has seen it: "+fmt.Sprint("too long ", i)) {
 				results = append(results, "told")
 			}
 			if _, r = call(tools, "chat.list_events", map[string]any{"limit": 1}); len(r.Content) > 1 {
@@ -87,7 +87,7 @@ func TestUndelivered_IsReportedToItsTurn(t *testing.T) {
 		w.say(dm("1", "what is it?"))
 		for i := range 2 {
 			w.sleep(10 * time.Second)
-			w.fate(w.replies[i], protocol.StatusFailed, fmt.Sprint("too long ", i))
+			w.reportStatus(w.replies[i], protocol.StatusFailed, fmt.Sprint("too long ", i))
 			lost <- true
 		}
 		w.sleep(time.Hour)
@@ -118,20 +118,20 @@ func TestUndelivered_AfterTheTurnBecomesAnEvent(t *testing.T) {
 		w.say(dm("1", "what is it?"))
 		w.sleep(10 * time.Second)
 		for _, r := range w.replies {
-			w.fate(r, protocol.StatusFailed, blocked)
+			w.reportStatus(r, protocol.StatusFailed, blocked)
 		}
 		if n := len(s.seen()); n != 1 {
 			t.Fatalf("%d turns while the first runs", n)
 		}
 		close(lost)
 		w.sleep(time.Minute)
-		var told []string
+		var reports []string
 		for _, tn := range s.seen()[1:] {
 			for _, p := range tn.Event.Content {
-				told = append(told, p.Text[strings.Index(p.Text, "It began"):])
+				reports = append(reports, p.Text[strings.Index(p.Text, "It began"):])
 			}
 		}
-		equal(t, "told", told, []string{"It began: news", "It began: yes"})
+		equal(t, "told", reports, []string{"It began: news", "It began: yes"})
 	})
 }
 

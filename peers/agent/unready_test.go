@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-const apology = "I could not answer this message. Please send it again, or ask somebody else."
+const noAnswerText = "I could not answer this message. Please send it again, or ask somebody else."
 
 // TestUnreadyHarness_EndsWaitingEvents checks that events and turns that wait for the harness end
 // at the deadline of an answer, that their authors are notified, and that later events are
@@ -35,7 +35,7 @@ func TestUnreadyHarness_EndsWaitingEvents(t *testing.T) {
 		w.wantDispositions()
 		w.sleep(15 * time.Second)
 		w.wantDispositions("e1 failed", "e2 ignored")
-		w.wantTexts(apology)
+		w.wantTexts(noAnswerText)
 
 		s.setReady(true)
 		w.say(dm("e3", "and now?"))
@@ -47,7 +47,7 @@ func TestUnreadyHarness_EndsWaitingEvents(t *testing.T) {
 		w.say(dm("e4", "now?"))
 		w.sleep(10 * time.Second)
 		w.wantDispositions("e1 failed", "e2 ignored", "e3 failed", "e4 responded")
-		w.wantTexts(apology, apology, "here I am")
+		w.wantTexts(noAnswerText, noAnswerText, "here I am")
 	})
 }
 
@@ -114,11 +114,11 @@ func TestRetries_ShareTheDeadlineOfTheTurn(t *testing.T) {
 				w.say(dm("e1", "well?"))
 				w.sleep(3*time.Second + c.end)
 				w.wantDispositions("e1 failed")
-				told := apology
+				want := noAnswerText
 				if c.end == 60*time.Second { // it was stopped at its deadline
-					told = "I did not finish an answer to this message in time. Please send it again, or ask for less at once."
+					want = "I did not finish an answer to this message in time. Please send it again, or ask for less at once."
 				}
-				w.wantTexts(told)
+				w.wantTexts(want)
 				if got := fmt.Sprint(asked); got != c.want {
 					t.Errorf("asked at %s, want %s", got, c.want)
 				}
@@ -182,7 +182,7 @@ func TestFailure_SaysInTheChatWhatToDo(t *testing.T) {
 			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."},
 			{fmt.Errorf("%w: it took longer than 5m0s", harness.ErrTimeout), "I did not finish an answer to this message in time. Please send it again, or ask for less at once."},
 			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within the limits of one turn. Please ask for less at once."},
-			{errors.New("odd"), apology},
+			{errors.New("odd"), noAnswerText},
 		} {
 			failure = c.failure
 			w.say(dm(fmt.Sprint("f", i), fmt.Sprint("and now ", i)))

@@ -57,10 +57,10 @@ func TestRandomWalk_KeepsTheBoundsOfAGroup(t *testing.T) {
 	}
 	inGroupOf(t, talkative, func(t *testing.T, g *group) {
 		w := &walk{group: g, r: rand.New(rand.NewPCG(20, 9))}
-		for told := 1000; w.messages < size; {
-			if w.messages >= told {
+		for logAt := 1000; w.messages < size; {
+			if w.messages >= logAt {
 				t.Logf("%d messages, %d of agents", w.messages, len(w.said))
-				told += 1000
+				logAt += 1000
 			}
 			w.person()
 			for quiet := 0; quiet < 3; {

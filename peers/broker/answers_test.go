@@ -15,15 +15,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A taker is a scripted requester: take returns the result of each attempt.
-type taker struct {
+// A requester is a scripted requester: take returns the result of each attempt.
+type requester struct {
 	mu      sync.Mutex
 	take    func(attempt int) (protocol.SendResult, error)
 	tries   []string // texts, in order
 	settled []int64
 }
 
-func (k *taker) send(ctx context.Context, _ protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+func (k *requester) send(ctx context.Context, _ protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
 	k.mu.Lock()
 	k.tries = append(k.tries, string(m.Content))
 	attempt := len(k.tries)
@@ -35,7 +35,7 @@ func (k *taker) send(ctx context.Context, _ protocol.Topic, m protocol.Message) 
 }
 
 // answererTo returns an answerer to the taker, on the clock of the test's bubble.
-func answererTo(k *taker) *answerer {
+func answererTo(k *requester) *answerer {
 	log := zerolog.Nop()
 	return newAnswerer(k.send, func(item answer) { k.settled = append(k.settled, item.id) }, time.Now, &log)
 }
@@ -65,7 +65,7 @@ func TestAnswerer_LeavesUnsentAnswersToTheNextRun(t *testing.T) {
 			},
 			"while it waits for the next attempt": func(*answerer) func(int) (protocol.SendResult, error) { return absent },
 		} {
-			k := &taker{}
+			k := &requester{}
 			a := answererTo(k)
 			k.take = during(a)
 			a.add(answersTo("cli:will", 1))
@@ -99,7 +99,7 @@ func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				k := &taker{}
+				k := &requester{}
 				a := answererTo(k)
 				defer a.close()
 				var gaveUp time.Duration
@@ -128,7 +128,7 @@ func TestAnswerer_SendsInOrderAndGivesUp(t *testing.T) {
 // TestAnswerer_DelaysNoOtherRequester checks that each requester has a bounded queue of its own.
 func TestAnswerer_DelaysNoOtherRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &taker{take: absent}
+		k := &requester{take: absent}
 		a := answererTo(k)
 		defer a.close()
 		many := make([]answer, maxUnsent)

@@ -14,24 +14,24 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A guarded house is a bus with credentials and a broker on it.
-type guarded struct {
+// A guardedFixture is a bus with credentials and a broker.
+type guardedFixture struct {
 	t    *testing.T
 	bus  *bustest.Bus
 	file *grant.File
 }
 
-func guard(t *testing.T) *guarded {
+func newGuardedFixture(t *testing.T) *guardedFixture {
 	t.Helper()
 	dir := t.TempDir()
-	g := &guarded{t: t, file: grant.NewFile(filepath.Join(dir, grant.FileName))}
+	g := &guardedFixture{t: t, file: grant.NewFile(filepath.Join(dir, grant.FileName))}
 	token := g.token(grant.Credential{Name: "broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"}, Publish: []string{"*"}})
 	g.bus = bustest.StartWithCredentials(t, g.file)
 	startOver(t, &peer.Options{Buses: []string{g.bus.URL()}, Token: token}, filepath.Join(dir, "broker.db"), &broker.Options{})
 	return g
 }
 
-func (g *guarded) token(c grant.Credential) string {
+func (g *guardedFixture) token(c grant.Credential) string {
 	g.t.Helper()
 	token, err := g.file.Create(c)
 	if err != nil {
@@ -41,7 +41,7 @@ func (g *guarded) token(c grant.Credential) string {
 }
 
 // join connects a peer with a credential for its identity alone, which grants names.
-func (g *guarded) join(id protocol.PeerID, names ...string) *client {
+func (g *guardedFixture) join(id protocol.PeerID, names ...string) *client {
 	g.t.Helper()
 	token := g.token(grant.Credential{
 		Name: string(id), Identities: []string{string(id)}, Subscribe: []string{string(id)}, Publish: []string{"collab:*"}, Names: names,
@@ -61,7 +61,7 @@ func (c *client) refused(code collab.Code, method string, params any) string {
 
 // TestAnnounce_RefusesTheNameOfAnother checks an agent that announces names of others.
 func TestAnnounce_RefusesTheNameOfAnother(t *testing.T) {
-	g := guard(t)
+	g := newGuardedFixture(t)
 	boss, evil := g.join("cli:boss"), g.join("agent:evil")
 	says := evil.refused(collab.CodeForbidden, "identity.announce", object{"logicalAgentId": "boss", "endpointId": "e"})
 	if !strings.Contains(says, "credentials.toml") {
@@ -82,7 +82,7 @@ func TestAnnounce_RefusesTheNameOfAnother(t *testing.T) {
 // TestAnnounce_AcceptsAGrantedName checks that a name is accepted for as long as a credential
 // grants it.
 func TestAnnounce_AcceptsAGrantedName(t *testing.T) {
-	g := guard(t)
+	g := newGuardedFixture(t)
 	will := g.join("cli:will")
 	w := will.do("work_item.create", object{"id": "w", "title": "t", "ownerId": "boss", "nextMoveOwnerId": "boss", "wake": true})
 	if w["work_item"].(object)["ownerIdentity"] != "agent:boss" {
@@ -126,7 +126,7 @@ func credentialOf(t *testing.T, file *grant.File, name string) string {
 // TestCaller_ActsForNobodyElse checks an agent with the same bare name as a person, and one with
 // another name, on records of the person and of another agent.
 func TestCaller_ActsForNobodyElse(t *testing.T) {
-	g := guard(t)
+	g := newGuardedFixture(t)
 	person, worker, evil, namesake := g.join("cli:boss"), g.join("agent:worker"), g.join("agent:evil"), g.join("agent:boss")
 	worker.do("identity.announce", object{"endpointId": "w"})
 	person.do("question.list", nil)
@@ -136,12 +136,12 @@ func TestCaller_ActsForNobodyElse(t *testing.T) {
 	}
 	worker.do("work_item.create", object{"id": "w", "title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "cli:boss"})
 	worker.do("work_item.update", object{"id": "w", "state": "review", "acceptanceState": "pending", "nextMoveOwnerId": "cli:boss"})
-	for _, thief := range []*client{evil, namesake} {
-		thief.ask("identity.announce", object{"logicalAgentId": "boss", "endpointId": "e-" + string(thief.ID())})
-		thief.refused(collab.CodeForbidden, "question.answer", object{"id": "q", "answer": "yes"})
-		thief.refused(collab.CodeForbidden, "question.decline", object{"id": "q"})
-		thief.refused(collab.CodeForbidden, "work_item.update", object{"id": "w", "acceptanceState": "accepted"})
-		thief.refused(collab.CodeForbidden, "work_item.update", object{"id": "w", "state": "done"})
+	for _, other := range []*client{evil, namesake} {
+		other.ask("identity.announce", object{"logicalAgentId": "boss", "endpointId": "e-" + string(other.ID())})
+		other.refused(collab.CodeForbidden, "question.answer", object{"id": "q", "answer": "yes"})
+		other.refused(collab.CodeForbidden, "question.decline", object{"id": "q"})
+		other.refused(collab.CodeForbidden, "work_item.update", object{"id": "w", "acceptanceState": "accepted"})
+		other.refused(collab.CodeForbidden, "work_item.update", object{"id": "w", "state": "done"})
 	}
 	if r := person.ask("work_item.create", object{"title": "t", "ownerId": "boss", "nextMoveOwnerId": "boss"}); r.OK || r.Error.Code != "ambiguous" ||
 		!strings.Contains(r.Error.Message, "say agent:boss or cli:boss") {
@@ -153,7 +153,7 @@ func TestCaller_ActsForNobodyElse(t *testing.T) {
 
 // TestDeliveryClaim_RefusesDeliveriesOfAnother uses deliveries for an agent that has not started.
 func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
-	g := guard(t)
+	g := newGuardedFixture(t)
 	will, evil := g.join("cli:will"), g.join("agent:evil")
 	will.do("conversation.create", object{"id": "c", "kind": "group", "masterId": "agent:boss"})
 	posted := will.ask("message.post", object{"conversationId": "c", "text": "for the boss only"})
@@ -182,7 +182,7 @@ func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
 
 // TestCaller_CannotImpersonate covers claims, bindings, flights and endpoints of another.
 func TestCaller_CannotImpersonate(t *testing.T) {
-	g := guard(t)
+	g := newGuardedFixture(t)
 	boss, evil, will := g.join("agent:boss"), g.join("agent:evil"), g.join("cli:will")
 	boss.do("identity.announce", object{"endpointId": "b"})
 	evil.do("identity.announce", object{"endpointId": "e"})

@@ -80,7 +80,7 @@ type client struct {
 	events  chan protocol.CollabEvent
 	next    int
 
-	unwanted atomic.Pointer[string] // messages with this in their content are rejected
+	rejected atomic.Pointer[string] // messages with this in their content are rejected
 }
 
 func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol.Pattern) *client {
@@ -92,7 +92,7 @@ func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol
 func asking(t testing.TB, s *bustest.Scripted) *client {
 	c := &client{Scripted: s, t: t, results: make(chan protocol.CollabResult, 10_000), events: make(chan protocol.CollabEvent, 10_000)}
 	c.Refuse(func(d *bustest.Delivery) error {
-		if text := c.unwanted.Load(); text != nil && strings.Contains(string(d.Message.Content), *text) {
+		if text := c.rejected.Load(); text != nil && strings.Contains(string(d.Message.Content), *text) {
 			return peer.Reject("I do not take this")
 		}
 		switch d.Message.Type {

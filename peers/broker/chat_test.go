@@ -19,7 +19,7 @@ func TestChat_IsNotifiedOfItsWork(t *testing.T) {
 	d.announce("lead")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group", "masterId": "lead"})
 	d.do("cli:will", "conversation.create", m{"id": "elsewhere", "kind": "group"})
-	told := func(want ...string) {
+	wantSent := func(want ...string) {
 		t.Helper()
 		var got []string
 		for _, s := range d.sent {
@@ -37,22 +37,22 @@ func TestChat_IsNotifiedOfItsWork(t *testing.T) {
 	}
 	make("tg:42", "w", "tg:-100")
 	make("cli:will", "x", "elsewhere")
-	told()
+	wantSent()
 	made := d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "conversationId": "tg:-100", "workItemId": "w"})
 	if why := d.do("tg:42", "wake.explain", m{"workItemId": "w"}); why["targetAgentId"] != "lead" || why["outcome"] != "woken" {
 		t.Errorf("an invocation for work is explained as %v", why)
 	}
 	d.do("agent:lead", "message.post", m{"conversationId": "tg:-100", "text": "here", "workItemId": "w"})
 	d.do("agent:lead", "flight.update", m{"id": made.at("flight", "id"), "state": "completed"})
-	told("message.posted", "work_item.updated")
+	wantSent("message.posted", "work_item.updated")
 	d.sweep(10 * time.Minute)
 	d.sweep(time.Second)
-	told("wake.decided")
+	wantSent("wake.decided")
 	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done", "acceptanceState": "accepted"})
 	d.do("cli:will", "question.ask", m{"id": "q", "title": "t?", "askedOfId": "lead", "conversationId": "tg:-100"})
 	d.do("agent:lead", "question.answer", m{"id": "q", "answer": "yes"})
 	d.do("tg:42", "question.close", m{"id": "q"})
-	told("work_item.updated", "question.created", "question.answered")
+	wantSent("work_item.updated", "question.created", "question.answered")
 	d.checkRebuild()
 }
 

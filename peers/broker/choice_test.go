@@ -126,8 +126,8 @@ func TestEnqueue_ParksAWakeThatDoesNotFit(t *testing.T) {
 
 // TestPresenceTracker_KnowsWhenChangesAreDue checks the time of the first awaited change.
 func TestPresenceTracker_KnowsWhenChangesAreDue(t *testing.T) {
-	now, told := time.Unix(1000, 0), true
-	r := newPresenceTracker(func() bool { return told }, func() time.Time { return now })
+	now, synced := time.Unix(1000, 0), true
+	r := newPresenceTracker(func() bool { return synced }, func() time.Time { return now })
 	joined := func(id protocol.PeerID) { r.onPresence(protocol.Presence{Peer: id, State: protocol.PresenceJoined}) }
 	take := func(after, next time.Duration, back ...protocol.PeerID) presenceChanges {
 		t.Helper()
@@ -166,7 +166,7 @@ func TestPresenceTracker_KnowsWhenChangesAreDue(t *testing.T) {
 	if a := take(joinTimeout, rejoinGrace-joinTimeout); len(a.left) != 0 {
 		t.Errorf("left are %v", a.left)
 	}
-	told = false
+	synced = false
 	r.onAnnounce("agent:f")
 	if _, waits := r.announced["agent:f"]; waits || r.isOnline("agent:a") || (*presenceTracker)(nil).isOnline("agent:a") || (*presenceTracker)(nil).watching() {
 		t.Error("a bus that tells nothing is trusted")

@@ -120,8 +120,8 @@ func TestWake_RejectedDelaysNoOther(t *testing.T) {
 		lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")
 		lead.do("identity.announce", object{"endpointId": "e1"})
 		will.do("conversation.create", object{"id": "c", "kind": "group"})
-		poison := "poison"
-		lead.unwanted.Store(&poison)
+		marker := "poison"
+		lead.rejected.Store(&marker)
 		begun := time.Now()
 		will.do("message.post", object{"conversationId": "c", "text": "@lead poison"})
 		will.do("message.post", object{"conversationId": "c", "text": "@lead hi"})
@@ -156,9 +156,9 @@ func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 		timetest.Advance(8 * time.Hour)
 		bridge := join(t, b, "tg:42")
 		timetest.Advance(time.Minute) // between two attempts
-		told := decode(t, bridge.event(collab.EventWakeDecided.Name).Payload)
-		if told["recordId"] != "w" || told["title"] != "the bill" || told["sweep"] != true {
-			t.Errorf("the chat is told %v", told)
+		payload := decode(t, bridge.event(collab.EventWakeDecided.Name).Payload)
+		if payload["recordId"] != "w" || payload["title"] != "the bill" || payload["sweep"] != true {
+			t.Errorf("the chat is told %v", payload)
 		}
 	})
 }
@@ -173,10 +173,10 @@ func TestEscalation_NotifiesAPersonInTheirOwnChat(t *testing.T) {
 		defer r.stop()
 		bridge, worker := join(t, b, "tg:42"), join(t, b, "agent:worker")
 		worker.do("question.ask", object{"id": "q-1", "title": "which region?", "askedOfId": "tg:42"})
-		rung := collab.EscalationQuestionID("1")
-		worker.do("question.ask", object{"id": rung, "title": "please answer in its place", "askedOfId": "tg:42"})
-		if told := decode(t, bridge.event(collab.EventQuestionCreated.Name).Payload); told["id"] != rung {
-			t.Errorf("the person is told %v", told)
+		level := collab.EscalationQuestionID("1")
+		worker.do("question.ask", object{"id": level, "title": "please answer in its place", "askedOfId": "tg:42"})
+		if payload := decode(t, bridge.event(collab.EventQuestionCreated.Name).Payload); payload["id"] != level {
+			t.Errorf("the person is told %v", payload)
 		}
 	})
 }

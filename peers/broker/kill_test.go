@@ -121,9 +121,9 @@ func (k *killable) end() {
 
 func (k *killable) kill() { k.t.Helper(); k.end(); k.start() }
 
-// insist repeats a request under the same requestId until it is answered, even if the broker is
+// askUntilAnswered repeats a request under the same requestId until it is answered, even if the broker is
 // killed.
-func (c *client) insist(requestID, method string, params any) protocol.CollabResult {
+func (c *client) askUntilAnswered(requestID, method string, params any) protocol.CollabResult {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		c.t.Error(err)
@@ -182,7 +182,7 @@ func TestBroker_SurvivesSIGKILL(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				id := fmt.Sprintf("m-%d-%d", n, i)
-				r := c.insist(id, "message.post", object{"id": id, "conversationId": "c", "text": "@lead " + id, "surface": "human"})
+				r := c.askUntilAnswered(id, "message.post", object{"id": id, "conversationId": "c", "text": "@lead " + id, "surface": "human"})
 				if !r.OK {
 					t.Errorf("%s: %+v", id, r.Error)
 				}
@@ -251,13 +251,13 @@ func TestPublisher_SurvivesSIGKILL(t *testing.T) {
 	watch := join(t, b, "cli:watch", "collab:events")
 	will := join(t, b, "cli:will")
 	const count = 60
-	will.insist("c", "conversation.create", object{"id": "c", "kind": "group"})
+	will.askUntilAnswered("c", "conversation.create", object{"id": "c", "kind": "group"})
 	for i := range count - 1 {
 		if i == 20 || i == 40 {
 			k.kill()
 		}
 		id := fmt.Sprint("m", i)
-		will.insist(id, "message.post", object{"id": id, "conversationId": "c", "text": "x"})
+		will.askUntilAnswered(id, "message.post", object{"id": id, "conversationId": "c", "text": "x"})
 	}
 	last := 0.0
 	for last < count {

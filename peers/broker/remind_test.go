@@ -23,8 +23,8 @@ func (d *fixture) pass(total time.Duration, there ...string) {
 	}
 }
 
-// told returns the types of what was sent to a party since the last call of told or wakes.
-func (d *fixture) told(to protocol.PeerID) (list []string) {
+// sentTypes returns the types of what was sent to a party since the last call of told or wakes.
+func (d *fixture) sentTypes(to protocol.PeerID) (list []string) {
 	for _, s := range d.sent {
 		if s.to == to {
 			list = append(list, strings.TrimPrefix(s.event.Type, "collab."))
@@ -112,18 +112,18 @@ func TestReminder_PassesOverAnAbsentAgent(t *testing.T) {
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
 	d.do("tg:42", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	d.pass(11 * time.Minute)
-	if diff := cmp.Diff([]string{"wake.decided"}, d.told("tg:42")); diff != "" {
+	if diff := cmp.Diff([]string{"wake.decided"}, d.sentTypes("tg:42")); diff != "" {
 		t.Errorf("a person in their own chat was told (-want +got):\n%s", diff)
 	}
 	wantText(t, d.explained("workItemId", "w"), "nobody: 42: asked for it, and lead has not taken its wake; 42 is a person, and people are not woken")
 	d.pass(time.Hour)
-	if got := d.told("tg:42"); got != nil {
+	if got := d.sentTypes("tg:42"); got != nil {
 		t.Errorf("then it was told %v", got)
 	}
 	d.announce("lead")
 	d.now = d.now.Add(time.Second)
 	wantText(t, d.explained("workItemId", "w"), "woken: lead: its wake waited; woken when e-lead announced itself")
-	if diff := cmp.Diff([]string{"delivery.woken"}, d.told("tg:42")); diff != "" {
+	if diff := cmp.Diff([]string{"delivery.woken"}, d.sentTypes("tg:42")); diff != "" {
 		t.Errorf("when it came (-want +got):\n%s", diff)
 	}
 	d.checkRebuild()
@@ -187,11 +187,11 @@ func TestReminder_CombinesWorkAndFlight(t *testing.T) {
 				t.Errorf("asked for: %v", d.wants)
 			}
 		}
-		if diff := cmp.Diff([]string{"wake.decided"}, d.told("tg:42")); diff != "" {
+		if diff := cmp.Diff([]string{"wake.decided"}, d.sentTypes("tg:42")); diff != "" {
 			t.Errorf("with an agent there %t, who asked was told (-want +got):\n%s", there, diff)
 		}
 		d.pass(time.Hour, "lead")
-		if got := d.told("tg:42"); got != nil {
+		if got := d.sentTypes("tg:42"); got != nil {
 			t.Errorf("then they were told %v", got)
 		}
 		d.checkRebuild()
@@ -212,11 +212,11 @@ func TestChat_IsNotifiedOfAWake(t *testing.T) {
 	tx.caller = rules.BrokerCaller
 	wakeHandler{tx}.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tx)
-	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
+	if diff := cmp.Diff([]string{"delivery.updated"}, d.sentTypes("tg:-100")); diff != "" {
 		t.Errorf("the chat was told (-want +got):\n%s", diff)
 	}
 	d.announce("lead")
-	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
+	if diff := cmp.Diff([]string{"delivery.updated"}, d.sentTypes("tg:-100")); diff != "" {
 		t.Errorf("and then (-want +got):\n%s", diff)
 	}
 }
@@ -233,7 +233,7 @@ func TestWorkArrived_ContinuesWork(t *testing.T) {
 	}
 	wait("a", "artifact", "build-42")
 	wait("b", "condition", "")
-	wait("c", "actor", "agent:other") // is no thing of the world
+	wait("c", "actor", "agent:other") // does not exist
 	arrived := func(by protocol.PeerID, name string, want ...string) {
 		t.Helper()
 		var got []string

@@ -36,7 +36,7 @@ func TestWakeReminded_ListsReminders(t *testing.T) {
 	want("")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
 	d.now = d.now.Add(time.Second)
-	d.turnMissed("agent:lead")
+	d.loseWakes("agent:lead")
 	d.sweep(11 * time.Minute)
 	all := []string{
 		fmt.Sprintf("flight %s (do it): cli:bob asked for it, and lead is away", flight),
@@ -54,8 +54,8 @@ func TestWakeReminded_ListsReminders(t *testing.T) {
 	d.checkRebuild()
 }
 
-// turnMissed makes the wakes that were sent to a party reach nobody.
-func (d *fixture) turnMissed(to string) {
+// loseWakes makes the wakes that were sent to a party reach nobody.
+func (d *fixture) loseWakes(to string) {
 	d.t.Helper()
 	t := d.turn("collab:broker")
 	t.caller = rules.BrokerCaller
@@ -77,8 +77,8 @@ func TestWorkArrived_ContinuesAllWork(t *testing.T) {
 			"state": "waiting", "waitingOn": m{"kind": "artifact", "label": "the build"}})
 	}
 	got := d.do("agent:w", "work_item.arrived", m{"name": "the build"})
-	if others, told := got["others"].(float64), len(got.list("arrived")); told == 0 || others == 0 || told+int(others) != n {
-		t.Errorf("%d were told of, and %v others", told, others)
+	if others, arrived := got["others"].(float64), len(got.list("arrived")); arrived == 0 || others == 0 || arrived+int(others) != n {
+		t.Errorf("%d were told of, and %v others", arrived, others)
 	}
 	if left := d.do("agent:w", "work_item.list", m{"state": "waiting"}).list("work_items"); len(left) != 0 {
 		t.Errorf("%d wait on", len(left))

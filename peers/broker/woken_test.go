@@ -124,8 +124,8 @@ func TestAnnounce_ReplacesTheOldEndpoint(t *testing.T) {
 // without an announcement.
 func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	d := newFixture(t)
-	told := false
-	r := newPresenceTracker(func() bool { return told }, func() time.Time { return d.now })
+	synced := false
+	r := newPresenceTracker(func() bool { return synced }, func() time.Time { return d.now })
 	hear := func(state string, ids ...protocol.PeerID) {
 		for _, id := range ids {
 			r.onPresence(protocol.Presence{Peer: id, State: state})
@@ -155,7 +155,7 @@ func TestPresence_TakesDepartedAgentsOffline(t *testing.T) {
 	hear(protocol.PresenceJoined, "agent:a")
 	take()
 	want("before the bus told of all", "online", "online")
-	told = true
+	synced = true
 	hear(protocol.PresenceJoined, "collab:broker")
 	take()
 	want("b was not there", "online", "offline")

@@ -223,23 +223,23 @@ func TestWriter_AnswersWaitingJobsOnStop(t *testing.T) {
 func TestWriter_ReportsAChangeOnlyWhenDurable(t *testing.T) {
 	w := &writer{jobs: make(chan job, 1)} // the writer does not run
 	ctx, stop := context.WithCancel(t.Context())
-	told := make(chan error)
-	go func() { told <- w.change(ctx, func(*tx) {}) }()
+	result := make(chan error)
+	go func() { result <- w.change(ctx, func(*tx) {}) }()
 	for len(w.jobs) == 0 {
 		runtime.Gosched()
 	}
 	stop()
-	if err := <-told; !errors.Is(err, context.Canceled) {
+	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("a job that waits: %v", err)
 	}
 	if err := w.change(ctx, func(*tx) {}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the broker is busy") {
 		t.Errorf("a job without room: %v", err)
 	}
 	why := errors.New("why")
-	go func() { told <- w.change(t.Context(), func(*tx) {}) }()
+	go func() { result <- w.change(t.Context(), func(*tx) {}) }()
 	(<-w.jobs).done <- nil // of the first
 	(<-w.jobs).done <- why
-	if err := <-told; !errors.Is(err, why) {
+	if err := <-result; !errors.Is(err, why) {
 		t.Errorf("a job that failed: %v", err)
 	}
 }

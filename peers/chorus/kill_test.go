@@ -93,7 +93,7 @@ func (c *child) kill() {
 // reaches its agent, and its answer reaches the callback exactly once, or at most once if a kill
 // may have hit the POST; then its agent is notified with "unknown".
 func TestKill_LosesAndRepeatsNothing(t *testing.T) {
-	k := newKilling(t)
+	k := newKillFixture(t)
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	moments := []func(){
@@ -134,7 +134,7 @@ func TestKill_LosesAndRepeatsNothing(t *testing.T) {
 		return k.ended() >= sent
 	})
 	for id := range k.unknown {
-		if !k.underWay[id] && k.answered["re "+id] == 0 {
+		if !k.inFlight[id] && k.answered["re "+id] == 0 {
 			t.Errorf("the answer to %s did not come, and was not under way when a kill came", id)
 		}
 	}
@@ -145,23 +145,23 @@ func TestKill_LosesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// A killing is a gateway that dies, with the world around it.
-type killing struct {
+// A killFixture is a gateway in a process that the test kills, on a bus with an agent and a callback.
+type killFixture struct {
 	*child
 	agent    *bustest.Scripted
 	callback *receiver
 	inbox    string
 	held     chan struct{}
-	world    *bustest.Bus
+	server   *bustest.Bus
 
 	got      map[string]int  // messages that the agent got, by text
 	answered map[string]int  // answers that the callback got, by text
 	replied  map[string]bool // messages whose answer the gateway accepted, by id
-	underWay map[string]bool // those whose answer had not arrived at a kill
+	inFlight map[string]bool // those whose answer had not arrived at a kill
 	unknown  map[string]bool // messages whose answer has an unknown outcome, by id
 }
 
-func newKilling(t *testing.T) *killing {
+func newKillFixture(t *testing.T) *killFixture {
 	t.Helper()
 	t.Parallel()
 	b := bustest.Start(t, nil)
@@ -178,16 +178,16 @@ func newKilling(t *testing.T) *killing {
 		t.Fatal(err)
 	}
 	spawner(t, b, "agent:a")
-	return &killing{
-		child: c, inbox: chorus.ConnectionString("http://"+c.listen, secret), held: make(chan struct{}, 100), world: b,
+	return &killFixture{
+		child: c, inbox: chorus.ConnectionString("http://"+c.listen, secret), held: make(chan struct{}, 100), server: b,
 		agent: b.Join(t, "agent:a", "agent:a"), callback: newReceiver(t),
-		got: map[string]int{}, answered: map[string]int{}, replied: map[string]bool{}, underWay: map[string]bool{}, unknown: map[string]bool{},
+		got: map[string]int{}, answered: map[string]int{}, replied: map[string]bool{}, inFlight: map[string]bool{}, unknown: map[string]bool{},
 	}
 }
 
 // handle takes the agent's next delivery, and answers a message that is new.
 // Like a real agent it knows a repeated one by its sourceId.
-func (k *killing) handle() {
+func (k *killFixture) handle() {
 	d := k.agent.Next(k.t)
 	switch d.Message.Type {
 	case protocol.TypeChatMessage:
@@ -215,33 +215,33 @@ func (k *killing) handle() {
 }
 
 // replies repeats a reply until the gateway has accepted it, across restarts.
-func (k *killing) replies(to protocol.Topic, reply protocol.ChatReply) {
+func (k *killFixture) replies(to protocol.Topic, reply protocol.ChatReply) {
 	waitFor(k.t, func() bool {
 		return k.agent.Send(k.t, to, protocol.TypeChatReply, reply).DeliveredTo > 0
 	})
 }
 
 // noteUnderWay notes which answers a kill may hit now.
-func (k *killing) noteUnderWay() {
+func (k *killFixture) noteUnderWay() {
 	for len(k.callback.calls) > 0 {
 		k.note(<-k.callback.calls)
 	}
 	for id := range k.replied {
 		if k.answered["re "+id] == 0 {
-			k.underWay[id] = true
+			k.inFlight[id] = true
 		}
 	}
 }
 
 // note counts what came to the callback.
-func (k *killing) note(c call) {
+func (k *killFixture) note(c call) {
 	if c.body["type"] == "message" {
 		k.answered[c.body["content"].(string)]++
 	}
 }
 
 // ended counts the messages whose answer arrived or never will.
-func (k *killing) ended() int {
+func (k *killFixture) ended() int {
 	n := len(k.answered)
 	for id := range k.unknown {
 		if k.answered["re "+id] == 0 {
@@ -252,7 +252,7 @@ func (k *killing) ended() int {
 }
 
 // holdMessages makes the callback answer no more until hold is closed.
-func (k *killing) holdMessages(hold chan struct{}) {
+func (k *killFixture) holdMessages(hold chan struct{}) {
 	k.callback.responding(func(http.ResponseWriter, *http.Request, int) bool {
 		k.held <- struct{}{}
 		<-hold
@@ -262,7 +262,7 @@ func (k *killing) holdMessages(hold chan struct{}) {
 
 // untilHeld handles what comes until the POST of an answer is under way. What
 // comes first may be a repetition, or a status, and ask for none.
-func (k *killing) untilHeld() {
+func (k *killFixture) untilHeld() {
 	waitFor(k.t, func() bool {
 		if k.agent.Pending() > 0 {
 			k.handle()
@@ -283,7 +283,7 @@ func tryPost(url, body string) int {
 // TestKill_InterruptedDeliveryIsRepeated checks that the repetition has the same event and
 // callback.
 func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
-	k := newKilling(t)
+	k := newKillFixture(t)
 	store, err := chorus.OpenStore(k.folder)
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
 	t.Cleanup(func() { close(hold) })
 	k.holdMessages(hold)
 	k.start()
-	tg := k.world.Join(t, "tg:42", "tg:42")
+	tg := k.server.Join(t, "tg:42", "tg:42")
 	waitFor(t, func() bool {
 		return tg.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e1", "hello?")).DeliveredTo == 1
 	})
@@ -325,7 +325,7 @@ func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
 // TestKill_AcceptedEventSurvives kills the gateway before anything was sent. The parts of an
 // answer and a report still reach the chat once, in order.
 func TestKill_AcceptedEventSurvives(t *testing.T) {
-	k := newKilling(t)
+	k := newKillFixture(t)
 	store, err := chorus.OpenStore(k.folder)
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +337,7 @@ func TestKill_AcceptedEventSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.start()
-	tg := k.world.Join(t, "tg:42", "tg:42")
+	tg := k.server.Join(t, "tg:42", "tg:42")
 	waitFor(t, func() bool {
 		return tg.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e1", "hello?")).DeliveredTo == 1
 	})
@@ -357,7 +357,7 @@ func TestKill_AcceptedEventSurvives(t *testing.T) {
 	if status, answer := post(t, callback, map[string]any{"type": "message", "content": "four"}); status != http.StatusOK {
 		t.Errorf("after the kill: %d %s", status, answer)
 	}
-	tg = k.world.Join(t, "tg:42", "tg:42")
+	tg = k.server.Join(t, "tg:42", "tg:42")
 	for _, want := range []string{"one", "two", "three", "four"} {
 		if got := nextReply(t, tg).Text; got != want {
 			t.Errorf("the chat got %q; want %q", got, want)

@@ -19,20 +19,20 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A world is a bus on which a broker comes and goes.
-type world struct {
+// A fixture is a bus on which a broker comes and goes.
+type fixture struct {
 	t   *testing.T
 	bus *bustest.Bus
 	dir string
 }
 
-// inWorld runs a test on a clock of its own.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
-	synctest.Test(t, func(t *testing.T) { test(t, &world{t: t, bus: bustest.StartInMemory(t, nil), dir: t.TempDir()}) })
+// withFixture runs a test on a clock of its own.
+func withFixture(t *testing.T, test func(t *testing.T, w *fixture)) {
+	synctest.Test(t, func(t *testing.T) { test(t, &fixture{t: t, bus: bustest.StartInMemory(t, nil), dir: t.TempDir()}) })
 }
 
 // broker starts a real broker and returns what stops it.
-func (w *world) broker() (stop func()) {
+func (w *fixture) broker() (stop func()) {
 	w.t.Helper()
 	db, err := store.Open(filepath.Join(w.dir, "broker.db"), broker.Schema)
 	if err != nil {
@@ -60,7 +60,7 @@ func (w *world) broker() (stop func()) {
 }
 
 // client connects a peer with a client of the broker.
-func (w *world) client(id protocol.PeerID, opts *client.Options) *client.Client {
+func (w *fixture) client(id protocol.PeerID, opts *client.Options) *client.Client {
 	w.t.Helper()
 	s := w.bus.Join(w.t, id, protocol.Pattern(id))
 	c := client.New(id, s.Peer.Send, opts)
@@ -74,7 +74,7 @@ func (w *world) client(id protocol.PeerID, opts *client.Options) *client.Client 
 }
 
 func TestClient_GetsAnswers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.broker()
 		c := w.client("agent:lead", nil)
 		got, err := collab.WorkCreate.Ask(t.Context(), c, collab.WorkParams{Title: new("Write"), OwnerID: new("lead"), NextMoveOwnerID: new("lead")})
@@ -102,7 +102,7 @@ func TestClient_GetsAnswers(t *testing.T) {
 }
 
 func TestClient_FailsWithoutABroker(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		c := w.client("agent:lead", nil)
 		began := time.Now()
 		if _, err := c.Claim(t.Context(), "evt_1", client.ClaimTTL); !errors.Is(err, collab.ErrNoBroker) || time.Since(began) > 0 {
@@ -117,7 +117,7 @@ func TestClient_FailsWithoutABroker(t *testing.T) {
 // TestClaim_WaitsForARestartingBroker checks that a claim waits for a broker that restarts with
 // its state, and not for one that stays away.
 func TestClaim_WaitsForARestartingBroker(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		stop := w.broker()
 		lead, other := w.client("agent:lead", nil), w.client("agent:other", nil)
 		if g, err := lead.Claim(t.Context(), "evt_1", client.ClaimTTL); err != nil || !g.Granted {
@@ -145,7 +145,7 @@ func TestClaim_WaitsForARestartingBroker(t *testing.T) {
 }
 
 func TestClaim_StopsWaitingAfterGrace(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		stop := w.broker()
 		c := w.client("agent:lead", nil)
 		if !c.Present(t.Context()) || !c.Known() || !c.Seen() {
@@ -166,7 +166,7 @@ func TestClaim_StopsWaitingAfterGrace(t *testing.T) {
 
 // TestRecall_KeepsGraceOverARestart covers a program that starts together with its broker.
 func TestRecall_KeepsGraceOverARestart(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		var seen []time.Time
 		remember := func(_ context.Context, at time.Time) error {
 			seen = append(seen, at)
@@ -202,7 +202,7 @@ func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 // TestAttend_AnnouncesAndSendsHeartbeats checks that an endpoint is announced, kept online, and
 // announced again to a broker that lost it.
 func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		c := w.client("agent:lead", nil)
 		var announced atomic.Int32
 		who := collab.AnnounceParams{LogicalAgentID: "lead", HarnessType: "scripted", Roles: []string{"ops"}, WakePolicy: collab.WakeAuto}
@@ -243,7 +243,7 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 
 // TestClient_HasSeveralIdentities covers a gateway that asks for its agents over one connection.
 func TestClient_HasSeveralIdentities(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.broker()
 		c := w.client("chorus:hub", nil)
 		send := func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
@@ -265,7 +265,7 @@ func TestClient_HasSeveralIdentities(t *testing.T) {
 // TestTake_AcceptsOnlyTheBroker checks that answers of others are ignored, that an unexpected
 // answer is accepted, and that a request that the broker rejects fails at once.
 func TestTake_AcceptsOnlyTheBroker(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		fake := w.bus.Join(t, protocol.PeerBroker, "collab:*")
 		s := w.bus.Join(t, "agent:lead", "agent:lead")
 		c := client.New("agent:lead", s.Peer.Send, nil)
@@ -290,7 +290,7 @@ func TestTake_AcceptsOnlyTheBroker(t *testing.T) {
 
 // TestLeave_NotifiesTheBroker checks that the broker takes the endpoint offline at once.
 func TestLeave_NotifiesTheBroker(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.broker()
 		lead, will := w.client("agent:lead", nil), w.client("cli:will", nil)
 		ctx, stop := context.WithCancel(t.Context())

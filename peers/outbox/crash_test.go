@@ -24,11 +24,11 @@ import (
 // number of steps after which each life of the program is killed.
 type script struct {
 	interrupted outbox.Interruption
-	letters     []letter
+	items       []scriptedItem
 	kills       []int // crash points passed in each life before it is killed
 }
 
-type letter struct {
+type scriptedItem struct {
 	destination, key string
 	life             int           // in which the item is enqueued
 	after            time.Duration // since that life began
@@ -36,13 +36,13 @@ type letter struct {
 	took             time.Duration
 }
 
-func (l letter) name() string { return l.destination + "/" + l.key }
+func (l scriptedItem) name() string { return l.destination + "/" + l.key }
 
 func drawScript(t *rapid.T) script {
 	s := script{kills: rapid.SliceOfN(rapid.IntRange(0, 25), 0, 4).Draw(t, "kills")}
 	s.interrupted = rapid.SampledFrom([]outbox.Interruption{outbox.Resend, outbox.SettleUnknown}).Draw(t, "interrupted")
 	for i := range rapid.IntRange(1, 10).Draw(t, "letters") {
-		s.letters = append(s.letters, letter{
+		s.items = append(s.items, scriptedItem{
 			destination: rapid.SampledFrom([]string{"tg:1", "tg:2", "agent:x"}).Draw(t, "destination"),
 			key:         fmt.Sprint("k", i),
 			life:        rapid.IntRange(0, len(s.kills)).Draw(t, "life"),
@@ -55,12 +55,12 @@ func drawScript(t *rapid.T) script {
 	return s
 }
 
-// A trial is one script being played; it survives the lives of the program.
-type trial struct {
+// A scriptRun is one script being played; it survives the lives of the program.
+type scriptRun struct {
 	script   script
 	path     string
 	mu       sync.Mutex
-	accepted []letter // in the order of Enqueue's answers, fresh ones only
+	accepted []scriptedItem // in the order of Enqueue's answers, fresh ones only
 	attempts []attempt
 	problems []error
 }
@@ -72,12 +72,12 @@ type attempt struct {
 	ended        time.Time
 }
 
-func (tr *trial) problem(format string, args ...any) {
+func (tr *scriptRun) problem(format string, args ...any) {
 	tr.problems = append(tr.problems, fmt.Errorf(format, args...))
 }
 
-func (tr *trial) letterOf(item outbox.Item) (letter, int) {
-	for i, l := range tr.script.letters {
+func (tr *scriptRun) itemOf(item outbox.Item) (scriptedItem, int) {
+	for i, l := range tr.script.items {
 		if l.destination == item.Destination && l.key == item.Key {
 			return l, i
 		}
@@ -85,7 +85,7 @@ func (tr *trial) letterOf(item outbox.Item) (letter, int) {
 	panic("an item that nobody enqueued: " + item.Key)
 }
 
-func (tr *trial) lastAttempt(name string) (last attempt, count int) {
+func (tr *scriptRun) lastAttempt(name string) (last attempt, count int) {
 	for _, a := range tr.attempts {
 		if a.name == name {
 			last = a
@@ -96,9 +96,9 @@ func (tr *trial) lastAttempt(name string) (last attempt, count int) {
 }
 
 // send plays the letter's next result and checks what a receiver could see.
-func (tr *trial) send(_ context.Context, item outbox.Item) error {
+func (tr *scriptRun) send(_ context.Context, item outbox.Item) error {
 	tr.mu.Lock()
-	l, _ := tr.letterOf(item)
+	l, _ := tr.itemOf(item)
 	last, count := tr.lastAttempt(l.name())
 	stored := item.Error == fmt.Sprintf("try %d", last.number)
 	switch {
@@ -135,7 +135,7 @@ func (tr *trial) send(_ context.Context, item outbox.Item) error {
 
 // live runs one life of the program: until it is killed, or without a kill until
 // nothing is open.
-func (tr *trial) live(n int) error {
+func (tr *scriptRun) live(n int) error {
 	db, err := store.Open(tr.path, outbox.Schema+"CREATE TABLE told (name TEXT, outcome TEXT);")
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (tr *trial) live(n int) error {
 	box := outbox.New(db, tr.send, &outbox.Options{
 		OnInterrupted: tr.script.interrupted, Parallel: 2, MaxAge: 5 * time.Minute, Poll: time.Minute,
 		OnSettled: func(tx *store.Tx, item outbox.Item, outcome outbox.State, _ error) {
-			l, _ := tr.letterOf(item)
+			l, _ := tr.itemOf(item)
 			tx.Exec("INSERT INTO told VALUES (?, ?)", l.name(), string(outcome))
 		},
 	})
@@ -185,10 +185,10 @@ func (tr *trial) live(n int) error {
 
 // enqueue enqueues this life's items at their times, each twice. A kill in between does not
 // affect accepted ones.
-func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) error {
+func (tr *scriptRun) enqueue(ctx context.Context, box *outbox.Outbox, life int) error {
 	begun := time.Now()
 	for second := time.Duration(0); second <= 5*time.Second; second += time.Second {
-		for _, l := range tr.script.letters {
+		for _, l := range tr.script.items {
 			if l.life != life || l.after != second {
 				continue
 			}
@@ -208,7 +208,7 @@ func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) erro
 }
 
 // check compares the whole history with the guarantees of the package.
-func (tr *trial) check() error {
+func (tr *scriptRun) check() error {
 	db, err := store.Open(tr.path, outbox.Schema+"CREATE TABLE told (name TEXT, outcome TEXT);")
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (tr *trial) check() error {
 	return errors.Join(tr.problems...)
 }
 
-func (tr *trial) checkOutcome(db *store.DB, l letter) {
+func (tr *scriptRun) checkOutcome(db *store.DB, l scriptedItem) {
 	var state, told string
 	var times int
 	err := storetest.Scan(db, []any{&state, &times, &told}, `SELECT state, (SELECT count(*) FROM told WHERE name = ?1), (SELECT max(outcome) FROM told WHERE name = ?1)
@@ -261,7 +261,7 @@ func (tr *trial) checkOutcome(db *store.DB, l letter) {
 // checkOrder wants no attempt at a letter before everything older for the same
 // destination was attempted for the last time, letters that were settled without
 // an attempt aside.
-func (tr *trial) checkOrder(begun map[string][]string, lastOf map[string]int) {
+func (tr *scriptRun) checkOrder(begun map[string][]string, lastOf map[string]int) {
 	place := map[string]int{}
 	for i, l := range tr.accepted {
 		place[l.name()] = i
@@ -295,7 +295,7 @@ func TestSIGKILL_NothingIsLostOrReordered(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		tr := &trial{script: drawScript(rt), path: filepath.Join(dir, fmt.Sprint(n), "peer.db")}
+		tr := &scriptRun{script: drawScript(rt), path: filepath.Join(dir, fmt.Sprint(n), "peer.db")}
 		var err error
 		synctest.Test(t, func(*testing.T) {
 			for life := 0; life <= len(tr.script.kills) && err == nil; life++ {

@@ -66,7 +66,7 @@ func (t *times) all() []float64 {
 // fault once a second, however rarely the outbox polls, and continues within a second after the
 // fault.
 func TestDatabaseFault_IsReportedAndOutlived(t *testing.T) {
-	for name, c := range map[string]struct{ breaks, mends string }{
+	for name, c := range map[string]struct{ breaks, recovers string }{
 		"looking for what was interrupted": {"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"},
 		"the query for what is due":        {"ALTER TABLE outbox RENAME COLUMN paced TO away", "ALTER TABLE outbox RENAME COLUMN away TO paced"},
 		"marking": {"CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN new.state = 'sending' BEGIN SELECT RAISE(ABORT, 'broken'); END",
@@ -78,12 +78,12 @@ func TestDatabaseFault_IsReportedAndOutlived(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := freshDB(t)
-				var told lines
+				var logged lines
 				sent := newTimes()
 				box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
 					sent.note()
 					return nil
-				}, &outbox.Options{Poll: time.Hour, Log: told.log()})
+				}, &outbox.Options{Poll: time.Hour, Log: logged.log()})
 				exec := func(statement string) {
 					t.Helper()
 					if err := storetest.Exec(db, statement); err != nil {
@@ -104,16 +104,16 @@ func TestDatabaseFault_IsReportedAndOutlived(t *testing.T) {
 				if name == "forgetting" {
 					want, wantSent = 1, 2
 				}
-				if n := told.count("outbox database not usable"); n != want || len(sent.all()) != wantSent {
+				if n := logged.count("outbox database not usable"); n != want || len(sent.all()) != wantSent {
 					t.Errorf("told %d times in ten seconds, sent %v", n, sent.all())
 				}
-				exec(c.mends)
+				exec(c.recovers)
 				timetest.Advance(time.Second)
 				if at := sent.all(); len(at) != 2 {
 					t.Errorf("sent at %v; want both, a second after the fault has passed", at)
 				}
 				stop()
-				if n := told.count("outbox database not usable"); n != want {
+				if n := logged.count("outbox database not usable"); n != want {
 					t.Errorf("the end was told as a fault: %d", n)
 				}
 			})
@@ -124,8 +124,8 @@ func TestDatabaseFault_IsReportedAndOutlived(t *testing.T) {
 func TestDatabaseFault_DuringRunIsReportedAndOutlived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
-		var told lines
-		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: time.Hour, Log: told.log()})
+		var logged lines
+		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: time.Hour, Log: logged.log()})
 		run(t, box)
 		timetest.Advance(time.Second)
 		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process, which does not wake this one
@@ -136,7 +136,7 @@ func TestDatabaseFault_DuringRunIsReportedAndOutlived(t *testing.T) {
 			box.Wake()
 			timetest.Advance(5*time.Second + time.Millisecond)
 		}
-		if n := told.count("looking for due items"); n != 6 {
+		if n := logged.count("looking for due items"); n != 6 {
 			t.Errorf("told %d times; want 6", n)
 		}
 		if it := only(t, box); it.State != outbox.StateSent {
@@ -149,13 +149,13 @@ func TestDatabaseFault_DuringRunIsReportedAndOutlived(t *testing.T) {
 func TestSettle_LeavesItemsOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
-		var told lines
+		var logged lines
 		settled := 0
 		box := outbox.New(db, func(context.Context, outbox.Item) error {
 			err := storetest.Exec(db, "UPDATE outbox SET state = 'dead', settled_at = ?", time.Now().UnixMicro())
 			return err
 		}, &outbox.Options{
-			Log: told.log(), Jitter: func() float64 { return 0 },
+			Log: logged.log(), Jitter: func() float64 { return 0 },
 			OnSettled:    func(*store.Tx, outbox.Item, outbox.State, error) { settled++ },
 			AfterSettled: func(outbox.Item, outbox.State, error) { settled++ },
 		})
@@ -163,7 +163,7 @@ func TestSettle_LeavesItemsOfAnotherProcess(t *testing.T) {
 		stop := run(t, box)
 		timetest.Advance(4 * time.Second) // tries at 0, 1 and 3 s
 		stop()
-		if n := told.count("changed under the outbox"); n != 4 || settled != 0 { // and at 7 s, before its grace is over
+		if n := logged.count("changed under the outbox"); n != 4 || settled != 0 { // and at 7 s, before its grace is over
 			t.Errorf("told %d times, settled %d times", n, settled)
 		}
 		if it := only(t, box); it.State != outbox.StateDead || string(it.Body) != "a" {

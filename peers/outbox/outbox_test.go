@@ -254,11 +254,11 @@ func TestMaxAge_EndsAnItemNeverAttempted(t *testing.T) {
 }
 
 // A classified error has its own classification.
-type classified struct{ permanent, needless bool }
+type classified struct{ permanent, droppable bool }
 
 func (c classified) Error() string   { return "not taken" }
 func (c classified) Permanent() bool { return c.permanent }
-func (c classified) Droppable() bool { return c.needless }
+func (c classified) Droppable() bool { return c.droppable }
 
 func TestRetry_OverridesAClassifiedError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestOutcome_OfEachAttempt(t *testing.T) {
 		"unknown":   {outbox.Unknown(errors.New("no answer came")), outbox.StateUnknown},
 
 		"permanent by itself": {fmt.Errorf("wrapped: %w", classified{permanent: true}), outbox.StateDead},
-		"needless by itself":  {classified{permanent: true, needless: true}, outbox.StateDropped},
+		"needless by itself":  {classified{permanent: true, droppable: true}, outbox.StateDropped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -148,7 +148,7 @@ func TestHandlerError_IsCut(t *testing.T) {
 func TestStop_KeepsItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
-		p, started := newStubborn(t, b, 3*time.Second)
+		p, started := newUnstoppable(t, b, 3*time.Second)
 		stop := run(t, p)
 		sender := b.Join(t, "cli:s")
 		results := make(chan protocol.SendResult, 1)
@@ -212,9 +212,9 @@ func TestHungHandler_StopsTheHeartbeat(t *testing.T) {
 	})
 }
 
-// comesBack runs a peer for a minute, with connections of the given duration, and returns the
+// countConnections runs a peer for a minute, with connections of the given duration, and returns the
 // number of connections, and of those that were later than the shortest delay.
-func comesBack(t *testing.T, lasts time.Duration) (connects, late int) {
+func countConnections(t *testing.T, lasts time.Duration) (connects, late int) {
 	t.Helper()
 	b := bustest.StartInMemory(t, nil)
 	var stream jsonrpc.Stream
@@ -248,10 +248,10 @@ func comesBack(t *testing.T, lasts time.Duration) (connects, late int) {
 // and drops them, like a broken proxy, and measures the delay after a connection that lasted.
 func TestReconnect_BacksOffIfDroppedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if connects, _ := comesBack(t, 0); connects < 40 || connects > 140 {
+		if connects, _ := countConnections(t, 0); connects < 40 || connects > 140 {
 			t.Errorf("%d connections in a minute to a bus that drops each at once; want about one a second", connects)
 		}
-		if connects, late := comesBack(t, 2*time.Second); connects < 25 || late > 0 {
+		if connects, late := countConnections(t, 2*time.Second); connects < 25 || late > 0 {
 			t.Errorf("%d connections of 2s in a minute, %d of them late; want a quick return from each", connects, late)
 		}
 	})
@@ -268,9 +268,9 @@ func (b *bell) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sendInVain has a peer try to send until it has failed to connect, and returns
+// sendUnconnected has a peer try to send until it has failed to connect, and returns
 // what Send said.
-func sendInVain(t *testing.T, o *peer.Options) error {
+func sendUnconnected(t *testing.T, o *peer.Options) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -292,7 +292,7 @@ func sendInVain(t *testing.T, o *peer.Options) error {
 }
 
 func TestConnectError_NamesTheCause(t *testing.T) {
-	err := sendInVain(t, &peer.Options{Buses: []string{"ws://127.0.0.1:1"}})
+	err := sendUnconnected(t, &peer.Options{Buses: []string{"ws://127.0.0.1:1"}})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("Send without a bus: %v; want it to say why", err)
 	}
@@ -308,7 +308,7 @@ func TestWSS_ChecksTheCertificate(t *testing.T) {
 	defer cancel()
 
 	var unknown x509.UnknownAuthorityError
-	if err := sendInVain(t, &peer.Options{Buses: buses}); !errors.As(err, &unknown) {
+	if err := sendUnconnected(t, &peer.Options{Buses: buses}); !errors.As(err, &unknown) {
 		t.Errorf("Send without the authority: %v; want it named as unknown", err)
 	}
 

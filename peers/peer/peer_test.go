@@ -46,8 +46,8 @@ func run(t *testing.T, p *peer.Peer) (stop func() error) {
 	return stop
 }
 
-// newStubborn returns agent:x, whose handler ends only when its context does.
-func newStubborn(t *testing.T, b *bustest.Bus, stopTimeout time.Duration) (p *peer.Peer, started chan struct{}) {
+// newUnstoppable returns agent:x, whose handler ends only when its context does.
+func newUnstoppable(t *testing.T, b *bustest.Bus, stopTimeout time.Duration) (p *peer.Peer, started chan struct{}) {
 	t.Helper()
 	p = peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: stopTimeout})
 	started = make(chan struct{})

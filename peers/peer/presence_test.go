@@ -13,13 +13,13 @@ import (
 // reported after the bus has listed all that are present.
 func TestPresence_OutlivesARestartOfTheBus(t *testing.T) {
 	b := bustest.Start(t, nil)
-	told := make(chan string, 100)
+	changes := make(chan string, 100)
 	p := peer.New("agent:eye", &peer.Options{Buses: []string{b.URL()}})
-	p.HandlePresence(func(news protocol.Presence) { told <- news.State + " " + string(news.Peer) })
+	p.HandlePresence(func(news protocol.Presence) { changes <- news.State + " " + string(news.Peer) })
 	run(t, p)
 	want := func(w string) {
 		t.Helper()
-		if got := <-told; got != w {
+		if got := <-changes; got != w {
 			t.Fatalf("told %q; want %q", got, w)
 		}
 	}

@@ -88,7 +88,7 @@ func TestRunWith_EitherEndsTheOther(t *testing.T) {
 func TestRunWith_SharesOneStopTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
-		p, started := newStubborn(t, b, 5*time.Second)
+		p, started := newUnstoppable(t, b, 5*time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {

@@ -110,8 +110,8 @@ func bridgeToken(t *testing.T, file *grant.File) string {
 	return token
 }
 
-// A trial is a spawner in a process of its own, on a bus with credentials.
-type trial struct {
+// A spawnerProcess is a spawner in a process of its own, on a bus with credentials.
+type spawnerProcess struct {
 	t      *testing.T
 	bus    *bustest.Bus
 	file   *grant.File
@@ -123,7 +123,7 @@ type trial struct {
 	output bytes.Buffer
 }
 
-func newTrial(t *testing.T, env ...string) *trial {
+func startSpawnerProcess(t *testing.T, env ...string) *spawnerProcess {
 	t.Helper()
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	own, err := file.Create(grant.Credential{
@@ -134,7 +134,7 @@ func newTrial(t *testing.T, env ...string) *trial {
 		t.Fatal(err)
 	}
 	b := bustest.StartWithCredentials(t, file)
-	tr := &trial{t: t, bus: b, file: file, folder: t.TempDir(), bridge: systemtest.JoinBridge(t, b.URL(), bridgeToken(t, file))}
+	tr := &spawnerProcess{t: t, bus: b, file: file, folder: t.TempDir(), bridge: systemtest.JoinBridge(t, b.URL(), bridgeToken(t, file))}
 	tr.env = append(os.Environ(), "TEST_SPAWNER="+tr.folder, "TEST_BUS="+b.URL(), "TEST_TOKEN="+own)
 	tr.env = append(tr.env, env...)
 	tr.start()
@@ -151,7 +151,7 @@ func newTrial(t *testing.T, env ...string) *trial {
 	return tr
 }
 
-func (tr *trial) start() {
+func (tr *spawnerProcess) start() {
 	tr.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -168,8 +168,8 @@ func (tr *trial) start() {
 	tr.ended = ended
 }
 
-// revive starts the spawner again if it was killed.
-func (tr *trial) revive() {
+// restartIfKilled starts the spawner again if it was killed.
+func (tr *spawnerProcess) restartIfKilled() {
 	select {
 	case <-tr.ended:
 		tr.start()
@@ -178,26 +178,26 @@ func (tr *trial) revive() {
 }
 
 // until revives the spawner until something holds.
-func (tr *trial) until(what string, holds func() bool) {
+func (tr *spawnerProcess) until(what string, holds func() bool) {
 	tr.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			tr.t.Fatal("it never happens that", what)
 		}
-		tr.revive()
+		tr.restartIfKilled()
 		<-time.After(5 * time.Millisecond) // of other processes, which no clock of ours drives
 	}
 }
 
 // ask sends a request until it was taken, once.
-func (tr *trial) ask(id string) {
+func (tr *spawnerProcess) ask(id string) {
 	tr.t.Helper()
 	tr.until("the request is taken", func() bool { return tr.bridge.Ask(tr.t, "tg:5", id) })
 }
 
 // answers collects the answers to a request until the chat has its route.
-func (tr *trial) answers(id string) (agent protocol.PeerID) {
+func (tr *spawnerProcess) answers(id string) (agent protocol.PeerID) {
 	tr.t.Helper()
 	tr.until("the chat has a route for "+id, func() bool {
 		for len(tr.bridge.Got) > 0 {
@@ -218,11 +218,11 @@ func (tr *trial) answers(id string) (agent protocol.PeerID) {
 	return agent
 }
 
-func (tr *trial) agentFile(name string) string {
+func (tr *spawnerProcess) agentFile(name string) string {
 	return filepath.Join(tr.folder, "agents", "tg-5", name)
 }
 
-func (tr *trial) pid() int {
+func (tr *spawnerProcess) pid() int {
 	b, err := os.ReadFile(tr.agentFile("pid"))
 	if err != nil {
 		return 0
@@ -232,7 +232,7 @@ func (tr *trial) pid() int {
 }
 
 // processes returns the running agents of this trial.
-func (tr *trial) processes() []int {
+func (tr *spawnerProcess) processes() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		tr.t.Fatal(err)
@@ -249,7 +249,7 @@ func (tr *trial) processes() []int {
 }
 
 // credentials returns the names of the credentials that the bus has for agents.
-func (tr *trial) credentials() []string {
+func (tr *spawnerProcess) credentials() []string {
 	var names []string
 	tr.file.Reload()
 	for _, c := range tr.file.List() {
@@ -261,7 +261,7 @@ func (tr *trial) credentials() []string {
 }
 
 // check wants one agent, never two, with one credential, that works.
-func (tr *trial) check() {
+func (tr *spawnerProcess) check() {
 	tr.t.Helper()
 	if _, err := os.Stat(tr.agentFile("double")); err == nil {
 		tr.t.Error("two agents ran at a time")
@@ -280,7 +280,7 @@ func (tr *trial) check() {
 }
 
 // killed reports whether a process was killed at a step.
-func (tr *trial) killed(step string) bool {
+func (tr *spawnerProcess) killed(step string) bool {
 	mark := "killed at " + strings.ReplaceAll(step, " ", "-")
 	for _, path := range []string{filepath.Join(tr.folder, mark), tr.agentFile(mark)} {
 		if _, err := os.Stat(path); err == nil {
@@ -316,7 +316,7 @@ func TestSpawner_SurvivesAKillAtEveryStep(t *testing.T) {
 				if slices.Contains(agentSteps, step) {
 					env = "TEST_CRASH_AGENT=" + step
 				}
-				tr := newTrial(t, env, fmt.Sprint("TEST_KEEP=", keep))
+				tr := startSpawnerProcess(t, env, fmt.Sprint("TEST_KEEP=", keep))
 				tr.ask("r")
 				if agent := tr.answers("r"); agent != "agent:tg-5" {
 					t.Errorf("the agent is %s", agent)

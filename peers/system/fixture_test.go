@@ -28,15 +28,15 @@ type fakeLauncher struct {
 	broken  error // what Find answers
 }
 
-// An actor is one instance on the stage.
+// A fakeInstance is an agent that a fakeLauncher started.
 type fakeInstance struct {
-	stage  *fakeLauncher
-	name   system.AgentName
-	handle string
-	once   sync.Once
-	ended  chan struct{}
-	exit   error
-	stops  int
+	launcher *fakeLauncher
+	name     system.AgentName
+	handle   string
+	once     sync.Once
+	ended    chan struct{}
+	exit     error
+	stops    int
 }
 
 func newFakeLauncher(t *testing.T, b *bustest.Bus) *fakeLauncher {
@@ -75,7 +75,7 @@ func (s *fakeLauncher) Start(_ context.Context, spec system.Spec) (system.Instan
 		s.t.Errorf("%s is started twice", spec.Name)
 	}
 	s.starts = append(s.starts, spec)
-	a := &fakeInstance{stage: s, name: spec.Name, handle: strconv.Itoa(len(s.starts)), ended: make(chan struct{})}
+	a := &fakeInstance{launcher: s, name: spec.Name, handle: strconv.Itoa(len(s.starts)), ended: make(chan struct{})}
 	s.running[spec.Name] = a
 	play := s.play
 	go play(s, spec, a)
@@ -97,9 +97,9 @@ func (s *fakeLauncher) Find(_ context.Context, spec system.Spec, _ string) (syst
 // end ends an instance as if it had exited.
 func (a *fakeInstance) end(exit error) {
 	a.once.Do(func() {
-		a.stage.mu.Lock()
-		delete(a.stage.running, a.name)
-		a.stage.mu.Unlock()
+		a.launcher.mu.Lock()
+		delete(a.launcher.running, a.name)
+		a.launcher.mu.Unlock()
 		a.exit = exit
 		close(a.ended)
 	})
@@ -117,9 +117,9 @@ func (a *fakeInstance) Wait(ctx context.Context) error {
 }
 
 func (a *fakeInstance) Stop(context.Context) error {
-	a.stage.mu.Lock()
+	a.launcher.mu.Lock()
 	a.stops++
-	a.stage.mu.Unlock()
+	a.launcher.mu.Unlock()
 	a.end(&system.Exit{Reason: "stopped"})
 	return nil
 }

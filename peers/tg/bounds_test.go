@@ -270,14 +270,14 @@ func TestAnswerCallback_ClipsText(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := autocommit(t, b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
-		for i, told := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
-			b.ingest.answerCallback(tx, c, &parsedUpdate{callback: fmt.Sprint(i)}, told)
+		for i, text := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
+			b.ingest.answerCallback(tx, c, &parsedUpdate{callback: fmt.Sprint(i)}, text)
 			var said string
 			if err := storetest.Scan(b.db, []any{&said}, `SELECT content ->> '$.text' FROM replies WHERE key = ?`, fmt.Sprint("callback:", i)); err != nil {
 				t.Fatal(err)
 			}
-			if n := utf8.RuneCountInString(said); n != 200 || (said == told) != (i == 0) {
-				t.Errorf("of %d characters %d are told: %s", utf8.RuneCountInString(told), n, said)
+			if n := utf8.RuneCountInString(said); n != 200 || (said == text) != (i == 0) {
+				t.Errorf("of %d characters %d are told: %s", utf8.RuneCountInString(text), n, said)
 			}
 		}
 	})

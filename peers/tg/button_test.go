@@ -58,15 +58,15 @@ func TestButtons_AreShownUntilEdit(t *testing.T) {
 		if len(edits) != 1 || edits[0].Message.ID != last.ID || edits[0].Message.Text != "Denied by Will." || len(edits[0].Message.Entities) != 1 || keyboard(edits[0].Message) != "" {
 			t.Errorf("edited: %+v", edits)
 		}
-		var told []string // a reaction to the message is one to the edit
+		var answers []string // a reaction to the message is one to the edit
 		for lead.Pending() > 0 {
 			var s protocol.DeliveryStatus
 			if d := lead.Next(t); d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil && s.IdempotencyKey == "decided" {
-				told = append(told, s.Status+" "+s.SourceID)
+				answers = append(answers, s.Status+" "+s.SourceID)
 			}
 		}
-		if want := fmt.Sprintf("[delivered tg:123456:%d:%d]", dm.ID, last.ID); fmt.Sprint(told) != want {
-			t.Errorf("the agent was told %v; want %s", told, want)
+		if want := fmt.Sprintf("[delivered tg:123456:%d:%d]", dm.ID, last.ID); fmt.Sprint(answers) != want {
+			t.Errorf("the agent was told %v; want %s", answers, want)
 		}
 		h.texts(dm.ID, 2)
 	})
@@ -89,12 +89,12 @@ func TestPress_ForgedIsRejected(t *testing.T) {
 			t.Errorf("heard %q", c.Text)
 		}
 		h.pass(5 * time.Second)
-		told := map[string]string{}
+		answers := map[string]string{}
 		for _, c := range h.api.Calls("answerCallbackQuery") {
-			told[string(c.Params["callback_query_id"])] = string(c.Params["text"])
+			answers[string(c.Params["callback_query_id"])] = string(c.Params["text"])
 		}
 		for data, refused := range map[string]bool{"dec_2:allow:once": true, "dec_1:allow:once": true, "dec_1:allow:always": false} {
-			if got, ok := told[`"callback-`+data+`"`]; !ok || strings.Contains(got, "doesn't belong to this bot") != refused {
+			if got, ok := answers[`"callback-`+data+`"`]; !ok || strings.Contains(got, "doesn't belong to this bot") != refused {
 				t.Errorf("who pressed %s was told %q, %t", data, got, ok)
 			}
 		}

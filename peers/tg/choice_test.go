@@ -30,7 +30,7 @@ func TestChoice_CountsFirstPress(t *testing.T) {
 		will, ann := h.api.User("Will"), h.api.User("Ann")
 		group := h.api.Group(-5, "House")
 		h.startSpawner("agent:lead")
-		h.realAgent(dir, &asker{})
+		h.startAgent(dir, &asker{})
 		h.start()
 		h.api.Say(group, will, "@"+h.api.Bot().Username+" deploy")
 		h.pass(time.Minute)
@@ -45,8 +45,8 @@ func TestChoice_CountsFirstPress(t *testing.T) {
 		h.expect("answered", h.shows(group.ID), "Where to?\n\nChosen: 👍 (Ann)", "heard 👍")
 		h.api.Press(asked, will, "Production")
 		h.pass(10 * time.Second)
-		if told := h.toldPressers(); told[len(told)-1] != "Chosen: 👍 (Ann)" && told[len(told)-1] != "Chosen: 👍 (`Ann`)" {
-			t.Errorf("told %q", told)
+		if answers := h.pressAnswers(); answers[len(answers)-1] != "Chosen: 👍 (Ann)" && answers[len(answers)-1] != "Chosen: 👍 (`Ann`)" {
+			t.Errorf("told %q", answers)
 		}
 	})
 }

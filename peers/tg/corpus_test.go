@@ -64,7 +64,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 				}
 			}
 			golden.WriteString("# " + c.Case + "\n")
-			told := len(h.api.Calls("sendMessage"))
+			before := len(h.api.Calls("sendMessage"))
 			h.api.InjectRaw(n.ID, c.Update)
 			h.pass(time.Second)
 			if !strings.Contains(c.Case, "album a") { // an album waits for more pictures
@@ -78,7 +78,7 @@ func TestCorpus_WhatAgentsReceive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, call := range h.api.Calls("sendMessage")[told:] {
+			for _, call := range h.api.Calls("sendMessage")[before:] {
 				golden.WriteString("the bridge: " + call.Message.Text + "\n")
 			}
 			var reason string

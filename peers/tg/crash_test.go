@@ -104,13 +104,13 @@ func launch(t *testing.T, c child, log *syncBuffer) (*exec.Cmd, chan struct{}) {
 // has accepted it.
 type answerer struct {
 	*bustest.Scripted
-	mu     sync.Mutex
-	events []string // texts in order, one per event
-	known  map[string]bool
-	status map[string][]string // by idempotency key
-	told   chan struct{}       // signals a new status
-	todo   chan todo           // answers in the order of their events
-	reply  func(m *protocol.ChatMessage) protocol.ChatReply
+	mu       sync.Mutex
+	events   []string // texts in order, one per event
+	known    map[string]bool
+	status   map[string][]string // by idempotency key
+	notified chan struct{}       // signals a new status
+	todo     chan todo           // answers in the order of their events
+	reply    func(m *protocol.ChatMessage) protocol.ChatReply
 }
 
 type todo struct {
@@ -119,7 +119,7 @@ type todo struct {
 }
 
 func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.WaitGroup) *answerer {
-	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}, told: make(chan struct{}, 1), todo: make(chan todo, 1000)}
+	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}, notified: make(chan struct{}, 1), todo: make(chan todo, 1000)}
 	wg.Go(func() { a.answerLoop(ctx) })
 	a.Refuse(func(d *peer.Delivery) error {
 		a.mu.Lock()
@@ -128,7 +128,7 @@ func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.Wai
 		if d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil {
 			a.status[s.IdempotencyKey] = append(a.status[s.IdempotencyKey], s.Status)
 			select {
-			case a.told <- struct{}{}:
+			case a.notified <- struct{}{}:
 			default:
 			}
 		}
@@ -270,7 +270,7 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 	}
 	for !settled(api) {
 		select {
-		case <-a.told:
+		case <-a.notified:
 		case <-ctx.Done():
 			events, status := a.snapshot()
 			t.Fatalf("not everything was settled: events %q, statuses %v, shown %q", events, status, api.Texts(dm.ID))
@@ -323,7 +323,7 @@ func (a *answerer) awaitSettled(ctx context.Context, t *testing.T, key string) s
 			return status[key][len(status[key])-1]
 		}
 		select {
-		case <-a.told:
+		case <-a.notified:
 		case <-ctx.Done():
 			t.Fatalf("%s was never settled", key)
 		}
@@ -407,7 +407,7 @@ func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 // edit that shows the result. The agent must receive the press once, and the message must be
 // edited, not sent again.
 func TestSIGKILL_PressIsHandledOnce(t *testing.T) {
-	h := newKillHouse(t)
+	h := newKillFixture(t)
 	for _, point := range []string{"stored", "taken in", "forwarding", "forwarded", "reply received"} {
 		t.Run(point, func(t *testing.T) { h.press(t, "", point, 0) })
 	}
@@ -419,9 +419,9 @@ func TestSIGKILL_PressIsHandledOnce(t *testing.T) {
 	}
 }
 
-// A killHouse is Telegram, a bus, and an agent that asks every user with buttons and edits its
+// A killFixture is Telegram, a bus, and an agent that asks every user with buttons and edits its
 // question after a press.
-type killHouse struct {
+type killFixture struct {
 	api *tgtest.Server
 	url string
 	bus *bustest.Bus
@@ -429,8 +429,8 @@ type killHouse struct {
 	a   *answerer
 }
 
-func newKillHouse(t *testing.T) *killHouse {
-	h := &killHouse{api: tgtest.New(nil), bus: bustest.Start(t, nil)}
+func newKillFixture(t *testing.T) *killFixture {
+	h := &killFixture{api: tgtest.New(nil), bus: bustest.Start(t, nil)}
 	web := httptest.NewServer(h.api)
 	t.Cleanup(web.Close)
 	t.Cleanup(web.CloseClientConnections)
@@ -462,7 +462,7 @@ func newKillHouse(t *testing.T) *killHouse {
 }
 
 // run runs the bridge until it dies at a point or, without a point, until the condition holds.
-func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) {
+func (h *killFixture) run(t *testing.T, c child, point string, holds func() bool) {
 	t.Helper()
 	var log syncBuffer
 	c.Point = point
@@ -482,27 +482,27 @@ func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) 
 		}
 		return
 	}
-	told := make(chan struct{})
-	stop := context.AfterFunc(h.ctx, func() { close(told) })
+	timedOut := make(chan struct{})
+	stop := context.AfterFunc(h.ctx, func() { close(timedOut) })
 	defer stop()
 	for !holds() {
 		select {
-		case <-h.a.told:
-		case <-told:
+		case <-h.a.notified:
+		case <-timedOut:
 			t.Fatalf("it never came about; the chat shows %q", h.api.Texts(0))
 		}
 	}
 }
 
-// settledAs reports whether the reply with a key has a status other than accepted.
-func (h *killHouse) settledAs(key string) bool {
+// hasSettled reports whether the reply with a key has a status other than accepted.
+func (h *killFixture) hasSettled(key string) bool {
 	_, status := h.a.snapshot()
 	return slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusAccepted })
 }
 
 // press makes the agent ask and a user press a button, with a bridge that is killed at one point
 // of either.
-func (h *killHouse) press(t *testing.T, asking, point string, passes int) {
+func (h *killFixture) press(t *testing.T, asking, point string, passes int) {
 	will := h.api.User("Will")
 	dm := h.api.DM(will)
 	name := strings.ReplaceAll(t.Name(), " ", "-")
@@ -512,7 +512,7 @@ func (h *killHouse) press(t *testing.T, asking, point string, passes int) {
 	if asking != "" {
 		h.run(t, c, asking, nil)
 	}
-	h.run(t, c, "", func() bool { return h.settledAs("ask " + name) })
+	h.run(t, c, "", func() bool { return h.hasSettled("ask " + name) })
 	shown := h.api.Messages(dm.ID)
 	if len(shown) != 1 || shown[0].ReplyMarkup == nil {
 		t.Fatalf("the question is shown %d times", len(shown))
@@ -522,7 +522,7 @@ func (h *killHouse) press(t *testing.T, asking, point string, passes int) {
 		c.Passes = passes
 		h.run(t, c, point, nil)
 	}
-	h.run(t, c, "", func() bool { return h.settledAs("told " + name) })
+	h.run(t, c, "", func() bool { return h.hasSettled("told " + name) })
 	shown = h.api.Messages(dm.ID)
 	if len(shown) != 1 || shown[0].Text != "decided: "+name+"=allow" || shown[0].ReplyMarkup != nil {
 		t.Errorf("shown %d messages, the first says %q", len(shown), shown[0].Text)

@@ -34,7 +34,7 @@ func TestDecision_IsMadeByWhatPeopleDo(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will := h.api.User("Will")
 		h.startSpawner("agent:lead")
-		h.realAgent(dir, &careful{})
+		h.startAgent(dir, &careful{})
 		h.start()
 		say := func(text string) func(q *models.Message) {
 			return func(q *models.Message) { h.api.Say(q.Chat, will, text) }

@@ -67,7 +67,7 @@ func (h *fixture) written(dir string) (dm models.Chat, will models.User, w *writ
 	w = &writer{}
 	will, dm = h.dm("Will")
 	h.startSpawner("agent:lead")
-	h.realAgent(dir, w)
+	h.startAgent(dir, w)
 	h.start()
 	h.api.Say(dm, will, "say "+plainAnswer)
 	h.pass(time.Minute)

@@ -15,12 +15,12 @@ func TestGroup_AnEveningOfPerson(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		p := &person{h: h, m: m, bot: h.api.Bot(), ann: h.api.User("Ann"), bob: h.api.User("Bob")}
 		p.name, p.group = "@"+p.bot.Username, h.api.Supergroup(-100701, "House")
-		m.play(p.hostOfEvening)
+		m.play(p.eveningModel)
 		sendsThings(p)
 		answersQuestions(p)
 		namesTheBot(p)
 		refersToOthers(p)
-		changesTheirMinds(p)
+		correctsAndWithdraws(p)
 		says(p, p.name+" %", "yes", "no", "k", "👍", "🤔", "😡", "🙏", "??", "...", "haha", "good bot", "help", "nvm", "good morning")
 		p.do("a message of the bot to reply to", p.say(p.ann, p.name+" hello"))
 		for _, text := range []string{"👍", "ok", "why?", "👎", "wrong", "shorter please", "in German", "cool", "great, and the rest?"} {
@@ -33,8 +33,8 @@ func TestGroup_AnEveningOfPerson(t *testing.T) {
 	})
 }
 
-// hostOfEvening is the script of the model.
-func (p *person) hostOfEvening(role, prompt string) any {
+// eveningModel is the script of the model.
+func (p *person) eveningModel(role, prompt string) any {
 	switch said := message(prompt); {
 	case role == "tool":
 		return "Noted."
@@ -169,8 +169,8 @@ func refersToOthers(p *person) {
 	})
 }
 
-// changesTheirMinds adds, corrects and withdraws while the model works.
-func changesTheirMinds(p *person) {
+// correctsAndWithdraws adds, corrects and withdraws while the model works.
+func correctsAndWithdraws(p *person) {
 	p.do("a question is corrected", func() {
 		p.h.api.Say(p.group, p.ann, p.name+" whats the tine")
 		p.h.pass(time.Second)

@@ -20,11 +20,11 @@ func TestHalt_OvertakesMessages(t *testing.T) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		var mu sync.Mutex
-		var told []string
+		var texts []string
 		tell := func(what string) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, what)
+			texts = append(texts, what)
 		}
 		full := func(d *peer.Delivery) error {
 			var c protocol.Configure
@@ -40,8 +40,8 @@ func TestHalt_OvertakesMessages(t *testing.T) {
 		h.api.Say(dm, will, "/halt")
 		h.pass(time.Second)
 		mu.Lock()
-		if !slices.Equal(told, []string{"on"}) {
-			t.Errorf("told %q", told)
+		if !slices.Equal(texts, []string{"on"}) {
+			t.Errorf("told %q", texts)
 		}
 		mu.Unlock()
 		lead.Refuse(func(*peer.Delivery) error { return errors.New("full") })
@@ -63,9 +63,9 @@ func TestHalt_OvertakesMessages(t *testing.T) {
 		h.pass(2 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		at := func(s string) int { return slices.Index(told[1:], s) }
-		if len(told) != 5 || at("on") > at("off") || at("one") > at("off") || at("off") > at("two") || at("on") < 0 {
-			t.Errorf("told %q", told)
+		at := func(s string) int { return slices.Index(texts[1:], s) }
+		if len(texts) != 5 || at("on") > at("off") || at("one") > at("off") || at("off") > at("two") || at("on") < 0 {
+			t.Errorf("told %q", texts)
 		}
 	})
 }

@@ -529,13 +529,13 @@ func TestCommands(t *testing.T) {
 		command("/status", "waiting for an agent: 0")
 		for word, halt := range map[string]string{"/halt": "on", "/resume": "off"} {
 			command(word, "Told 1 agent")
-			for told := false; !told; { // the configure message came before
+			for delivered := false; !delivered; { // the configure message came before
 				d := lead.Next(t)
 				var c protocol.Configure
 				if err := d.Decode(&c); err != nil {
 					t.Fatal(err)
 				}
-				if told = c.Halt != ""; told && (c.Halt != halt || c.By != "Will" || c.TalkTo != topic(dm.ID)) {
+				if delivered = c.Halt != ""; delivered && (c.Halt != halt || c.By != "Will" || c.TalkTo != topic(dm.ID)) {
 					t.Errorf("%s: the agent is told %+v", word, c)
 				}
 			}

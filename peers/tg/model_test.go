@@ -103,7 +103,7 @@ func withModel(t *testing.T, test func(t *testing.T, h *fixture, m *scriptedMode
 	withFixture(t, func(t *testing.T, h *fixture) {
 		m := &scriptedModel{script: func(string, string) any { return "ok" }}
 		h.startSpawner("agent:lead")
-		h.realAgent(dir, model.OpenAI(&model.Options{
+		h.startAgent(dir, model.OpenAI(&model.Options{
 			BaseURL: "http://model.test/v1", Model: "test-model", Client: &http.Client{Transport: m},
 		}))
 		h.start()

@@ -23,8 +23,8 @@ var asking = protocol.ChatReply{
 
 var decided = protocol.ChatReply{Text: "lead asks to run shell\nDecision: allowed by tg:1001.", IdempotencyKey: "d", Edits: "q"}
 
-// toldPressers returns the answers to presses, in order.
-func (h *fixture) toldPressers() (said []string) {
+// pressAnswers returns the answers to presses, in order.
+func (h *fixture) pressAnswers() (said []string) {
 	for _, c := range h.api.Calls("answerCallbackQuery") {
 		said = append(said, c.Text())
 	}
@@ -110,7 +110,7 @@ func TestPress_IsDeliveredAndMessageEdited(t *testing.T) {
 		if lead.Pending() != 0 {
 			t.Errorf("the agent heard of a press that came too late")
 		}
-		h.expect("told", h.toldPressers(), "This isn't for you to decide; only @will can.", "This button doesn't belong to this bot, or its message is too old.",
+		h.expect("told", h.pressAnswers(), "This isn't for you to decide; only @will can.", "This button doesn't belong to this bot, or its message is too old.",
 			"", "Decision: allowed by tg:1001.")
 		for _, why := range []string{"that is for somebody else", "that no message of this chat has", "whose question is answered"} {
 			if !h.log.has("press rejected: a button " + why) {
@@ -135,7 +135,7 @@ func TestPress_NamesWhoMayDecide(t *testing.T) {
 		h.pass(10 * time.Second)
 		h.api.Press(h.api.Messages(group.ID)[1], ann, "dec_1:deny")
 		h.pass(10 * time.Second)
-		h.expect("told", h.toldPressers(), "This isn't for you to decide; only Mia Mo, @will, tg:78 can.")
+		h.expect("told", h.pressAnswers(), "This isn't for you to decide; only Mia Mo, @will, tg:78 can.")
 	})
 }
 
@@ -148,7 +148,7 @@ func TestPress_AfterQueuedEditIsLate(t *testing.T) {
 		reply(t, lead, group.ID, decided)
 		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
 		h.pass(time.Second)
-		h.expect("told", h.toldPressers(), "Decision: allowed by tg:1001.")
+		h.expect("told", h.pressAnswers(), "Decision: allowed by tg:1001.")
 		h.pass(time.Minute)
 		h.expect("shown", h.shows(group.ID), decided.Text)
 	})
@@ -209,7 +209,7 @@ func TestPress_InRevokedChat(t *testing.T) {
 		}
 		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
 		h.pass(10 * time.Second)
-		h.expect("told", h.toldPressers(), "This bot is private and no longer serves this chat, so the button does nothing.")
+		h.expect("told", h.pressAnswers(), "This bot is private and no longer serves this chat, so the button does nothing.")
 		if lead.Pending() != 0 {
 			t.Error("the agent heard of it")
 		}
@@ -237,7 +237,7 @@ func TestPress_BeforeEditIsAnsweredInWords(t *testing.T) {
 		h.api.Press(first, will, "dec_1:allow:once")
 		h.pass(10 * time.Second)
 		const soon = " The result is shown here in a moment."
-		h.expect("told", h.toldPressers(), "", "You have pressed “Soup” already."+soon, "Mia pressed “Soup” before you."+soon, "",
+		h.expect("told", h.pressAnswers(), "", "You have pressed “Soup” already."+soon, "Mia pressed “Soup” before you."+soon, "",
 			"You have pressed “Deny” already."+soon)
 		var heard []string
 		for lead.Pending() > 0 {
@@ -265,7 +265,7 @@ func TestPress_AfterRefusedEditIsToldOutcome(t *testing.T) {
 		}
 		h.api.Press(m, will, "dec_1:deny")
 		h.pass(10 * time.Second)
-		h.expect("told", h.toldPressers(), "Decision: allowed by tg:1001.")
+		h.expect("told", h.pressAnswers(), "Decision: allowed by tg:1001.")
 	})
 }
 
@@ -324,7 +324,7 @@ func TestStop_ClosesQuestions(t *testing.T) {
 		reply(t, lead, group.ID, protocol.ChatReply{Text: "too late", IdempotencyKey: "late"})
 		h.api.Press(shown[0], will, "dec_1:deny")
 		h.pass(10 * time.Second)
-		h.expect("told", h.toldPressers(), note)
+		h.expect("told", h.pressAnswers(), note)
 		if got := h.shows(group.ID); len(got) != 5 || !strings.HasSuffix(got[0], note) {
 			t.Errorf("shown at the end %q", got)
 		}

@@ -54,8 +54,8 @@ func (r *reader) take() (turns []string) {
 	return turns
 }
 
-// realAgent runs agent:lead on a harness until the test ends, and returns its database.
-func (h *fixture) realAgent(dir string, model harness.Harness) *store.DB {
+// startAgent runs agent:lead on a harness until the test ends, and returns its database.
+func (h *fixture) startAgent(dir string, model harness.Harness) *store.DB {
 	h.t.Helper()
 	db, err := agent.Open(filepath.Join(dir, "agent.db"))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 		h.startSpawner("agent:lead")
 		other := h.bus.Join(t, "agent:other", "agent:other")
 		r := &reader{}
-		db := h.realAgent(dir, r)
+		db := h.startAgent(dir, r)
 		h.start()
 
 		var golden bytes.Buffer

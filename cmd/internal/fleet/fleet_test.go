@@ -56,16 +56,16 @@ func play(role string) {
 	fmt.Fprint(os.Stderr, "stopped, with no line's end")
 }
 
-// A journal keeps what a fleet says.
-type journal struct {
+// A lineLog keeps what a fleet says.
+type lineLog struct {
 	mu    sync.Mutex
 	lines []string
 	grown chan struct{}
 }
 
-func newJournal() *journal { return &journal{grown: make(chan struct{}, 1)} }
+func newLineLog() *lineLog { return &lineLog{grown: make(chan struct{}, 1)} }
 
-func (j *journal) add(s string) {
+func (j *lineLog) add(s string) {
 	j.mu.Lock()
 	j.lines = append(j.lines, s)
 	j.mu.Unlock()
@@ -75,14 +75,14 @@ func (j *journal) add(s string) {
 	}
 }
 
-func (j *journal) index(part string) int {
+func (j *lineLog) index(part string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.IndexFunc(j.lines, func(l string) bool { return strings.Contains(l, part) })
 }
 
 // await waits until some line contains part.
-func (j *journal) await(t *testing.T, part string) {
+func (j *lineLog) await(t *testing.T, part string) {
 	t.Helper()
 	for j.index(part) < 0 {
 		select {
@@ -93,7 +93,7 @@ func (j *journal) await(t *testing.T, part string) {
 	}
 }
 
-func (j *journal) options() *fleet.Options {
+func (j *lineLog) options() *fleet.Options {
 	return &fleet.Options{
 		Line:        func(name string, line []byte) { j.add(name + "| " + string(line)) },
 		Event:       func(name, text string) { j.add(name + "! " + text) },
@@ -124,7 +124,7 @@ func start(t *testing.T, f *fleet.Fleet) func() error {
 }
 
 func TestFleet_StartsAndStopsInOrder(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	f := fleet.New([]fleet.Child{as("peer", "stays", 1), as("bus", "stays", 0)}, j.options())
 	stop := start(t, f)
 	if err := f.Ready(t.Context(), "peer"); err != nil {
@@ -150,7 +150,7 @@ func TestFleet_StartsAndStopsInOrder(t *testing.T) {
 // TestFleet_PassesALineOnBeforeItActs checks that nothing that follows from a child's readiness can
 // be logged before it, and that a child that is ready has a process.
 func TestFleet_PassesALineOnBeforeItActs(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	o := j.options()
 	var f *fleet.Fleet
 	over, cancel := context.WithCancel(t.Context())
@@ -169,7 +169,7 @@ func TestFleet_PassesALineOnBeforeItActs(t *testing.T) {
 
 // TestFleet_WaitsForAnExtendedStop stops a child that announces how long its stop may take.
 func TestFleet_WaitsForAnExtendedStop(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	o := j.options()
 	o.StopTimeout = 2 // no process ends in a nanosecond
 	extended := make(chan time.Time, 1)
@@ -188,7 +188,7 @@ func TestFleet_WaitsForAnExtendedStop(t *testing.T) {
 }
 
 func TestFleet_RestartsAKilledChild(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	f := fleet.New([]fleet.Child{as("bus", "stays", 0)}, j.options())
 	start(t, f)
 	if err := f.Ready(t.Context(), "bus"); err != nil {
@@ -208,7 +208,7 @@ func TestFleet_RestartsAKilledChild(t *testing.T) {
 }
 
 func TestFleet_KeepsAChildDownAfterWrongUsage(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	f := fleet.New([]fleet.Child{as("bus", "stays", 0), as("peer", "usage", 1)}, j.options())
 	start(t, f)
 	j.await(t, "peer! was called wrongly and stays down")
@@ -221,7 +221,7 @@ func TestFleet_KeepsAChildDownAfterWrongUsage(t *testing.T) {
 }
 
 func TestFleet_EndsWithItsFirstStage(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	f := fleet.New([]fleet.Child{as("bus", "fails", 0), as("peer", "stays", 1)}, j.options())
 	err := f.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "bus stays down") {
@@ -234,7 +234,7 @@ func TestFleet_EndsWithItsFirstStage(t *testing.T) {
 
 // TestFleet_KeepsTryingAFailingChild runs a child whose first seven starts fail.
 func TestFleet_KeepsTryingAFailingChild(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	o := j.options()
 	o.RestPause = time.Millisecond
 	lock := filepath.Join(t.TempDir(), "starts")
@@ -250,7 +250,7 @@ func TestFleet_KeepsTryingAFailingChild(t *testing.T) {
 }
 
 func TestFleet_KillsAChildThatIgnoresSIGTERM(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	o := j.options()
 	o.StopTimeout = time.Millisecond
 	f := fleet.New([]fleet.Child{as("bus", "deaf", 0)}, o)
@@ -267,7 +267,7 @@ func TestFleet_KillsAChildThatIgnoresSIGTERM(t *testing.T) {
 }
 
 func TestFleet_ReportsAMissingProgram(t *testing.T) {
-	j := newJournal()
+	j := newLineLog()
 	f := fleet.New([]fleet.Child{{Name: "bus", Path: "/no/such/program"}}, j.options())
 	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("Run: %v", err)

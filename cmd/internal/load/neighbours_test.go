@@ -34,7 +34,7 @@ func BenchmarkNeighbours(b *testing.B) {
 			b.Run(kind+"/"+beside, func(b *testing.B) {
 				bus := startServer(b, kind)
 				w := Workload{Name: "a pair", Senders: 1, Targets: 1, Depth: 1, Size: 100}
-				ours, floors := w.calm(b, bus), w.calm(b, echo)
+				ours, floors := w.steadySender(b, bus), w.steadySender(b, echo)
 				if beside != "nobody" {
 					startCrowd(b, beside, bus.(Bus).URL)
 				}
@@ -57,9 +57,9 @@ func BenchmarkNeighbours(b *testing.B) {
 	}
 }
 
-// calm connects a pair. It returns a function that sends a message every two milliseconds, unless
+// steadySender connects a pair. It returns a function that sends a message every two milliseconds, unless
 // the previous one is unanswered, and returns how long each took.
-func (w Workload) calm(b *testing.B, s Server) func(context.Context) []time.Duration {
+func (w Workload) steadySender(b *testing.B, s Server) func(context.Context) []time.Duration {
 	r, err := s.rig(b.Context(), w, time.Now().UnixNano())
 	if err != nil {
 		b.Fatal(err)
@@ -105,7 +105,7 @@ func startCrowd(b *testing.B, what, url string) {
 
 // serveCrowd loads a bus.
 func serveCrowd(ctx context.Context, what string, bus Bus) error {
-	act, err := map[string]func(context.Context, Bus) (func() error, error){"fan-out": fanOuts, "arrivals": arrivals, "deaf": deafPeers}[what](ctx, bus)
+	act, err := map[string]func(context.Context, Bus) (func() error, error){"fan-out": fanOuts, "arrivals": arrivals, "deaf": silentPeers}[what](ctx, bus)
 	if err != nil {
 		return err
 	}
@@ -156,9 +156,9 @@ func arrivals(ctx context.Context, bus Bus) (func() error, error) {
 	}, nil
 }
 
-// deafPeers starts 30 peers that never read, and one that sends them 64 KiB at most a thousand
+// silentPeers starts 30 peers that never read, and one that sends them 64 KiB at most a thousand
 // times a second, without waiting for the outcomes.
-func deafPeers(ctx context.Context, bus Bus) (func() error, error) {
+func silentPeers(ctx context.Context, bus Bus) (func() error, error) {
 	for i := range 30 {
 		if _, err := bus.dial(ctx, fmt.Sprint("cli:deaf-", i), "deaf"); err != nil {
 			return nil, err

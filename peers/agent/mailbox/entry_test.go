@@ -36,7 +36,7 @@ func TestComplete_FillsInMissingFields(t *testing.T) {
 func TestConversation_IsThatOfItsChat(t *testing.T) {
 	for _, c := range []struct {
 		from       protocol.PeerID
-		told, want string
+		chat, want string
 	}{
 		{"chorus:evil", "-1001", "chorus:evil/-1001"},
 		{"chorus:evil", "work", "chorus:evil/work"},
@@ -50,10 +50,10 @@ func TestConversation_IsThatOfItsChat(t *testing.T) {
 		{"tg:-1001", "-1002", "-1002"}, // a group that moved
 		{"tg:-1001", "", "-1001"},
 	} {
-		m := protocol.ChatMessage{Chat: &protocol.Chat{ID: c.told}}
+		m := protocol.ChatMessage{Chat: &protocol.Chat{ID: c.chat}}
 		mailbox.ApplyDefaults(&m, &protocol.Message{From: c.from})
 		if m.Chat.ID != c.want {
-			t.Errorf("%s tells of %q: taken as %q, want %q", c.from, c.told, m.Chat.ID, c.want)
+			t.Errorf("%s tells of %q: taken as %q, want %q", c.from, c.chat, m.Chat.ID, c.want)
 		}
 	}
 }

@@ -119,8 +119,8 @@ func agent(args []string) int {
 	return 0
 }
 
-// A house is a launcher that runs, in a real systemd.
-type house struct {
+// A fixture is a launcher that runs, in a real systemd.
+type fixture struct {
 	*systemd.Launcher
 	t      *testing.T
 	folder string
@@ -158,11 +158,11 @@ func systemctl(args ...string) *exec.Cmd {
 	return exec.Command("systemctl", args...)
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needSystemd(t)
 	folder := t.TempDir()
-	return &house{launcher(t, folder), t, folder}
+	return &fixture{launcher(t, folder), t, folder}
 }
 
 func launcher(t *testing.T, folder string) *systemd.Launcher {
@@ -179,7 +179,7 @@ func launcher(t *testing.T, folder string) *systemd.Launcher {
 	return l
 }
 
-func (h *house) spec(name system.AgentName, args ...string) system.Spec {
+func (h *fixture) spec(name system.AgentName, args ...string) system.Spec {
 	self, err := os.Executable()
 	if err != nil {
 		h.t.Fatal(err)
@@ -195,7 +195,7 @@ func (h *house) spec(name system.AgentName, args ...string) system.Spec {
 	}
 }
 
-func (h *house) start(spec system.Spec) system.Instance {
+func (h *fixture) start(spec system.Spec) system.Instance {
 	h.t.Helper()
 	os.RemoveAll(h.Paths(spec.Name).Data + "/report")
 	inst, err := h.Start(h.t.Context(), spec)
@@ -210,7 +210,7 @@ func (h *house) start(spec system.Spec) system.Instance {
 	return inst
 }
 
-func (h *house) report(name system.AgentName) report {
+func (h *fixture) report(name system.AgentName) report {
 	h.t.Helper()
 	var r report
 	for range 2000 {
@@ -226,7 +226,7 @@ func (h *house) report(name system.AgentName) report {
 }
 
 func TestSystemd_ConfinesTheAgent(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	odd := []string{"$HOME ${PATH} %i %h $$", "a b", `"quoted"`, "", "--x=;|&"}
 	spec := h.spec("confined", odd...)
 	secret := "s3cret \"with\" $quotes `and` \\ backslash"
@@ -295,7 +295,7 @@ func TestSystemd_ConfinesTheAgent(t *testing.T) {
 // TestSystemd_UnitsAllowWhatTheSpecNames checks that a unit allows what the spec names, and nothing
 // else.
 func TestSystemd_UnitsAllowWhatTheSpecNames(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	if os.Getuid() != 0 {
 		t.Skip("a user's manager does not confine as much")
 	}
@@ -321,7 +321,7 @@ func TestSystemd_UnitsAllowWhatTheSpecNames(t *testing.T) {
 }
 
 func TestSystemd_FindsUnitsByName(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	spec := h.spec("found")
 	if _, err := h.Find(t.Context(), spec, ""); !errors.Is(err, system.ErrNotRunning) {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func TestSystemd_FindsUnitsByName(t *testing.T) {
 }
 
 func TestSystemd_TellsTheCauseOfAnEnd(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for code, hopeless := range map[string]bool{"0": false, "1": false, "2": true} {
 		inst, err := h.Start(t.Context(), h.spec("ended", "--exit", code))
 		var exit *system.Exit
@@ -378,7 +378,7 @@ func TestSystemd_TellsTheCauseOfAnEnd(t *testing.T) {
 }
 
 func TestSystemd_LimitsMemory(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	needController(t, "memory")
 	spec := h.spec("memory", "--greedy")
 	inst, err := h.Start(t.Context(), spec)
@@ -402,7 +402,7 @@ func TestSystemd_LimitsMemory(t *testing.T) {
 }
 
 func TestSystemd_LimitsTasks(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	needController(t, "pids")
 	spec := h.spec("tasks", "--many")
 	spec.Limits.Tasks = 30
@@ -418,7 +418,7 @@ func TestSystemd_LimitsTasks(t *testing.T) {
 }
 
 func TestSystemd_LimitsTheRuntime(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	spec := h.spec("runtime")
 	spec.Limits.Runtime = time.Second
 	inst := h.start(spec)

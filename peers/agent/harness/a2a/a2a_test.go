@@ -25,24 +25,24 @@ import (
 
 const token = "tok-of-the-agent-elsewhere"
 
-// An elsewhere is an agent of the official library. It does what the first word says.
-type elsewhere struct {
+// An remoteAgent is an agent of the official library. It does what the first word says.
+type remoteAgent struct {
 	*httptest.Server
 	card *sdk.AgentCard
 	cut  bool // the stream breaks off behind its first event
 
 	mu       sync.Mutex
-	heard    []*sdk.Message
+	received []*sdk.Message
 	tokens   []string // shown with each request
-	worked   chan sdk.TaskID
+	working  chan sdk.TaskID
 	finish   chan struct{} // has "wait" end well
 	canceled chan sdk.TaskID
 	refuse   int // HTTP status of all answers but the card
 }
 
-func newElsewhere(t *testing.T, binding sdk.TransportProtocol) *elsewhere {
+func newRemoteAgent(t *testing.T, binding sdk.TransportProtocol) *remoteAgent {
 	t.Helper()
-	e := &elsewhere{worked: make(chan sdk.TaskID, 8), finish: make(chan struct{}), canceled: make(chan sdk.TaskID, 8)}
+	e := &remoteAgent{working: make(chan sdk.TaskID, 8), finish: make(chan struct{}), canceled: make(chan sdk.TaskID, 8)}
 	handler := a2asrv.NewHandler(e)
 	answers := map[sdk.TransportProtocol]http.Handler{
 		sdk.TransportProtocolJSONRPC: a2asrv.NewJSONRPCHandler(handler), sdk.TransportProtocolHTTPJSON: http.StripPrefix("/a2a", a2asrv.NewRESTHandler(handler)),
@@ -60,7 +60,7 @@ func newElsewhere(t *testing.T, binding sdk.TransportProtocol) *elsewhere {
 		}
 		if e.cut {
 			e.cut = false
-			w = &cutter{ResponseWriter: w}
+			w = &truncatingWriter{ResponseWriter: w}
 		}
 		answers.ServeHTTP(w, r)
 	})
@@ -74,24 +74,24 @@ func newElsewhere(t *testing.T, binding sdk.TransportProtocol) *elsewhere {
 	return e
 }
 
-func (e *elsewhere) note(r *http.Request) {
+func (e *remoteAgent) note(r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tokens = append(e.tokens, r.Header.Get("Authorization"))
 }
 
-func (e *elsewhere) messages() []*sdk.Message {
+func (e *remoteAgent) messages() []*sdk.Message {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.heard)
+	return slices.Clone(e.received)
 }
 
-// A cutter breaks the connection behind the first event of a stream.
-type cutter struct {
+// A truncatingWriter breaks the connection behind the first event of a stream.
+type truncatingWriter struct {
 	http.ResponseWriter
 }
 
-func (c *cutter) Flush() {
+func (c *truncatingWriter) Flush() {
 	c.ResponseWriter.(http.Flusher).Flush()
 	panic(http.ErrAbortHandler)
 }
@@ -99,9 +99,9 @@ func (c *cutter) Flush() {
 func text(words string) *sdk.Part { return sdk.NewTextPart(words) }
 
 // Execute implements a2asrv.AgentExecutor.
-func (e *elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+func (e *remoteAgent) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
 	e.mu.Lock()
-	e.heard = append(e.heard, x.Message)
+	e.received = append(e.received, x.Message)
 	e.mu.Unlock()
 	_, words, _ := strings.Cut(x.Message.Parts[0].Text(), "<<FENCE\n")
 	words, _, _ = strings.Cut(words, "\nFENCE>>")
@@ -127,7 +127,7 @@ func (e *elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter
 		if !yield(sdk.NewSubmittedTask(x, x.Message), nil) || !status(sdk.TaskStateWorking, "looking") {
 			return
 		}
-		e.worked <- x.TaskID
+		e.working <- x.TaskID
 		switch command {
 		case "write":
 			first := sdk.NewArtifactEvent(x, text("one, "))
@@ -154,7 +154,7 @@ func (e *elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter
 }
 
 // Cancel implements a2asrv.AgentExecutor.
-func (e *elsewhere) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+func (e *remoteAgent) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		yield(sdk.NewStatusUpdateEvent(x, sdk.TaskStateCanceled, nil), nil)
 		e.canceled <- x.TaskID
@@ -162,7 +162,7 @@ func (e *elsewhere) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Se
 }
 
 // join runs a harness for the agent elsewhere until the test ends.
-func (e *elsewhere) join(t *testing.T, report func(harness.Progress)) harness.Harness {
+func (e *remoteAgent) join(t *testing.T, report func(harness.Progress)) harness.Harness {
 	t.Helper()
 	h := a2a.New(e.URL+"/below", &a2a.Options{
 		Token: func() (string, error) { return token, nil }, Backoff: retry.Backoff{Min: 1, Max: 1}, PollBackoff: retry.Backoff{Min: 1, Max: time.Millisecond},
@@ -193,16 +193,16 @@ func turn(words string) *harness.Turn {
 }
 
 // both runs a test for each binding of A2A.
-func both(t *testing.T, test func(t *testing.T, e *elsewhere)) {
+func both(t *testing.T, test func(t *testing.T, e *remoteAgent)) {
 	for _, binding := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
-		t.Run(strings.ReplaceAll(string(binding), "/", ""), func(t *testing.T) { test(t, newElsewhere(t, binding)) })
+		t.Run(strings.ReplaceAll(string(binding), "/", ""), func(t *testing.T) { test(t, newRemoteAgent(t, binding)) })
 	}
 }
 
 // TestTurn_ReturnsTheResultOfTheTask checks that a message or an artifact is the answer, and that a
 // task that ends otherwise says why.
 func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
-	both(t, func(t *testing.T, e *elsewhere) {
+	both(t, func(t *testing.T, e *remoteAgent) {
 		h := e.join(t, nil)
 		for words, want := range map[string]string{
 			"hello":  "hello yourself",
@@ -220,7 +220,7 @@ func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 			t.Errorf("a task that failed: %v", err)
 		}
 		_, err = h.Turn(t.Context(), turn("login"), nil)
-		if told, ok := errors.AsType[*harness.UserError](err); !ok || !strings.Contains(told.Message, "log in") {
+		if userErr, ok := errors.AsType[*harness.UserError](err); !ok || !strings.Contains(userErr.Message, "log in") {
 			t.Errorf("a task that wants a login: %v", err)
 		}
 	})
@@ -230,7 +230,7 @@ func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 // standing rules precede them where a conversation begins or the rules have changed. Each
 // conversation has one context, and a question's answer goes to the task that asked.
 func TestTurn_SendsTheEvent(t *testing.T) {
-	both(t, func(t *testing.T, e *elsewhere) {
+	both(t, func(t *testing.T, e *remoteAgent) {
 		h := e.join(t, nil)
 		ask := func(m *harness.Turn) string {
 			t.Helper()
@@ -253,12 +253,12 @@ func TestTurn_SendsTheEvent(t *testing.T) {
 		if want := []string{"which one?", "you chose red", "which one?"}; !slices.Equal(answers[:3], want) {
 			t.Errorf("answers %q", answers)
 		}
-		heard := e.messages()
-		if len(heard) != 4 {
-			t.Fatalf("%d messages", len(heard))
+		received := e.messages()
+		if len(received) != 4 {
+			t.Fatalf("%d messages", len(received))
 		}
 		for i, want := range []*harness.Turn{turn("choose"), turn("red"), changed, room} {
-			m := heard[i]
+			m := received[i]
 			rules, rest, _ := strings.Cut(m.Parts[0].Text(), "C2A EVENT")
 			if len(m.Parts) != 1 || "C2A EVENT"+rest != want.Prompt || len(m.Metadata) != 0 {
 				t.Errorf("message %d is %+v, want %q", i, m.Parts, want.Prompt)
@@ -267,8 +267,8 @@ func TestTurn_SendsTheEvent(t *testing.T) {
 				t.Errorf("message %d comes behind %q", i, rules)
 			}
 		}
-		if heard[0].ID != "key of choose" || heard[1].TaskID == "" || heard[2].TaskID != "" || heard[2].ContextID != heard[1].ContextID || heard[3].ContextID == heard[1].ContextID {
-			t.Errorf("%+v\n%+v\n%+v\n%+v", heard[0], heard[1], heard[2], heard[3])
+		if received[0].ID != "key of choose" || received[1].TaskID == "" || received[2].TaskID != "" || received[2].ContextID != received[1].ContextID || received[3].ContextID == received[1].ContextID {
+			t.Errorf("%+v\n%+v\n%+v\n%+v", received[0], received[1], received[2], received[3])
 		}
 		caps, err := h.Capabilities(t.Context())
 		if want := (harness.Injection{Immediate: true, Buffered: true, ToolMailbox: true, Interrupt: true}); err != nil || caps.Injection != want || caps.Images {
@@ -280,7 +280,7 @@ func TestTurn_SendsTheEvent(t *testing.T) {
 // TestTurn_PollsTheTaskToItsEnd covers a stream that breaks off, an agent without streams, and a
 // turn that ends first.
 func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
-	both(t, func(t *testing.T, e *elsewhere) {
+	both(t, func(t *testing.T, e *remoteAgent) {
 		e.cut = true
 		h := e.join(t, nil)
 		ended := make(chan string, 1)
@@ -288,13 +288,13 @@ func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 			outcome, err := h.Turn(context.WithoutCancel(t.Context()), turn("wait"), nil)
 			ended <- fmt.Sprint(outcome.FinalText, err)
 		}()
-		<-e.worked
+		<-e.working
 		close(e.finish)
 		if got := <-ended; got != "waited<nil>" {
 			t.Errorf("a stream that broke off: %s", got)
 		}
 	})
-	both(t, func(t *testing.T, e *elsewhere) {
+	both(t, func(t *testing.T, e *remoteAgent) {
 		h := e.join(t, nil)
 		cause := errors.New("the message was edited")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -303,7 +303,7 @@ func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 			_, err := h.Turn(ctx, turn("wait"), nil)
 			ended <- err
 		}()
-		id := <-e.worked
+		id := <-e.working
 		cancel(cause)
 		if err := <-ended; !errors.Is(err, cause) {
 			t.Errorf("a turn that was withdrawn: %v", err)
@@ -312,7 +312,7 @@ func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 			t.Errorf("canceled %s, want %s", got, id)
 		}
 	})
-	both(t, func(t *testing.T, e *elsewhere) {
+	both(t, func(t *testing.T, e *remoteAgent) {
 		e.card.Capabilities.Streaming = false
 		if outcome, err := e.join(t, nil).Turn(t.Context(), turn("write"), nil); err != nil || !strings.HasPrefix(outcome.FinalText, "one, two") {
 			t.Errorf("without streams: %+v, %v", outcome, err)
@@ -324,27 +324,27 @@ func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 // they arrive.
 func TestTurn_ReportsPiecesOfTheTask(t *testing.T) {
 	var mu sync.Mutex
-	var told []string
-	e := newElsewhere(t, sdk.TransportProtocolJSONRPC)
+	var progress []string
+	e := newRemoteAgent(t, sdk.TransportProtocolJSONRPC)
 	h := e.join(t, func(p harness.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, string(p.Kind)+" "+p.Message)
+		progress = append(progress, string(p.Kind)+" "+p.Message)
 	})
 	if _, err := h.Turn(t.Context(), turn("write"), nil); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"status looking", "text one, ", "text two"}; !slices.Equal(told[:3], want) {
-		t.Errorf("told %q", told)
+	if want := []string{"status looking", "text one, ", "text two"}; !slices.Equal(progress[:3], want) {
+		t.Errorf("told %q", progress)
 	}
 }
 
 // TestTransport_SendsTheTokenToItsOriginOnly checks that the token goes to the configured
 // address, and not to an address of the card.
 func TestTransport_SendsTheTokenToItsOriginOnly(t *testing.T) {
-	other, home := newElsewhere(t, sdk.TransportProtocolJSONRPC), newElsewhere(t, sdk.TransportProtocolJSONRPC)
+	other, home := newRemoteAgent(t, sdk.TransportProtocolJSONRPC), newRemoteAgent(t, sdk.TransportProtocolJSONRPC)
 	home.card.SupportedInterfaces = other.card.SupportedInterfaces
 	if outcome, err := home.join(t, nil).Turn(t.Context(), turn("hello"), nil); err != nil || outcome.FinalText == "" {
 		t.Fatalf("%+v, %v", outcome, err)
@@ -362,7 +362,7 @@ func TestTransport_SendsTheTokenToItsOriginOnly(t *testing.T) {
 // TestTurn_ExplainsFailures checks that failures that may pass are tried again, and that final ones
 // are explained.
 func TestTurn_ExplainsFailures(t *testing.T) {
-	e := newElsewhere(t, sdk.TransportProtocolJSONRPC)
+	e := newRemoteAgent(t, sdk.TransportProtocolJSONRPC)
 	h := e.join(t, nil)
 	if _, err := h.Capabilities(t.Context()); err != nil {
 		t.Fatal(err)
@@ -370,8 +370,8 @@ func TestTurn_ExplainsFailures(t *testing.T) {
 	for status, temporary := range map[int]bool{401: false, 307: false, 503: true, 429: true} {
 		e.refuse = status
 		_, err := h.Turn(t.Context(), turn("hello"), nil)
-		told, _ := errors.AsType[*harness.UserError](err)
-		if errors.Is(err, harness.ErrTemporary) != temporary || temporary == (told != nil) || !strings.Contains(err.Error(), fmt.Sprint("it answered ", status)) {
+		userErr, _ := errors.AsType[*harness.UserError](err)
+		if errors.Is(err, harness.ErrTemporary) != temporary || temporary == (userErr != nil) || !strings.Contains(err.Error(), fmt.Sprint("it answered ", status)) {
 			t.Errorf("HTTP %d: %v", status, err)
 		}
 	}
@@ -385,7 +385,7 @@ func TestTurn_ExplainsFailures(t *testing.T) {
 		t.Errorf("after its troubles: %+v, %v", outcome, err)
 	}
 
-	old := newElsewhere(t, sdk.TransportProtocolGRPC)
+	old := newRemoteAgent(t, sdk.TransportProtocolGRPC)
 	if _, err := old.join(t, nil).Capabilities(t.Context()); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "A2A 1.0") {
 		t.Errorf("a card without a way that we know: %v", err)
 	}

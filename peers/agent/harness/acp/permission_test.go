@@ -66,7 +66,7 @@ func TestPermission_IdentifiesTheChatTool(t *testing.T) {
 func TestPermission_IsDecidedAfterEarlierUpdates(t *testing.T) {
 	turn := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
 	p := &agentProcess{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
-	const told, rest = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"rm","kind":"execute"}}}`,
+	const update, rest = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"rm","kind":"execute"}}}`,
 		"a line that is not JSON\n" + `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"session/update"}` + "\n"
 	var library strings.Builder
 	first := writerOf(func(line []byte) (int, error) {
@@ -75,7 +75,7 @@ func TestPermission_IsDecidedAfterEarlierUpdates(t *testing.T) {
 		}
 		return library.Write(line)
 	})
-	if err := p.readOutput(first, strings.NewReader(told+"\n"+rest)); err != nil || library.String() != rest {
+	if err := p.readOutput(first, strings.NewReader(update+"\n"+rest)); err != nil || library.String() != rest {
 		t.Errorf("the library gets %q, %v", library.String(), err)
 	}
 	if err := p.readOutput(first, strings.NewReader(strings.Repeat("x", maxLine+1))); err == nil {

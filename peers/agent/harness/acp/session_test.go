@@ -238,10 +238,10 @@ func TestParsePermission(t *testing.T) {
 // TestCollector_CollectsATurn checks the last text, the calls and the cost of a turn, all within
 // bounds.
 func TestCollector_CollectsATurn(t *testing.T) {
-	var told []harness.Progress
+	var progress []harness.Progress
 	fresh := func() *collector {
-		told = nil
-		return &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(p harness.Progress) { told = append(told, p) }}
+		progress = nil
+		return &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(p harness.Progress) { progress = append(progress, p) }}
 	}
 	says := func(s string) *acpsdk.SessionUpdate {
 		return &acpsdk.SessionUpdate{AgentMessageChunk: &acpsdk.SessionUpdateAgentMessageChunk{Content: acpsdk.TextBlock(s)}}
@@ -259,20 +259,20 @@ func TestCollector_CollectsATurn(t *testing.T) {
 	if want := (harness.Usage{Model: "acp", Iterations: 1, ToolCalls: 4, InputTokens: 7, OutputTokens: 5, CachedTokens: 3}); o.FinalText != "Done." || !o.Truncated || o.Usage != want {
 		t.Errorf("%q, %v, %+v", o.FinalText, o.Truncated, o.Usage)
 	}
-	if got := len(told[5].Content); told[5].CallID != "3" || got != 64<<10 || string(told[6].Content) != "null" || told[6].Kind != harness.ProgressToolCall || told[6].Tool != "Run" {
-		t.Errorf("of the large calls is told %d bytes and %s", got, told[6].Content)
+	if got := len(progress[5].Content); progress[5].CallID != "3" || got != 64<<10 || string(progress[6].Content) != "null" || progress[6].Kind != harness.ProgressToolCall || progress[6].Tool != "Run" {
+		t.Errorf("of the large calls is told %d bytes and %s", got, progress[6].Content)
 	}
 	for status, want := range map[acpsdk.ToolCallStatus]int{acpsdk.ToolCallStatusInProgress: 0, acpsdk.ToolCallStatusCompleted: 1, acpsdk.ToolCallStatusFailed: 1} {
 		c := fresh()
 		c.handleUpdate(&acpsdk.SessionUpdate{ToolCallUpdate: &acpsdk.SessionToolCallUpdate{ToolCallId: "1", Status: &status, RawOutput: 7}})
-		if len(told) != want || want == 1 && (told[0].Kind != harness.ProgressToolResult || string(told[0].Content) != "7") {
-			t.Errorf("%s: %+v", status, told)
+		if len(progress) != want || want == 1 && (progress[0].Kind != harness.ProgressToolResult || string(progress[0].Content) != "7") {
+			t.Errorf("%s: %+v", status, progress)
 		}
 	}
 	c = fresh()
 	c.handleUpdate(&acpsdk.SessionUpdate{Plan: &acpsdk.SessionUpdatePlan{Entries: []acpsdk.PlanEntry{{Status: "completed"}, {Status: "pending"}, {Status: "completed"}}}})
-	if len(told) != 1 || told[0].Message != "plan" || told[0].Progress != 2 || told[0].Total != 3 {
-		t.Errorf("the plan is %+v", told)
+	if len(progress) != 1 || progress[0].Message != "plan" || progress[0].Progress != 2 || progress[0].Total != 3 {
+		t.Errorf("the plan is %+v", progress)
 	}
 	c = fresh()
 	c.handleUpdate(says(strings.Repeat("x", 256<<10)))
@@ -296,10 +296,10 @@ func TestCollector_CollectsATurn(t *testing.T) {
 // supports, in a stable order.
 func TestMCPServers_AreConverted(t *testing.T) {
 	all := []harness.MCPServer{{Command: []string{"run", "a", "b"}, Env: map[string]string{"B": "2", "A": "1"}}, {Name: "web", URL: "https://a.example", Headers: map[string]string{"X": "y"}}}
-	var told []harness.Progress
+	var progress []harness.Progress
 	for _, http := range []bool{true, false} {
 		p := &agentProcess{h: New([]string{"program"}, nil), http: http}
-		p.h.Attach(harness.Host{Progress: func(p harness.Progress) { told = append(told, p) }})
+		p.h.Attach(harness.Host{Progress: func(p harness.Progress) { progress = append(progress, p) }})
 		got, err := json.Marshal(p.mcpServers(&harness.Turn{ID: "t", MCP: all}))
 		want := `[{"args":["a","b"],"command":"run","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"name":"mcp"}`
 		if http {
@@ -308,8 +308,8 @@ func TestMCPServers_AreConverted(t *testing.T) {
 		if err != nil || canonical(t, got) != canonical(t, []byte(want+"]")) {
 			t.Errorf("over HTTP %v: %s, %v", http, got, err)
 		}
-		if left := len(told) == 1 && told[0].TurnID == "t" && strings.Contains(told[0].Message, "runs without the server web"); left == http {
-			t.Errorf("over HTTP %v: told %+v", http, told)
+		if left := len(progress) == 1 && progress[0].TurnID == "t" && strings.Contains(progress[0].Message, "runs without the server web"); left == http {
+			t.Errorf("over HTTP %v: told %+v", http, progress)
 		}
 	}
 }

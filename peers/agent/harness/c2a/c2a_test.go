@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// rig is a harness that drives the reference program.
-type rig struct {
+// fixture is a harness that drives the reference program.
+type fixture struct {
 	*c2a.Harness
 	t     *testing.T
 	state string
@@ -39,16 +39,16 @@ type rig struct {
 }
 
 // start runs the reference program with faults until the test ends.
-func start(t *testing.T, change func(*c2a.Options), faults ...string) *rig {
+func start(t *testing.T, change func(*c2a.Options), faults ...string) *fixture {
 	t.Helper()
-	r := newRig(t, change, faults...)
+	r := newFixture(t, change, faults...)
 	r.run()
 	return r
 }
 
-func newRig(t *testing.T, change func(*c2a.Options), faults ...string) *rig {
+func newFixture(t *testing.T, change func(*c2a.Options), faults ...string) *fixture {
 	t.Helper()
-	r := &rig{t: t, state: filepath.Join(t.TempDir(), "state.json"), calls: make(chan string, 100)}
+	r := &fixture{t: t, state: filepath.Join(t.TempDir(), "state.json"), calls: make(chan string, 100)}
 	r.tools = &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
 		r.calls <- c.Name
 		return harness.Result{}, false
@@ -64,7 +64,7 @@ func newRig(t *testing.T, change func(*c2a.Options), faults ...string) *rig {
 	return r
 }
 
-func (r *rig) run() {
+func (r *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -100,7 +100,7 @@ type delivered struct {
 	event, key   string
 }
 
-func (r *rig) received(method string) []harnesstest.Received {
+func (r *fixture) received(method string) []harnesstest.Received {
 	r.t.Helper()
 	all, err := harnesstest.ReadState(r.state)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *rig) received(method string) []harnesstest.Received {
 	return slices.DeleteFunc(all, func(x harnesstest.Received) bool { return x.Method != method })
 }
 
-func (r *rig) deliveries() []delivered {
+func (r *fixture) deliveries() []delivered {
 	r.t.Helper()
 	var out []delivered
 	for _, x := range r.received("chat/deliver") {
@@ -129,7 +129,7 @@ func (r *rig) deliveries() []delivered {
 }
 
 // accept runs turns at the same time and fails the test unless all are accepted.
-func (r *rig) accept(turns ...*harness.Turn) []harness.Outcome {
+func (r *fixture) accept(turns ...*harness.Turn) []harness.Outcome {
 	r.t.Helper()
 	outcomes, errs := make([]harness.Outcome, len(turns)), make([]error, len(turns))
 	var wg sync.WaitGroup
@@ -215,7 +215,7 @@ func TestTurn_AcceptsALateAnswer(t *testing.T) {
 // TestTurn_RedeliversInOrderAfterARestart crashes a program with three unanswered deliveries. The
 // restarted program gets all three again, by sequence.
 func TestTurn_RedeliversInOrderAfterARestart(t *testing.T) {
-	r := newRig(t, nil, "silent:2", "crash:3")
+	r := newFixture(t, nil, "silent:2", "crash:3")
 	var wg sync.WaitGroup
 	for _, n := range []int64{3, 1, 2} {
 		wg.Go(func() {
@@ -311,7 +311,7 @@ func TestSession_RestartsAProgramThatDoesNotRead(t *testing.T) {
 	wg.Wait()
 }
 
-func (r *rig) receivedSoon(method string) []harnesstest.Received {
+func (r *fixture) receivedSoon(method string) []harnesstest.Received {
 	all, _ := harnesstest.ReadState(r.state) // none before the first run
 	return slices.DeleteFunc(all, func(x harnesstest.Received) bool { return x.Method != method })
 }
@@ -335,7 +335,7 @@ func TestCapabilities_AreThoseOfBothSides(t *testing.T) {
 }
 
 // waitDone waits until the program has handled an event.
-func (r *rig) waitDone(event string) {
+func (r *fixture) waitDone(event string) {
 	r.t.Helper()
 	harnesstest.Until(r.t, event+" is done", func() bool {
 		raw, err := os.ReadFile(r.state)

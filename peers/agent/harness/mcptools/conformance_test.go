@@ -38,7 +38,7 @@ func playClient() error {
 	if os.Getenv("MCP_CONFORMANCE_SCENARIO") == "json-schema-ref-no-deref" {
 		return nil // its server has a tool to look at, and takes no calls
 	}
-	calls, err := suitedCalls(tools)
+	calls, err := suiteCalls(tools)
 	for _, c := range calls {
 		if r := tools.Call(ctx, "s__"+c.Name, c.Arguments); r.IsError {
 			err = errors.Join(err, fmt.Errorf("%s: %s", c.Name, r.Text()))
@@ -47,15 +47,15 @@ func playClient() error {
 	return err
 }
 
-// A suitedCall is a call that a scenario wants.
-type suitedCall struct {
+// A suiteCall is a call that a scenario wants.
+type suiteCall struct {
 	Name      string
 	Arguments json.RawMessage
 }
 
-// suitedCalls returns the calls that the suite asks for, or else one call of each tool.
-func suitedCalls(tools harness.Tools) (calls []suitedCall, err error) {
-	var asked struct{ ToolCalls []suitedCall }
+// suiteCalls returns the calls that the suite asks for, or else one call of each tool.
+func suiteCalls(tools harness.Tools) (calls []suiteCall, err error) {
+	var asked struct{ ToolCalls []suiteCall }
 	if said := os.Getenv("MCP_CONFORMANCE_CONTEXT"); said != "" {
 		err = json.Unmarshal([]byte(said), &asked)
 	}
@@ -71,7 +71,7 @@ func suitedCalls(tools harness.Tools) (calls []suitedCall, err error) {
 				}
 			}
 		}
-		calls = append(calls, suitedCall{strings.TrimPrefix(tool.Name, "s__"), json.RawMessage(arguments)})
+		calls = append(calls, suiteCall{strings.TrimPrefix(tool.Name, "s__"), json.RawMessage(arguments)})
 	}
 	return calls, nil
 }

@@ -140,13 +140,13 @@ func TestConn_RequiresURLOrCommand(t *testing.T) {
 	}
 }
 
-type slowPerson struct {
+type slowApprover struct {
 	harness.Approver
 	after time.Duration
 }
 
-func (slowPerson) Sensitive(string) bool { return false }
-func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
+func (slowApprover) Sensitive(string) bool { return false }
+func (p slowApprover) Approve(context.Context, string, json.RawMessage) error {
 	time.Sleep(p.after)
 	return nil
 }
@@ -156,7 +156,7 @@ func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
 func TestElicit_StopsTheCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}
-		k, end := c.beginCall(t.Context(), "run", slowPerson{after: time.Hour})
+		k, end := c.beginCall(t.Context(), "run", slowApprover{after: time.Hour})
 		defer end()
 		timetest.Advance(callTimeout - time.Second)
 		got, err := c.elicit(k.ctx, &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: "Sure?"}})

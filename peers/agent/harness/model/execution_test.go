@@ -9,9 +9,9 @@ import (
 // Without a count, four bytes are a token.
 func TestAddUsage(t *testing.T) {
 	r := &execution{}
-	for _, told := range []reply{{InputTokens: 100, OutputTokens: 7}, {InputTokens: 10}, {OutputTokens: 1}, {InputTokens: 1, OutputTokens: 1}} {
-		told.Text = strings.Repeat("x", 4000)
-		r.addUsage(&request{}, &told)
+	for _, usage := range []reply{{InputTokens: 100, OutputTokens: 7}, {InputTokens: 10}, {OutputTokens: 1}, {InputTokens: 1, OutputTokens: 1}} {
+		usage.Text = strings.Repeat("x", 4000)
+		r.addUsage(&request{}, &usage)
 	}
 	if r.usage.InputTokens != 111 || r.usage.OutputTokens != 9 {
 		t.Errorf("usage %+v, want 111 and 9", r.usage)

@@ -219,8 +219,8 @@ func TestErrors_SayWhatToCheckAndHideTheKey(t *testing.T) {
 			if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), c.want) || len(api.Requests()) != 1 {
 				r.Errorf("%s: err = %v after %d requests, want permanent with %q", name, err, len(api.Requests()), c.want)
 			}
-			if told, ok := errors.AsType[*harness.UserError](err); !ok || strings.Contains(told.Message, api.URL) || strings.Contains(told.Message, r.keyName) {
-				r.Errorf("%s: the chat is told %+v", name, told)
+			if userErr, ok := errors.AsType[*harness.UserError](err); !ok || strings.Contains(userErr.Message, api.URL) || strings.Contains(userErr.Message, r.keyName) {
+				r.Errorf("%s: the chat is told %+v", name, userErr)
 			}
 			if strings.Contains(err.Error(), secret[:7]) || strings.Contains(err.Error(), "wxyz") {
 				r.Errorf("%s: the key is in the error: %v", name, err)
@@ -469,11 +469,11 @@ func TestTools_LimitCallsInOneAnswer(t *testing.T) {
 func TestProgress_ReportsTextAndTools(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(nil, r.call("a", "chat_react", `{"signal":"seen"}`), r.say("o", "k"))
-		var told []string
+		var progress []string
 		ctx, cancel := context.WithCancel(r.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- h.Run(ctx, harness.Host{Progress: func(p harness.Progress) { told = append(told, string(p.Kind)+":"+p.Tool+p.Message) }})
+			done <- h.Run(ctx, harness.Host{Progress: func(p harness.Progress) { progress = append(progress, string(p.Kind)+":"+p.Tool+p.Message) }})
 		}()
 		synctest.Wait()
 		if _, err := h.Turn(ctx, turn("x"), &harnesstest.Tools{}); err != nil {
@@ -483,8 +483,8 @@ func TestProgress_ReportsTextAndTools(t *testing.T) {
 		if err := <-done; err != nil {
 			r.Fatal(err)
 		}
-		if want := []string{"tool_call:chat.react", "tool_result:chat.react", "text:o", "text:k"}; !slices.Equal(told, want) {
-			r.Errorf("progress %q, want %q", told, want)
+		if want := []string{"tool_call:chat.react", "tool_result:chat.react", "text:o", "text:k"}; !slices.Equal(progress, want) {
+			r.Errorf("progress %q, want %q", progress, want)
 		}
 	})
 }

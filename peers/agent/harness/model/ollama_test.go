@@ -33,7 +33,7 @@ func TestOllama(t *testing.T) {
 		template string
 		answer   string
 		calls    []string
-		learned  bool
+		logs     bool
 	}{
 		"tools":    {toolTemplate, tinySays, []string{"chat.react"}, false},
 		"no tools": {`{{ .System }} {{ .Prompt }}` + afterResult, tinySays, nil, true},
@@ -51,16 +51,16 @@ func TestOllama(t *testing.T) {
 			if out, err := create.CombinedOutput(); err != nil {
 				t.Fatalf("creating the model: %v\n%s", err, out)
 			}
-			var told bytes.Buffer
-			log := zerolog.New(&told)
+			var logged bytes.Buffer
+			log := zerolog.New(&logged)
 			h := model.OpenAI(&model.Options{BaseURL: "http://" + address + "/v1", Model: id, Log: &log})
 			tools := &harnesstest.Tools{}
 			out, err := h.Turn(t.Context(), turn("hello"), tools)
 			if err != nil || strings.TrimSpace(out.FinalText) != c.answer || !slices.Equal(tools.Called(), c.calls) || out.Usage.InputTokens == 0 {
 				t.Errorf("%+v, %v, calls %v", out, err, tools.Called())
 			}
-			if learned := strings.Contains(told.String(), "takes no tools"); learned != c.learned {
-				t.Errorf("told %s", told.String())
+			if logs := strings.Contains(logged.String(), "takes no tools"); logs != c.logs {
+				t.Errorf("told %s", logged.String())
 			}
 		})
 	}

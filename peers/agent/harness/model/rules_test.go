@@ -91,9 +91,9 @@ func TestClassify_Statuses(t *testing.T) {
 	const passes, long = "", "This is longer than my model can read. Please send less at a time."
 	s := &stream{h: OpenAI(nil), key: "sk-secret"}
 	for _, c := range []struct {
-		status int
-		f      failure
-		told   string // "" if it may pass
+		status  int
+		f       failure
+		message string // "" if it may pass
 	}{
 		{408, failure{}, passes},
 		{409, failure{}, passes},
@@ -127,12 +127,12 @@ func TestClassify_Statuses(t *testing.T) {
 	} {
 		c.f.Message += " sk-secret"
 		err := s.classify(c.status, "answered", c.f)
-		told := ""
+		message := ""
 		if e, ok := errors.AsType[*harness.UserError](err); ok {
-			told = e.Message
+			message = e.Message
 		}
-		if told != c.told || err.Retry != (c.told == passes) || err.TooLong != (c.told == long) || err.Rejected != (c.told == userRejected) {
-			t.Errorf("%d %+v is told as %q (%+v); want %q", c.status, c.f, told, err, c.told)
+		if message != c.message || err.Retry != (c.message == passes) || err.TooLong != (c.message == long) || err.Rejected != (c.message == userRejected) {
+			t.Errorf("%d %+v is told as %q (%+v); want %q", c.status, c.f, message, err, c.message)
 		}
 		if strings.Contains(err.Error(), s.key) {
 			t.Errorf("%d: the key is in %q", c.status, err)

@@ -162,27 +162,27 @@ func TestClient_RequestsUseSeparateConnections(t *testing.T) {
 	}
 }
 
-// telling says when the last event of an answer was read from a connection.
-type telling struct {
+// readSignal says when the last event of an answer was read from a connection.
+type readSignal struct {
 	http.RoundTripper
 	event string
 	read  chan<- struct{}
 }
 
-func (t telling) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t readSignal) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
-		response.Body = tellingBody{response.Body, t}
+		response.Body = readSignalBody{response.Body, t}
 	}
 	return response, err
 }
 
-type tellingBody struct {
+type readSignalBody struct {
 	io.ReadCloser
-	telling
+	readSignal
 }
 
-func (b tellingBody) Read(p []byte) (int, error) {
+func (b readSignalBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if strings.Contains(string(p[:n]), b.event) {
 		b.read <- struct{}{}
@@ -209,7 +209,7 @@ func TestClient_ReusesConnections(t *testing.T) {
 		server.Start()
 		events := r.Say("hello")
 		client := model.NewClient()
-		client.Transport = telling{client.Transport, events[len(events)-1], read}
+		client.Transport = readSignal{client.Transport, events[len(events)-1], read}
 		h := r.new(&model.Options{BaseURL: server.URL, Client: client, Key: func() (string, error) { return "", nil }})
 		const requests = 20
 		for range requests {

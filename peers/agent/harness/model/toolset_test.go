@@ -58,11 +58,11 @@ func TestCollectTools_LeavesOutAFailedServer(t *testing.T) {
 		}}), r.say("done"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		told := make(chan string, 100)
+		progress := make(chan string, 100)
 		go func() {
 			ended <- h.Run(ctx, harness.Host{Progress: func(p harness.Progress) {
 				if p.Kind == harness.ProgressStatus {
-					told <- p.Message
+					progress <- p.Message
 				}
 			}})
 		}()
@@ -83,9 +83,9 @@ func TestCollectTools_LeavesOutAFailedServer(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		close(told)
+		close(progress)
 		var all []string
-		for s := range told {
+		for s := range progress {
 			all = append(all, s)
 		}
 		if said := fmt.Sprint(all); !strings.Contains(said, "an MCP server is unreachable") || strings.Contains(said, "127.0.0.1") {

@@ -267,9 +267,9 @@ func TestOpenAI_ModelWithoutTools(t *testing.T) {
 		Status(404, `{"error":{"message":"No endpoints found that support tool use.","code":404}}`),
 	} {
 		alone(t, "openai", func(r rig) {
-			var told strings.Builder
+			var logged strings.Builder
 			api, h := r.start(func(o *model.Options) {
-				log := zerolog.New(&told)
+				log := zerolog.New(&logged)
 				o.Log, o.History = &log, r.history(10)
 			}, r.call("a", "chat_react", `{}`), r.say("before"), refusal, r.say("after"), r.say("again"))
 			for _, want := range []string{"before", "after", "again"} {
@@ -278,8 +278,8 @@ func TestOpenAI_ModelWithoutTools(t *testing.T) {
 				}
 			}
 			last := api.Requests()[4].Body
-			if sent := fmt.Sprint(last); last["tools"] != nil || strings.Contains(sent, "tool_call") || !strings.Contains(sent, "before") || strings.Count(told.String(), "does not support tools") != 1 {
-				t.Errorf("sent %s, told %s", sent, told.String())
+			if sent := fmt.Sprint(last); last["tools"] != nil || strings.Contains(sent, "tool_call") || !strings.Contains(sent, "before") || strings.Count(logged.String(), "does not support tools") != 1 {
+				t.Errorf("sent %s, told %s", sent, logged.String())
 			}
 		})
 	}

@@ -172,17 +172,17 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 // TestTurn_ReportsStepsOfWork checks for two reports, a pace apart, before the end.
 func TestTurn_ReportsStepsOfWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var progress []string
 		h := scripted.New(&scripted.Options{StepDelay: 10 * time.Second})
 		h.Attach(harness.Host{Progress: func(p harness.Progress) {
-			told = append(told, fmt.Sprintf("%v of %v in %s: %s", p.Progress, p.Total, p.TurnID, p.Message))
+			progress = append(progress, fmt.Sprintf("%v of %v in %s: %s", p.Progress, p.Total, p.TurnID, p.Message))
 		}})
 		from, tools := time.Now(), &harnesstest.Tools{}
 		if _, err := h.Turn(t.Context(), turnOf("must_respond", "work on it all"), tools); err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{"1 of 2 in turn-1: working on it all", "2 of 2 in turn-1: working on it all"}; !slices.Equal(told, want) {
-			t.Errorf("told %q", told)
+		if want := []string{"1 of 2 in turn-1: working on it all", "2 of 2 in turn-1: working on it all"}; !slices.Equal(progress, want) {
+			t.Errorf("told %q", progress)
 		}
 		if calls := tools.Calls(); len(calls) != 2 || calls[0].Arguments["signal"] != "working" || calls[1].Arguments["signal"] != "done" || time.Since(from) != 20*time.Second {
 			t.Errorf("called %v in %v", calls, time.Since(from))
