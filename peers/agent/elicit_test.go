@@ -35,6 +35,7 @@ func TestElicit_IsAnsweredInWords(t *testing.T) {
 		"with a mention":        {[]protocol.ChatMessage{named}, "accept eu-west", true},
 		"in two messages":       {[]protocol.ChatMessage{dm("2", "eu-west"), dm("3", "if it is free")}, "accept eu-west\nif it is free", false},
 		"after a question":      {[]protocol.ChatMessage{dm("2", "which are there?"), dm("3", "eu")}, "accept eu", false},
+		"after a pause":         {[]protocol.ChatMessage{dm("2", "one sec"), dm("3", "eu")}, "accept eu", false},
 		"taken back":            {[]protocol.ChatMessage{dm("2", "eu-west"), dm("3", "or which is cheap?")}, "", false},
 		"for nobody in a group": {[]protocol.ChatMessage{dm("2", "eu-west")}, "", true},
 		"of a stranger":         {[]protocol.ChatMessage{by(to(dm("2", "eu-west"), "shown"), "66", "human")}, "", true},

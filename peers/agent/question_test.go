@@ -107,6 +107,7 @@ func TestQuestion_ReachesAPersonInTheirChat(t *testing.T) {
 				forwarded.Forwarded = "Ann"
 				w.say(forwarded)
 				w.say(inReply(dm("4", "us-east"), "another"))
+				w.say(inReply(dm("7", "one moment please"), "shown"))
 				w.sleep(10 * time.Second)
 				equal(t, "after what is no answer", w.questions(), []string{shown})
 				w.say(inReply(dm("5", "eu-west"), "shown"))

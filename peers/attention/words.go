@@ -34,6 +34,7 @@ var embeddedWords []byte
 type dictionary struct {
 	Words
 	Courtesies []string `json:"courtesies"` // they change neither yes nor no
+	Pauses     []string `json:"pauses"`     // their author will answer later
 	Requests   []string `json:"requests"`   // they ask without a question mark: "tell me which"
 }
 
@@ -114,6 +115,16 @@ func requests(text string) bool {
 	words := " " + strings.Join(tokens(text), " ") + " "
 	return slices.ContainsFunc(endsOfQuestions, ends) ||
 		slices.ContainsFunc(requestPhrases(), func(phrase string) bool { return strings.Contains(words, phrase) })
+}
+
+// pauseFillers may accompany a pause without changing it, as courtesies may.
+var pauseFillers = []string{"ok", "okay", "oh", "uh", "um", "ah", "well", "so", "guys", "all", "everyone", "ок", "ой"}
+
+// IsPause reports whether a text only says that its author will answer later, such as "brb" and "one sec".
+func IsPause(text string) bool {
+	said, w := tokens(withoutLabels(spokenPart(text))), defaultWords()
+	return consistsOf(said, slices.Concat(w.Pauses, w.Courtesies), pauseFillers) &&
+		!consistsOf(said, w.Courtesies, pauseFillers)
 }
 
 // OnlyLabels reports whether a text consists of labels, such as the name of an agent, and nothing else.

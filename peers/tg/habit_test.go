@@ -103,3 +103,39 @@ func TestReaction_TakenBackWakesNobody(t *testing.T) {
 		}
 	})
 }
+
+// TestQuestion_StaysOpenOverPause lets a person of a group say that they will answer later, which wakes
+// nobody, and then answer.
+func TestQuestion_StaysOpenOverPause(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		ann, group := h.api.User("Ann"), h.api.Supergroup(-1009, "House")
+		m.play(func(_, prompt string) any {
+			if strings.Contains(message(prompt), "ask which") {
+				return "Which floor is it?"
+			}
+			return "Noted."
+		})
+		for _, c := range []struct{ first, then string }{
+			{"brb", "the second"}, {"One sec…", "2"}, {"ok, hold on", "cool"}, {"hmm, let me check", "yes"}, {"минутку", "второй"},
+			{"un momento, por favor", "el segundo"}, {"sebentar ya", "dua"}, {"Moment mal", "der zweite"}, {"bir saniye", "ikinci"},
+			{"等一下", "二楼"}, {"لحظة من فضلك", "الثاني"}, {"一 moment", ""}, {"hm, the second", ""}, {"moment of inertia", ""},
+		} {
+			h.api.Say(group, ann, "@hubbub_bot ask which")
+			h.pass(time.Minute)
+			m.take()
+			h.api.Say(group, ann, c.first)
+			h.pass(time.Minute)
+			if n := len(m.take()); (n == 0) != (c.then != "") {
+				t.Errorf("%q: %d turns", c.first, n)
+			}
+			if c.then == "" {
+				continue
+			}
+			h.api.Say(group, ann, c.then)
+			h.pass(time.Minute)
+			if given := m.take(); len(given) != 1 || message(given[0]) != c.then {
+				t.Errorf("after %q: %q is given as %q", c.first, c.then, given)
+			}
+		}
+	})
+}

@@ -103,7 +103,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 const openQuestion = 30 * time.Minute
 
 // mayAnswer reports whether an event is the first message of a person, outside of direct messages,
-// after a question that the agent asked them at asked. If no person's message led to the question,
+// after a question that the agent asked them at asked, except for messages such as "brb". If no person's message led to the question,
 // anybody may answer. The person may be answering what another agent has written since.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
@@ -112,12 +112,19 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 		e.ReceivedAt.Sub(time.UnixMicro(asked)) > openQuestion {
 		return false
 	}
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent s JOIN events q ON q.event_id = s.event_id
-			WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
-			AND (q.author_kind <> 'human' OR q.author = ?4)
-			AND NOT EXISTS (SELECT 1 FROM events e WHERE e.conversation = ?1 AND e.thread = ?2 AND e.seq > q.seq
-				AND e.seq < ?5 AND e.received_at > ?3 AND e.kind = 'message' AND (e.author = ?4 OR e.author_kind = 'agent')))`,
-		c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID, e.Seq)
+	event := e.Event()
+	if attention.IsPause(c.Text) && len(c.Attachments) == 0 && !v.m.opts.Attention.Stops(&event) {
+		return false
+	}
+	question := store.Value[int64](v.Tx, `SELECT q.seq FROM sent s JOIN events q ON q.event_id = s.event_id
+		WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
+		AND (q.author_kind <> 'human' OR q.author = ?4)`, c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID)
+	since := store.All(v.Tx, store.Scalar[string], `SELECT iif(author_kind = 'agent' OR content ->> '$.attachments' <> '', '',
+			coalesce(content ->> '$.text', '')) FROM events
+		WHERE conversation = ?1 AND thread = ?2 AND seq > ?3 AND seq < ?4 AND received_at > ?5 AND kind = 'message'
+		AND (author = ?6 OR author_kind = 'agent') LIMIT 10`, c.Chat.ID, c.Chat.ThreadID, question, e.Seq, asked, c.Author.ID)
+	return question > 0 && len(since) < 10 &&
+		!slices.ContainsFunc(since, func(said string) bool { return !attention.IsPause(said) })
 }
 
 // ReplyContext returns the recorded facts that decide whether the agent may reply to an event

@@ -94,7 +94,7 @@ func (r *reply) words(tx *mailbox.Tx, d *Decision) string {
 		return ""
 	}
 	said := r.said()
-	if r.about == nil && endsAsking(said) {
+	if r.about == nil && endsAsking(said) || attention.IsPause(said) {
 		return ""
 	}
 	return said

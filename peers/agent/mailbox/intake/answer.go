@@ -17,7 +17,7 @@ import (
 func HandleAnswer(tx *mailbox.Tx, e *mailbox.Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" ||
-		strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
+		strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 || attention.IsPause(c.Text) {
 		return false
 	}
 	id := questionAnswered(&tx.View, e)
