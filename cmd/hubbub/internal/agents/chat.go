@@ -43,10 +43,13 @@ func NewChat() *cobra.Command {
 			}
 			if len(args) > 0 {
 				failed := runAgentChat(cmd, args[0], strings.Join(args[1:], " "), start, wait)
-				if _, away := errors.AsType[*net.OpError](failed); away && err != nil {
-					return fmt.Errorf("%w, or a system: %w", err, failed)
+				if _, away := errors.AsType[*net.OpError](failed); away && err != nil && !errors.Is(err, errNoAgent) {
+					return fmt.Errorf("%w; and %w", failed, err)
 				}
 				return failed
+			}
+			if errors.Is(err, errNoAgent) {
+				return err
 			}
 			if err != nil {
 				return fmt.Errorf("%w, or name the agent to talk to", err)
@@ -62,6 +65,10 @@ func NewChat() *cobra.Command {
 	return cmd
 }
 
+// errNoAgent means that the flags name a system, which is not a demo, and that no agent is named.
+var errNoAgent = program.Usage("AGENT is missing: with --bus or --config, hubbub chat talks to an agent and not " +
+	"to a demo")
+
 // demoAddress returns the address of the demo that a command means: the demo of --data or, unless
 // a flag names another system, the latest one.
 func demoAddress(cmd *cobra.Command) (demo.Address, error) {
@@ -69,7 +76,7 @@ func demoAddress(cmd *cobra.Command) (demo.Address, error) {
 	case flags.Changed("data"):
 		return demo.ReadAddress(program.From(cmd).Data)
 	case flags.Changed("bus"), flags.Changed("config"):
-		return demo.Address{}, errors.New("--bus or --config names a system that may not be a demo")
+		return demo.Address{}, errNoAgent
 	}
 	return demo.ReadAddress("")
 }

@@ -57,7 +57,7 @@ func ReadAddress(data string) (Address, error) {
 	}
 	a, err := readAddress(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return a, errors.New("no demo is running; start one with `hubbub demo`")
+		return a, errors.New("no demo is running: start one with `hubbub demo`")
 	}
 	return a, err
 }

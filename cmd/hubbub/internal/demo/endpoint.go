@@ -93,7 +93,7 @@ type Address struct {
 }
 
 // ErrNoDemo is returned if the demo has ended.
-var ErrNoDemo = errors.New("the demo has ended; start one with `hubbub demo`")
+var ErrNoDemo = errors.New("the demo has ended: start one with `hubbub demo`")
 
 // Say writes a message as the person at the keyboard. It returns the line that the demo shows.
 func (a Address) Say(ctx context.Context, group bool, text string) (Line, error) {
