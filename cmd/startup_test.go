@@ -84,6 +84,7 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		{"system", "--profiles " + half, "", 2, "--profiles"},
 		{"agent", "--mcp-file " + half, "", 2, "--mcp-file"},
 		{"agent", "--harness openai", "", 2, "OPENAI_API_KEY"},
+		{"bus system broker tg matrix chorus agent", "", "https_proxy=http:proxy.example:3128", 2, "https_proxy"},
 	} {
 		for program := range strings.FieldsSeq(c.programs) {
 			args := append([]string{"--data", filepath.Join(dir, "data")}, strings.Fields(c.args)...)
@@ -138,7 +139,7 @@ func TestUp_ExitsWith1ForWhatMayHeal(t *testing.T) {
 func TestStart_HealsFromTooFewFiles(t *testing.T) {
 	t.Parallel()
 	env := []string{"GOTRACEBACK=crash"} // as the units and `hubbub up` set it
-	for _, program := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-chorus", "hubbub-agent"} {
+	for _, program := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-matrix", "hubbub-chorus", "hubbub-agent"} {
 		for _, files := range []string{"5", "8"} {
 			out, code := exitOf(t, env, "sh", "-c", `ulimit -c 0; ulimit -n "$2"; exec "$0" --data "$1"`,
 				built(t, program), filepath.Join(t.TempDir(), "new"), files)

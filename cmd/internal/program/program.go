@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	_ "hubbub/cmd/internal/proxyenv" // before anybody reads the variables of proxies
+	"hubbub/cmd/internal/proxyenv" // its init comes before anybody reads the variables of proxies
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol/datafolder"
 
@@ -138,6 +138,9 @@ func (p *Program) call(ctx context.Context, o hostProcess) (env *Env, err error)
 	}
 	if err := CheckBounds(p.Settings...); err != nil {
 		return nil, err
+	}
+	if err := proxyenv.Check(); err != nil {
+		return nil, Usage("%w", err)
 	}
 	if env, err = newEnv(p.Name, c, o); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package proxyenv
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -12,6 +13,10 @@ func TestAdopt_FillsWhatIsUnset(t *testing.T) {
 		"all": {
 			set:  map[string]string{"ALL_PROXY": "socks5://p:1"},
 			want: map[string]string{"HTTP_PROXY": "socks5://p:1", "HTTPS_PROXY": "socks5://p:1"},
+		},
+		"a desktop's socks": {
+			set:  map[string]string{"ALL_PROXY": "socks://p:1/"},
+			want: map[string]string{"HTTP_PROXY": "socks5://p:1/", "HTTPS_PROXY": "socks5://p:1/"},
 		},
 		"lower case": {
 			set:  map[string]string{"all_proxy": "http://p:1"},
@@ -38,5 +43,35 @@ func TestAdopt_FillsWhatIsUnset(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCheck_RefusesWhatIsNoProxy(t *testing.T) {
+	for value, ok := range map[string]bool{
+		"":                            true,
+		"p.example":                   true,
+		"p.example:3128":              true,
+		"127.0.0.1:3128":              true,
+		"http://user:pw@p.example:1/": true,
+		"https://[::1]:3128":          true,
+		"socks5h://p.example:1080":    true,
+		"http://":                     false,
+		"http:p.example:3128":         false,
+		"http://p.example:port":       false,
+		"http://user:pw%zz@p.example": false,
+		"socks4://user:pw@p.example":  false,
+		"ftp://p.example":             false,
+	} {
+		for _, name := range Names {
+			t.Setenv(name, "")
+		}
+		t.Setenv("https_proxy", value)
+		err := Check()
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", value, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "https_proxy") || strings.Contains(err.Error(), "pw")) {
+			t.Errorf("%q: the error is %q", value, err)
+		}
 	}
 }
