@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/proxyenv"
 	"hubbub/peers/proc"
 	"hubbub/protocol/text"
 
@@ -19,11 +20,11 @@ import (
 // programs.
 var notForAgents = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_ID",
-	"TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN_FILE", "TELEGRAM_WEBHOOK_SECRET", "TELEGRAM_WEBHOOK_SECRET_FILE",
+	"TELEGRAM_*", "MATRIX_*",
 }, proc.ServiceEnv...)
 
-// aboutAgents are the variables for agents: keys of models and settings.
-var aboutAgents = []string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}
+// aboutAgents are the variables for agents: keys of models, settings, and proxies on the way to models.
+var aboutAgents = append([]string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}, proxyenv.Names...)
 
 // inheritedEnv returns the part of the spawner's environment for agents, without its secrets and
 // its own flags.

@@ -53,12 +53,12 @@ func TestReadEnvFile_ReadsLines(t *testing.T) {
 func TestInheritedEnv_HasNoSecretOfTheSpawner(t *testing.T) {
 	env := inheritedEnv([]string{
 		"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "HUBBUB_TOKEN=t", "HUBBUB_TOKEN_FILE=f", "HUBBUB_DATA=d",
-		"HUBBUB_MAX_AGENTS=1", "TELEGRAM_BOT_TOKEN=b", "NOTIFY_SOCKET=n", "CREDENTIALS_DIRECTORY=c",
+		"HUBBUB_MAX_AGENTS=1", "TELEGRAM_BOT_TOKEN=b", "MATRIX_PASSWORD_FILE=p", "https_proxy=x", "NOTIFY_SOCKET=n", "CREDENTIALS_DIRECTORY=c",
 	}, []string{"max-agents"})
-	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}; !slices.Equal(env, want) {
+	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "https_proxy=x"}; !slices.Equal(env, want) {
 		t.Errorf("%q", env)
 	}
-	if env := proc.KeepEnv(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
+	if env := proc.KeepEnv(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "https_proxy=x"}) {
 		t.Errorf("units: %q", env)
 	}
 }

@@ -11,6 +11,9 @@ var ServiceEnv = []string{
 	"SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
 }
 
+// ProgramEnv lists the variables of Hubbub's programs. They may hold secrets.
+var ProgramEnv = []string{"HUBBUB_*", "TELEGRAM_*", "MATRIX_*"}
+
 // DropEnv returns an environment without the named variables. A name that ends in * matches every
 // variable with that prefix.
 func DropEnv(env []string, names ...string) []string {

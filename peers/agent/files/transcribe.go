@@ -56,7 +56,7 @@ func Filter(argv []string, hide []string) Transcriber {
 // with the agent, with ctx, or after transcribeTime. They cannot gain privileges.
 func run(ctx context.Context, args []string, name string, stdin io.Reader, hide []string) (string, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // the whole process group is ended below
-	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, hide)...)
+	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat(proc.ProgramEnv, proc.ServiceEnv, hide)...)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &limitedWriter{w: &out, left: maxText},
 		&limitedWriter{w: &said, left: 4 << 10}

@@ -81,7 +81,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	cmd.Dir = o.Dir
 	cmd.Env = proc.DropEnv(
 		os.Environ(),
-		slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, o.HideEnv)...)
+		slices.Concat(proc.ProgramEnv, proc.ServiceEnv, o.HideEnv)...)
 	for name, value := range o.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

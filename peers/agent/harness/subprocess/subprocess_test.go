@@ -73,6 +73,7 @@ func TestProcess_Echo(t *testing.T) {
 func TestStart_HidesSecretsFromTheEnvironment(t *testing.T) {
 	t.Setenv("HUBBUB_TOKEN", "top-secret")
 	t.Setenv("TELEGRAM_BOT_TOKEN", "top-secret")
+	t.Setenv("MATRIX_PASSWORD", "top-secret")
 	t.Setenv("CREDENTIALS_DIRECTORY", "/run/top-secret")
 	t.Setenv("MODEL_KEY", "top-secret")
 	t.Setenv("MODEL_KEY_HINT", "kept")
