@@ -131,6 +131,9 @@ func (m manifest) checkPorts(t *testing.T) {
 			t.Errorf("%s: no service has the address %s", m.path, address)
 		}
 	}
+	if agents := manifests(t)["hubbub-system"]; len(m.all(`--files-url=(http:)`)) > 0 && len(agents.all(`--agent-arg=--allow-target=(\S+)$`)) == 0 {
+		t.Errorf("%s: the agents of %s may not fetch its files from a private address", m.path, agents.path)
+	}
 }
 
 // TestComposeFile_GivesProgramsWhatTheyNeed checks every service of the compose file.

@@ -60,7 +60,7 @@ type endpoint struct {
 // targetSettings are the addresses that may be called besides buses and models.
 type targetSettings struct {
 	A2AURL  string         `flag:"a2a-url" usage:"address of an external agent that speaks A2A 1.0, for the harness a2a; its card is below the address, and its token comes from HUBBUB_A2A_TOKEN"`
-	Allow   []string       `flag:"allow-target" usage:"addresses, as CIDR, that may be called although they are not public, and by http, such as that of a Chorus gateway on another machine than the bus, or those in the card at --a2a-url (repeatable)"`
+	Allow   []string       `flag:"allow-target" usage:"addresses, as CIDR, that may be called although they are not public, and by http, such as that of a Chorus gateway on another machine than the bus, that in --files-url of a bridge, or those in the card at --a2a-url (repeatable)"`
 	allowed []netip.Prefix // of allow
 }
 

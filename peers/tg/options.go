@@ -35,7 +35,7 @@ type Options struct {
 	NoRich bool `flag:"no-rich" usage:"send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)"`
 
 	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
-	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it"`
+	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it; if it is private, they need it in --allow-target"`
 
 	Glyphs bridge.Glyphs        // the emoji of signals, in place of the defaults
 	Zones  bridge.Zones         // the time zones of chats, by their ids
