@@ -77,6 +77,26 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// serve lets an exporter reach a collector in memory until the returned function is called, which
+// waits for requests that hang. In a bubble, no stall of the machine uses up the two seconds of a
+// stop.
+func serve(t *testing.T, e *otlp.Exporter, collector http.Handler) (stop func()) {
+	t.Helper()
+	listener := make(pipes)
+	server := &http.Server{Handler: collector}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	e.DialWith(listener.dial)
+	return func() {
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}
+}
+
 // An exportOutcome is what an exporter has logged and sent.
 type exportOutcome struct {
 	sent, dropped int64
@@ -87,14 +107,10 @@ type exportOutcome struct {
 // exports runs an exporter with a collector in memory until it must stop.
 func exports(t *testing.T, m *scriptedCollector, offered int, stop time.Duration) (r exportOutcome) {
 	t.Helper()
-	listener := make(pipes)
-	server := &http.Server{Handler: m}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
 	var said bytes.Buffer
 	log := zerolog.New(&said)
 	e := otlp.New(otlp.Settings{Endpoint: "http://collector/v1/traces", Timeout: 10 * time.Second}, &log)
-	e.DialWith(listener.dial)
+	stopServer := serve(t, e, m)
 	m.begun = time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -112,12 +128,7 @@ func exports(t *testing.T, m *scriptedCollector, offered int, stop time.Duration
 	r.stopped = time.Since(at)
 	r.sent, r.dropped = e.Stats()
 	r.log = said.String()
-	if err := server.Shutdown(t.Context()); err != nil { // waits for those that hang
-		t.Error(err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
-	}
+	stopServer()
 	return r
 }
 
