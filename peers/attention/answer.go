@@ -37,6 +37,7 @@ type AnswerReader struct {
 
 type answerPhrases struct {
 	answers map[string]Answer // by the words of the phrase; "" is a courtesy
+	words   map[string]bool   // of the phrases
 	longest int               // phrase, in words
 }
 
@@ -48,7 +49,7 @@ func NewAnswerReader(w *Words) *AnswerReader {
 }
 
 func newAnswerPhrases(w *Words) answerPhrases {
-	p := answerPhrases{answers: map[string]Answer{}}
+	p := answerPhrases{answers: map[string]Answer{}, words: map[string]bool{}}
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
@@ -57,24 +58,33 @@ func newAnswerPhrases(w *Words) answerPhrases {
 			words := tokens(phrase)
 			p.answers[strings.Join(words, " ")] = list.answer
 			p.longest = max(p.longest, len(words))
+			for _, word := range words {
+				p.words[word] = true
+			}
 		}
 	}
 	return p
 }
 
 // Read reads a clear yes or no. Every word and every sign of the text must be known: a condition,
-// a question, a quotation, a correction or a struck word makes it no clear answer. The caller
+// a question, a quotation, a correction, a struck or a drawled word makes it no clear answer. The caller
 // checks whom the text answers; labels are ignored.
 func (r *AnswerReader) Read(text string) Answer {
 	if len(text) > maxAnswer {
 		return AnswerOther
 	}
 	text = innerTick().ReplaceAllString(text, "$1'$2")
-	text, found, clear := takeEmoji(strings.NewReplacer(":-)", " ", ":)", " ").Replace(withoutLabels(text)))
+	text, doubt := takeFaces(withoutLabels(text))
+	text, found, clear := takeEmoji(text)
 	if strings.Contains(text, "..") {
 		clear = false // hesitation
 	}
 	words := tokens(text)
+	for i, word := range words {
+		var drawled bool
+		words[i], drawled = r.shorten(word)
+		doubt = doubt || drawled
+	}
 	if len(words) == 1 && exclaimed[words[0]] != "" && strings.Contains(text, exclaimed[words[0]]) {
 		clear = false
 	}
@@ -96,7 +106,8 @@ func (r *AnswerReader) Read(text string) Answer {
 	switch {
 	case len(found) == 0:
 		return AnswerOther
-	case !clear || slices.ContainsFunc(found, func(a Answer) bool { return a != found[0] }):
+	case !clear || doubt && found[0] == AnswerYes ||
+		slices.ContainsFunc(found, func(a Answer) bool { return a != found[0] }):
 		return AnswerUnclear
 	}
 	return found[0]
@@ -105,6 +116,33 @@ func (r *AnswerReader) Read(text string) Answer {
 // exclaimed are words that with a sign are an exclamation in another language: laughter in English, enough
 // in Spanish.
 var exclaimed = map[string]string{"ha": "!", "xa": "!", "ya": "¡"}
+
+// shorten returns a word as it is spelled if letters of it are repeated: "daaa". drawled reports
+// whether they are within the word, as in "suuure", which may be a doubt.
+func (r *AnswerReader) shorten(word string) (spelled string, drawled bool) {
+	known := r.phrases().words
+	if known[word] {
+		return word, false
+	}
+	var short []rune
+	for letters := []rune(word); len(letters) > 0; {
+		n := slices.IndexFunc(letters, func(letter rune) bool { return letter != letters[0] })
+		ending := n < 0
+		if ending {
+			n = len(letters)
+		}
+		if repeated := n > 2 || ending && n > 1; repeated {
+			short, drawled = append(short, letters[0]), drawled || !ending
+		} else {
+			short = append(short, letters[:n]...)
+		}
+		letters = letters[n:]
+	}
+	if spelled = string(short); len(short) > 1 && known[spelled] && exclaimed[spelled] == "" {
+		return spelled, drawled
+	}
+	return word, false
+}
 
 // leading returns the length of the longest known phrase at the beginning of words, and its
 // meaning.
@@ -120,6 +158,24 @@ func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
 
 // innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
 var innerTick = compiled("(\\pL)[`´](\\pL)")
+
+// Faces of punctuation: a bracket is one, too, where there are none of the other kind.
+var (
+	smile = compiled(`[:=]['’-]?(?:\)+|D\b)|\^\^|\)+`)
+	frown = compiled(`[:=]['’-]?\(+|\(+`)
+	wink  = compiled(`;['’-]?\)`)
+)
+
+// takeFaces removes the faces from a text. doubt reports whether one of them makes a yes unclear.
+func takeFaces(text string) (rest string, doubt bool) {
+	switch {
+	case !strings.Contains(text, "("):
+		return smile().ReplaceAllString(text, " "), wink().MatchString(text)
+	case !strings.Contains(text, ")"):
+		return frown().ReplaceAllString(text, " "), true
+	}
+	return text, false
+}
 
 // takeEmoji removes the known emoji from a text and returns what they answer. clear reports
 // whether the text contains only letters and ordinary punctuation.
