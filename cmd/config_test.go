@@ -118,6 +118,12 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 	if _, err := os.Stat(data); err == nil {
 		t.Error("looking at the settings made the data folder")
 	}
+	secret = "https_proxy=http:proxy.example:3128"
+	for _, command := range [][]string{{"config", "check"}, {"up"}} {
+		if out, code := run(command...); code != 2 || strings.Count(out, "https_proxy") != 1 {
+			t.Errorf("%s with a wrong proxy: exit %d:\n%s", command, code, out)
+		}
+	}
 }
 
 // TestBridge_EndsWhenTelegramRejectsToken checks for exit code 2: a retry would be rejected

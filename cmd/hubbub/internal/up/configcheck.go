@@ -17,6 +17,7 @@ import (
 
 	"hubbub/cmd/hubbub/internal/output"
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/proxyenv"
 	"hubbub/peers/proc"
 	"hubbub/protocol/text"
 
@@ -95,6 +96,9 @@ const checkTimeout = time.Minute
 // reads, and the errors that the programs find in their own settings.
 func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	list := append(r.unknownKeys(), r.logErrors()...)
+	if err := proxyenv.Check(); err != nil { // every program would refuse it
+		return sortByLine(append(list, ConfigError{Message: err.Error()}))
+	}
 	if err := checkDataFolder(r.Data); err != nil { // the programs would fail in it too
 		m := r.configError("", "data", err.Error())
 		m.retryable = program.IsRetryable(err)
