@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/proxyenv"
@@ -57,7 +59,7 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the environment of agents: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && othersRead(info.Mode(), int(stat.Uid) == os.Geteuid()) {
 		log.Warn().Str("file",
 			path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
 	}
@@ -82,6 +84,12 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 		env = append(env, key+"="+value)
 	}
 	return env, nil
+}
+
+// othersRead reports whether other users can read a file. A file of another owner, such as a secret that
+// a container's runtime mounts, is readable by its group so that this user can read it.
+func othersRead(mode fs.FileMode, own bool) bool {
+	return mode&0o007 != 0 || own && mode&0o070 != 0
 }
 
 var validKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

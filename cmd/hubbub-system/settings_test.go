@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,22 @@ func TestReadEnvFile_ReadsLines(t *testing.T) {
 	}
 	if _, err := readEnvFile("/nowhere", &logger); err == nil {
 		t.Error("a missing file is passed over")
+	}
+}
+
+// TestOthersRead_KnowsMountedSecrets includes the secret of a pod, which root owns and the pod's
+// group reads.
+func TestOthersRead_KnowsMountedSecrets(t *testing.T) {
+	for _, c := range []struct {
+		mode      fs.FileMode
+		own, want bool
+	}{
+		{0o600, true, false}, {0o640, true, true}, {0o604, true, true},
+		{0o440, false, false}, {0o444, false, true},
+	} {
+		if got := othersRead(c.mode, c.own); got != c.want {
+			t.Errorf("mode %o, own %t: %t", c.mode, c.own, got)
+		}
 	}
 }
 
