@@ -112,7 +112,7 @@ func TestBadInput_IsAnsweredAndKeepsConnection(t *testing.T) {
 	}
 }
 
-// TestObserver_IsNotWaitedFor has one peer that observes and one that does both.
+// TestObserver_IsNotWaitedFor uses one peer that observes and one that does both.
 func TestObserver_IsNotWaitedFor(t *testing.T) {
 	b := bustest.Start(t, nil)
 	watcher := rawPeer(t, b, "cli:watcher")

@@ -97,7 +97,7 @@ func (s *session) speaksFor(id protocol.PeerID) bool {
 
 // isAddressee reports whether the session is the addressee of a topic: it has that
 // identity, or it is of the same family and may speak for it. A peer of another family is
-// never the addressee, even an operator's peer that may speak for all and hears everything.
+// never the addressee, even an operator's peer that may speak for all and receives everything.
 func (s *session) isAddressee(topic protocol.PeerID) bool {
 	return topic == s.id || s.id.Family() == topic.Family() && s.speaksFor(topic)
 }

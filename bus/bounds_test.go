@@ -116,7 +116,7 @@ func TestSlowPeers_ShareOneLimit(t *testing.T) {
 	waitFor(t, func() bool { return used(b, "slow_bytes") == 0 })
 }
 
-// TestPeerBuffer_AtLimitAndPast has a peer that reads nothing. The next
+// TestPeerBuffer_AtLimitAndPast uses a peer that reads nothing. The next
 // delivery is written while fewer bytes than the bound are unread; else it waits
 // until the peer has read.
 func TestPeerBuffer_AtLimitAndPast(t *testing.T) {
@@ -236,7 +236,7 @@ func TestCluster_CountsAnswersInTime(t *testing.T) {
 	})
 }
 
-// TestFailures_FitFrame has peers that refuse with long reasons: few of
+// TestFailures_FitFrame uses peers that refuse with long reasons: few of
 // them, many, and more than half a frame can name.
 func TestFailures_FitFrame(t *testing.T) {
 	const frame = 4096

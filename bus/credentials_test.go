@@ -105,7 +105,7 @@ func TestCredentials_GrantIdentityTopicAndPattern(t *testing.T) {
 	}
 }
 
-// TestAddressee_IsNotPeerThatSpeaksForAll has an operator's peer that receives
+// TestAddressee_IsNotPeerThatSpeaksForAll uses an operator's peer that receives
 // everything, with a credential that grants every identity, before the bridge is
 // connected.
 func TestAddressee_IsNotPeerThatSpeaksForAll(t *testing.T) {
@@ -297,7 +297,7 @@ func ask(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, [
 	return resp.StatusCode, raw
 }
 
-// TestPeers_AreListedToAllowedClients has agents of two chats, who do not learn
+// TestPeers_AreListedToAllowedClients uses agents of two chats, who do not learn
 // of each other or of the other chat.
 func TestPeers_AreListedToAllowedClients(t *testing.T) {
 	agent := func(name, chat string) grant.Credential {
@@ -547,7 +547,7 @@ func (c *slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c.Conn, bufio.NewReadWriter(bufio.NewReader(c.Conn), bufio.NewWriter(c.Conn)), nil
 }
 
-// TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken has clients that request upgrades
+// TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken uses clients that request upgrades
 // and do not read the answers. Others can connect nevertheless, and a client that reads
 // again after its token was revoked gets no session.
 func TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken(t *testing.T) {

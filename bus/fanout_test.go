@@ -172,10 +172,10 @@ func TestFanOut_CoalescesWhatCameAtOnce(t *testing.T) {
 	}
 }
 
-// TestFanOut_StaysTogetherWhileLogIsBusy has a log that makes publishers wait. Messages that were sent
-// together still reach each subscriber together, unless that would take long, and so do their answers
-// the sender. The log has each end of a delivery before the end of its message, and before what the
-// subscriber does next.
+// TestFanOut_StaysTogetherWhileLogIsBusy uses a log that makes publishers wait. Messages that
+// were sent together still reach each subscriber together, unless that would take long. So do
+// their answers to the sender. The log has each end of a delivery before the end of its message,
+// and before what the subscriber does next.
 func TestFanOut_StaysTogetherWhileLogIsBusy(t *testing.T) {
 	for name, c := range map[string]struct {
 		busy     time.Duration // for each append

@@ -33,7 +33,7 @@ func FuzzProcessedAnswer_AgreesWithParser(f *testing.F) {
 	})
 }
 
-// TestProcessedAnswer_NeedsNoParser has the answer of our own peers, of encoding/json
+// TestProcessedAnswer_NeedsNoParser uses the answer of our own peers, of encoding/json
 // and of every writer that keeps the order of keys and adds no space.
 func TestProcessedAnswer_NeedsNoParser(t *testing.T) {
 	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), processedResult)

@@ -28,7 +28,7 @@ func TestIdleDetector_FindsEndOfTraffic(t *testing.T) {
 	}
 }
 
-// TestIdleDetector_CountsBytesOfSlowPeers has few frames, but many bytes that wait for slow peers:
+// TestIdleDetector_CountsBytesOfSlowPeers uses few frames, but many bytes that wait for slow peers:
 // once they do not wait any more, one idle period begins.
 func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 	var l idleDetector

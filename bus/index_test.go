@@ -16,7 +16,7 @@ func TestIndex_AgreesWithEveryPattern(t *testing.T) { rapid.Check(t, indexAgrees
 func FuzzIndex_AgreesWithEveryPattern(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexAgrees)) }
 
 // indexAgrees drives the index with random changes and asks it for random topics,
-// beside a list that is searched whole.
+// and compares it with a linear search of a list.
 func indexAgrees(t *rapid.T) {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:*?")), 1, 6, -1)
 	topic := rapid.StringOfN(rapid.RuneFrom([]rune("ab:")), 1, 6, -1)
@@ -127,7 +127,7 @@ var manyStars = map[string]struct {
 }
 
 // TestIndex_ComparesTopicWithFewPatterns counts the patterns that a new topic is compared with,
-// beside 10,000 with many stars under one prefix.
+// if there are also 10,000 with many stars under one prefix.
 func TestIndex_ComparesTopicWithFewPatterns(t *testing.T) {
 	for name, family := range manyStars {
 		x := newIndex()

@@ -44,8 +44,7 @@ func TestInFlight_MayRiseDuringWait(t *testing.T) {
 	}
 }
 
-// A silentCluster is a cluster whose other bus takes messages and never says what became
-// of them.
+// A silentCluster is a cluster whose other bus accepts messages and never reports their outcomes.
 type silentCluster struct {
 	mu   sync.Mutex // guards held
 	held []*Forward
@@ -99,7 +98,7 @@ func enters(t *testing.T, srv *Server, id, pattern string) (far jsonrpc.Stream, 
 const toT = `{"topic":"t","payload":{"messageId":"m","type":"agent_event","from":"cli:x","timestamp":"2026-02-17T12:00:00Z","content":{}}}`
 
 // TestStop_DoesNotWaitForOtherBuses stops a bus while a peer of another one has
-// not answered: the sender is told so before its session is closed.
+// not answered: the sender is notified before its session is closed.
 func TestStop_DoesNotWaitForOtherBuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, &Options{Cluster: &silentCluster{}, StopTimeout: 3 * time.Second})
@@ -123,8 +122,8 @@ func TestStop_DoesNotWaitForOtherBuses(t *testing.T) {
 	})
 }
 
-// TestStop_RefusesForwardsOfOtherBuses has another bus hand over a message
-// before the stop, which is delivered, and one meanwhile.
+// TestStop_RefusesForwardsOfOtherBuses makes another bus forward a message
+// before the stop, which is delivered, and one during the stop.
 func TestStop_RefusesForwardsOfOtherBuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, &Options{Cluster: &silentCluster{}, StopTimeout: time.Hour})

@@ -277,7 +277,7 @@ func TestSessions_AtLimitAndPast(t *testing.T) {
 	socketPeer(t, b, "cli:c")
 }
 
-// TestSessions_CountSlowPeersThatAreBeingClosed has a peer that reads nothing: while the
+// TestSessions_CountSlowPeersThatAreBeingClosed uses a peer that reads nothing: while the
 // bus waits for it to read its close frame, its connection takes a place.
 func TestSessions_CountSlowPeersThatAreBeingClosed(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{MaxSessions: 2, WriteTimeout: time.Second, PeerBuffer: 1 << 20})

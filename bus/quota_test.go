@@ -137,7 +137,7 @@ func TestQuota_BytesAtLimitAndPast(t *testing.T) {
 	})
 }
 
-// TestQuota_LogBytesAtLimitAndPast has a peer that sends, one that gives long
+// TestQuota_LogBytesAtLimitAndPast uses a peer that sends, one that gives long
 // answers, and one that only connects and disconnects.
 func TestQuota_LogBytesAtLimitAndPast(t *testing.T) {
 	const bound = 50_000
@@ -258,7 +258,7 @@ func TestQuota_SessionsAtLimitAndPast(t *testing.T) {
 	})
 }
 
-// TestLimits_OfChangedFileApplyAtOnce changes credentials.toml beside a session, by hand.
+// TestLimits_OfChangedFileApplyAtOnce edits credentials.toml while a session is connected.
 func TestLimits_OfChangedFileApplyAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	file := grant.NewFile(path)
@@ -291,9 +291,9 @@ func TestLimits_OfChangedFileApplyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOverhead_IsSlowedDown has peers that cause more refusals and pings than their
-// credential may send messages. All are answered, no faster than that; another credential
-// is answered at once.
+// TestOverhead_IsSlowedDown uses peers that cause more refusals and pings than their
+// credential may send messages. All are answered, but no faster than that. Another credential is
+// answered at once.
 func TestOverhead_IsSlowedDown(t *testing.T) {
 	const pace, burst, asked = 10, 20, 60
 	for what, frame := range map[string]string{
@@ -339,8 +339,9 @@ func TestOverhead_IsSlowedDown(t *testing.T) {
 	}
 }
 
-// TestOverhead_RefusedMessagesAreSlowedDown has a peer continue to send while its limit is reached:
-// its refusals are limited, too, and its messages are accepted again after a wait.
+// TestOverhead_RefusedMessagesAreSlowedDown makes a peer continue to send while
+// its limit is reached: its refusals are limited, too, and its messages are
+// accepted again after a wait.
 func TestOverhead_RefusedMessagesAreSlowedDown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
 		a := newClients("few", grant.Limits{Messages: 10}).join("cli:a")

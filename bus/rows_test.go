@@ -148,7 +148,7 @@ func TestRows_RefusedMessageHasOne(t *testing.T) {
 			t.Errorf("%v: rows %v; want one rejected", c, got)
 		}
 	}
-	s.request("sendMessage", `{"topic":"tg:1"}`) // malformed, which is no refusal
+	s.request("sendMessage", `{"topic":"tg:1"}`) // malformed, which is not a refusal
 	if got := rows(t, b, "event='rejected'"); len(got) != 4 {
 		t.Errorf("%d rejected rows; want 4", len(got))
 	}

@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestSession_IsFreedAfterItsEnd has a peer get a message and leave. Nobody asks
-// for its topic again, and still nothing keeps the session.
+// TestSession_IsFreedAfterItsEnd lets a peer receive a message and leave.
+// Nobody asks for its topic again, and still nothing keeps the session.
 func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, nil)

@@ -70,7 +70,7 @@ func TestA2ATask_SurvivesGatewayRestart(t *testing.T) {
 	}
 }
 
-// checkSurvives sends a task that asks, decides, and kills the gateway meanwhile.
+// checkSurvives sends a task that asks, decides, and kills the gateway in between.
 func checkSurvives(t *testing.T, client *a2aclient.Client, site string, restart func()) {
 	t.Helper()
 	send := func(m *sdk.Message, at bool) *sdk.Task {

@@ -258,7 +258,7 @@ func TestAttachments_ArriveOnceDespiteKills(t *testing.T) {
 
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY=sk-voice"
 
-// An imageHarness is the endpoint of a model of Anthropic's API, which answers with what it got,
+// An imageHarness is the endpoint of a model of Anthropic's API, which answers with its input,
 // and of a transcriber.
 type imageHarness struct{ t *testing.T }
 

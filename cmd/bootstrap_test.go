@@ -66,8 +66,8 @@ func TestBootstrap(t *testing.T) {
 	t.Run("watched in Python", func(t *testing.T) { checkWatcher(s.in(t)) })
 }
 
-// checkWatcher lets a program in Python watch assignments, and say a word in the chat. It hears
-// that Telegram wants it later, and that it is there.
+// checkWatcher lets a program in Python watch assignments, and say a word in the chat. It
+// receives the report that Telegram wants it later, and then that it was shown.
 func checkWatcher(s *fixture) {
 	if exec.CommandContext(s.t.Context(), "python3", "--version").Run() != nil {
 		s.t.Skip("python3 is missing")

@@ -12,7 +12,7 @@ import (
 )
 
 // TestBus_KeepsItsName kills a bus of a cluster that was given no name, and starts it again. A
-// sender in Python finds results partial meanwhile, but at neither bus after that.
+// sender in Python gets partial results in the meantime, but at neither bus after that.
 func TestBus_KeepsItsName(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -117,7 +117,7 @@ func postJSON(t *testing.T, url string, body any) {
 	}
 }
 
-// assignExternal assigns an HTTP agent to a chat, in which somebody has said a word.
+// assignExternal assigns an HTTP agent to a chat, in which somebody has said hello.
 func assignExternal(s *fixture, hubbub func(...string) string, name, url string, chat models.Chat, by models.User) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), name+".txt")

@@ -19,7 +19,7 @@ import (
 )
 
 // A chorusService is an independent Chorus service, written in Python from the protocol alone.
-// Its channel has people and the agents behind some inboxes.
+// Its channel has people, and agents behind inboxes.
 type chorusService struct {
 	s   *fixture
 	url string
@@ -225,7 +225,7 @@ func TestChorusChannel_ExchangeInRingEnds(t *testing.T) {
 	callers := map[string]int{}
 	for _, line := range said {
 		if name, _, calls := strings.Cut(line, ": Two agents have been talking here"); calls {
-			callers[name]++ // it has not heard what another says at the same time
+			callers[name]++ // it has not received what another agent says at the same time
 		} else if strings.Contains(line, ": @") {
 			exchanged++
 		}
@@ -387,7 +387,7 @@ func TestChorusChannel_ReportsRejectedMessages(t *testing.T) {
 
 // TestChorusChannel_PersonAnswersForAgent checks an agent that must answer but cannot, and whose
 // lead is unreachable. The person named in its settings is asked where they write, and their next
-// message is the answer. If that person is the one who waits, they are told that there is no
+// message is the answer. If that person is the one who waits, they are notified that there is no
 // answer.
 func TestChorusChannel_PersonAnswersForAgent(t *testing.T) {
 	t.Parallel()

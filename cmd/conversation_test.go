@@ -93,7 +93,7 @@ func (k *conversation) ask(s *fixture, n int) {
 
 func (k *conversation) question(i int) string { return fmt.Sprintf("<%d-%d>?", k.chat.ID, i) }
 
-// open returns the questions from first on without an answer.
+// open returns the unanswered questions, starting at index first.
 func (k *conversation) open(s *fixture, first int) []string {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	var open []string

@@ -172,8 +172,8 @@ func TestDecision_SurvivesEachKill(t *testing.T) {
 	}
 }
 
-// decide asks for a deployment in a new chat, allows it, and kills a program meanwhile. An agent
-// that dies after it may have started the call does not start it again: it asks once more.
+// decide asks for a deployment in a new chat, allows it, and kills a program in between. An agent
+// that dies after it may have started the call does not start it again: it asks again.
 func (s *fixture) decide(f decisionFault, d *deployModel) {
 	user := s.api.User(f.String())
 	chat := s.api.DM(user)

@@ -72,9 +72,9 @@ func (s *fixture) doctor() string {
 	return string(out)
 }
 
-// TestModelKey_RejectionIsReported checks that the chat is told that repeating does not help, and
-// that doctor and the agent's log have the reason, once and then counted, without the key. The
-// tokens and cost of an answer are recorded, including cached tokens.
+// TestModelKey_RejectionIsReported checks that the chat is notified that repeating does not help,
+// and that doctor and the agent's log have the reason, once and then counted, without the key.
+// The tokens and cost of an answer are recorded, including cached tokens.
 func TestModelKey_RejectionIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")

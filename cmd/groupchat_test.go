@@ -60,7 +60,7 @@ func toolCall(prompt string) (tool, arguments string) {
 	switch text := messageIn(prompt); {
 	case strings.Contains(text, "put off"):
 		return "chat_defer", `{"reason":"no hurry","eta":"1h"}`
-	case text != "": // reactions may be beside it
+	case text != "": // reactions may accompany it
 	case strings.Contains(prompt, "the reaction agree"):
 		return "chat_send_message", `{"text":"I deploy now."}`
 	case strings.Contains(prompt, "the reaction declined"):

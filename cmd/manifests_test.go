@@ -93,7 +93,8 @@ func TestManifests_GiveProgramsWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// checkFiles checks that each file that the program is told to read, and its data, is on a volume.
+// checkFiles checks that each file that the program is configured to read, and its data, is on a
+// volume.
 func (m manifest) checkFiles(t *testing.T) {
 	t.Helper()
 	mounts := m.all(`^ +mountPath: (\S+)$`)

@@ -55,7 +55,7 @@ rate_limited: false
 namespaces: {users: [{exclusive: true, regex: "@service:hs.test"}], aliases: [], rooms: []}
 `
 
-// A matrix is a homeserver with people, beside a whole system.
+// A matrix is a homeserver with people, next to a whole system.
 type matrix struct {
 	*fixture
 	folder, url string

@@ -93,7 +93,7 @@ func (p *process) text() string {
 	return strings.Join(lines[max(len(lines)-20, 0):], "\n")
 }
 
-// kill kills the program, as a crash would end it.
+// kill kills the program as a crash would.
 func (p *process) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -102,7 +102,8 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// stop stops the program and checks its exit. A program that does not stop in time fails by itself.
+// stop stops the program and checks its exit. The test fails if the program does not stop in
+// time.
 func (p *process) stop() {
 	select {
 	case <-p.ended: // already killed or stopped

@@ -38,7 +38,7 @@ var summaries = []Topic{
 	{Name: "c2a", page: "c2a-programs", Summary: "How to write a program that an agent runs"},
 	{Name: "broker", Summary: "How to delegate work and be woken, in any language"},
 	{Name: "chorus", Summary: "Agents, channels and webhooks over HTTP, and A2A"},
-	{Name: "matrix", Summary: "Rooms of Matrix: who is heard, what agents see, commands"},
+	{Name: "matrix", Summary: "Matrix rooms: who is admitted, what agents see, commands"},
 	{Name: "operating", Summary: "Install, observe, back up, upgrade and repair"},
 	{Name: "security", Summary: "Who is trusted with what, and what is not defended"},
 	{Name: "architecture", Summary: "How the code is organized, and two journeys through it"},

@@ -97,7 +97,7 @@ func TestCountPublication_FindsFaults(t *testing.T) {
 	}
 }
 
-// TestExplained_ByGap has a gap at row 1005 of log 0, and publications around it.
+// TestExplained_ByGap uses a gap at row 1005 of log 0, and publications around it.
 func TestExplained_ByGap(t *testing.T) {
 	at := logtest.Epoch.Add(30 * time.Minute)
 	for name, c := range map[string]struct {
@@ -137,7 +137,7 @@ func TestGapReach_CoversQueue(t *testing.T) {
 	}
 }
 
-// TestLostElsewhere_NeedsKillOrGap has a publication from 12:30 to 12:31, during which
+// TestLostElsewhere_NeedsKillOrGap uses a publication from 12:30 to 12:31, during which
 // another bus was killed or lost rows.
 func TestLostElsewhere_NeedsKillOrGap(t *testing.T) {
 	seen, began := logtest.Epoch.Add(31*time.Minute), logtest.Epoch.Add(30*time.Minute)
@@ -296,8 +296,8 @@ func TestProblems_AreCountedBeyondList(t *testing.T) {
 	}
 }
 
-// TestFollow_FindsSilence has a peer connect after a pause, although sessions were
-// open.
+// TestFollow_FindsSilence lets a peer connect after a pause, although sessions
+// were open.
 func TestFollow_FindsSilence(t *testing.T) {
 	type row struct {
 		event activitylog.Event
@@ -370,7 +370,7 @@ func TestEvaluate_WaitsForNextRowOfOtherLog(t *testing.T) {
 	if v := ch.verdict; len(ch.tails[1].doubtful) != 0 || v.Messages != 4 || v.Elsewhere != 2 {
 		t.Errorf("the log went on: %+v", v)
 	}
-	ch.gaps = []gapPlace{{1, 5, logtest.Epoch.Add(30 * time.Minute)}} // a certain result waits for nothing
+	ch.gaps = []gapPlace{{1, 5, logtest.Epoch.Add(30 * time.Minute)}} // a certain result does not wait
 	ch.tails[1].last = logtest.Epoch.Add(31 * time.Minute)
 	if ch.evaluateUnlessDoubtful(within(few)); ch.verdict.Cut != 1 || len(ch.tails[1].doubtful) != 0 {
 		t.Errorf("what a gap of the other explains: %+v", ch.verdict)

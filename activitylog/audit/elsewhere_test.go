@@ -13,7 +13,7 @@ import (
 type clusterCase struct {
 	givenUp bool // by east, 3 s later
 	pruned  bool // west's first row has left
-	later   bool // east continues for minutes, as west may not
+	later   bool // east continues for minutes; west need not
 	west    []timedRow
 	problem string
 	cut     int64
@@ -58,7 +58,7 @@ func (c *clusterCase) verify(t *testing.T) {
 	}
 }
 
-// TestVerify_ExplainsRowsLostInCluster has one message that bus east accepts, and
+// TestVerify_ExplainsRowsLostInCluster uses one message that bus east accepts, and
 // the rows of its peer in the log of bus west, when west or the network between
 // them fails.
 func TestVerify_ExplainsRowsLostInCluster(t *testing.T) {
@@ -102,7 +102,7 @@ func TestVerify_ExplainsRowsLostInCluster(t *testing.T) {
 	}
 }
 
-// TestVerify_ExplainsKillOfAcceptingBus has a message that bus east accepted
+// TestVerify_ExplainsKillOfAcceptingBus uses a message that bus east accepted
 // within its last 250 ms, so that only the bus of the peer has rows of it.
 func TestVerify_ExplainsKillOfAcceptingBus(t *testing.T) {
 	for name, c := range map[string]struct {

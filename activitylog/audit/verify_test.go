@@ -254,7 +254,7 @@ func TestVerify_SeparatesTwoSendsOfOneID(t *testing.T) {
 	}
 }
 
-// TestVerify_NamesFlagsForSingleLogOfCluster has messages that another bus
+// TestVerify_NamesFlagsForSingleLogOfCluster uses messages that another bus
 // accepted.
 func TestVerify_NamesFlagsForSingleLogOfCluster(t *testing.T) {
 	path := dayLog(t)

@@ -142,7 +142,7 @@ func TestExporter_RetriesTemporaryFailures(t *testing.T) {
 		answers []func(w http.ResponseWriter)
 		sent    int64
 		asked   int
-		pauses  [][2]time.Duration // at least and at most, between the requests
+		pauses  [][2]time.Duration // bounds of the time between the requests
 	}{
 		"429":            {[]func(w http.ResponseWriter){status(429)}, 2, 2, [][2]time.Duration{{2, 6}}},
 		"502, 503, 504":  {[]func(w http.ResponseWriter){status(502), status(503), status(504)}, 2, 4, [][2]time.Duration{{2, 6}, {4, 10}, {8, 18}}},

@@ -105,7 +105,7 @@ func TestVerify_UntouchedLogIsSigned(t *testing.T) {
 	}
 }
 
-// TestVerify_StopAfterRotationIsNoFault has an active file without rows, which is signed
+// TestVerify_StopAfterRotationIsNoFault uses an active file without rows, which is signed
 // nevertheless.
 func TestVerify_StopAfterRotationIsNoFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")

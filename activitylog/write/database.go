@@ -123,7 +123,7 @@ func (d *database) prepare(before *activeSegment) error {
 	}
 	d.beginStep(1)
 	// The folder now names the write-ahead log, and also a new file and a new key. From now on, a
-	// commit is durable after sync; checkpoints run beside it.
+	// commit is durable after sync; checkpoints run concurrently.
 	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)),
 		sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil))
 	if err != nil {
@@ -384,7 +384,8 @@ type sink interface {
 	// It stores at least one row, and as many as it can in a short time. The rows get consecutive
 	// ids from first, and survive a kill of the process.
 	write(rows []activitylog.Row) (first int64, n int, err error)
-	// sync makes earlier writes durable. It may run beside write, but not beside rotate or close.
+	// sync makes earlier writes durable. It may run concurrently with write, but not with rotate or
+	// close.
 	sync() error
 	// due reports whether rotate should be called.
 	due() bool

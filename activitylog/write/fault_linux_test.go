@@ -125,13 +125,13 @@ func TestWriter_OutlivesFullDisk(t *testing.T) {
 	w.Append(logtest.Numbered(0))
 	mustSync(t, w)
 	for _, err := os.Stat(path + segment.PreparedSuffix); err != nil; _, err = os.Stat(path + segment.PreparedSuffix) {
-		runtime.Gosched() // the next file takes room, too, and more of it for a moment
+		runtime.Gosched() // the next file takes space, too, and briefly more of it
 	}
 	filler := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
 	}
-	appended := 1 + overflow(w, `"`+strings.Repeat("x", 1000)+`"`) // more than the write-ahead log has room for
+	appended := 1 + overflow(w, `"`+strings.Repeat("x", 1000)+`"`) // more than fits into the write-ahead log
 	<-failure.failed
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestWriter_BoundsWALDespiteReader(t *testing.T) {
 	}
 }
 
-// TestOpen_KeepsLocksOfReaders has a reader of this process hold a transaction
+// TestOpen_KeepsLocksOfReaders lets a reader of this process hold a transaction
 // while the writer opens the log again, as after an error. The reader's lock on the
 // file must stay. Otherwise another program that closes the log would believe
 // itself the last one, and delete the write-ahead log under the writer.

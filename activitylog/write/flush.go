@@ -109,8 +109,8 @@ func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration
 	return last
 }
 
-// settleCommits syncs commits until writing has ended, beside the goroutine that writes. Commits
-// made during a sync share the next one.
+// settleCommits syncs commits until writing has ended, concurrently with the goroutine that
+// writes. Commits made during a sync share the next one.
 func (w *Writer) settleCommits(ctx context.Context) {
 	for {
 		w.mu.Lock()

@@ -79,7 +79,7 @@ func TestVerify_ComparesWhatFindsRows(t *testing.T) {
 			at := copyLog(t, path)
 			file := filepath.Join(filepath.Dir(at), filepath.Base(c.file))
 			tamper(t, file, c.sql)
-			if c.file == sealed && c.sql != "" { // by somebody who knows of the checksum
+			if c.file == sealed && c.sql != "" { // by somebody who knows the checksum
 				if err := segment.WriteChecksum(t.Context(), file); err != nil {
 					t.Fatal(err)
 				}

@@ -81,7 +81,7 @@ func TestKill_LosesOnlyTheEnd(t *testing.T) {
 		if got := logtest.Query(t, path, "PRAGMA integrity_check"); got[0] != "ok" {
 			t.Errorf("round %d: %s", round, got)
 		}
-		// The next run goes on where this one ended.
+		// The next run continues where this one ended.
 		w := NewWriter(path, nil)
 		running(t, w)
 		w.Append(logtest.Numbered(last + 1))

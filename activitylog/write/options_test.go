@@ -23,8 +23,8 @@ func TestOptions_Defaults(t *testing.T) {
 	}
 }
 
-// TestAdmit_RefusesWhileBehind checks when messages are refused: a log keeps up if a queue
-// that is at most half full moves every 250 ms, and a fuller one every 50 ms.
+// TestAdmit_RefusesWhileBehind checks when messages are refused. A log keeps up if a queue that
+// is at most half full is written from every 250 ms, and a fuller one every 50 ms.
 func TestAdmit_RefusesWhileBehind(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows, bytes int

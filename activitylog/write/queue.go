@@ -183,7 +183,7 @@ func (w *Writer) beginStep(syncs int) {
 }
 
 // beginStepLocked extends the time for steps but never shortens it: the writer may have to wait
-// for a checkpoint that runs beside it.
+// for a concurrent checkpoint.
 func (w *Writer) beginStepLocked(syncs int) {
 	if until := time.Now().Add(time.Duration(syncs) * w.opts.Hold); until.After(w.q.steps) {
 		w.q.steps = until

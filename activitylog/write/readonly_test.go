@@ -98,8 +98,8 @@ func asReader(t *testing.T, program, path, message, limit string, user *syscall.
 	return string(out)
 }
 
-// copied copies the files of a folder, except those with some ends, as they are while the folder
-// holds the same files: a writer may seal one meanwhile.
+// copied copies the files of a folder, except those with the given suffixes. It repeats this if
+// the set of files changes, because a writer may seal a file in the meantime.
 func copied(t *testing.T, from, to string, except ...string) {
 	t.Helper()
 	for names := []string(nil); ; {

@@ -417,7 +417,8 @@ func TestVerify_ComparesGivenCheckpoints(t *testing.T) {
 	}
 }
 
-// refreshChecksums makes the sealed files look as if they were sealed as they are.
+// refreshChecksums writes the checksums of the sealed files again, as if they had been sealed
+// with this content.
 func refreshChecksums(t *testing.T, path string) error {
 	t.Helper()
 	var errs []error

@@ -25,7 +25,7 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A countedSink counts its calls and fails as it is told.
+// A countedSink counts its calls and can be made to fail.
 type countedSink struct {
 	slowSink
 	ready                         atomic.Bool  // it is due
@@ -128,7 +128,7 @@ func TestOpen_IsRetried(t *testing.T) {
 			t.Errorf("opened %d times, %+v", opened.Load(), st)
 		}
 		w.Append(logtest.Numbered(1))
-		timetest.Advance(linger + 10*retryEvery - time.Millisecond) // once more when the row has lingered
+		timetest.Advance(linger + 10*retryEvery - time.Millisecond) // again when the row has lingered
 		if st := w.Stats(); st.Failures != 16 || st.QueuedRows != 1 {
 			t.Errorf("with a row that waits: %+v", st)
 		}

@@ -164,7 +164,7 @@ func TestPrune_RemovesWholeFiles(t *testing.T) {
 		return list
 	}
 	all := everything()
-	reader := opened(t, path) // it holds a file that leaves
+	reader := opened(t, path) // it holds a file that is removed
 	held := int64(0)
 	err = reader.Logs()[0].With(t.Context(), func(l *segment.Snapshot) {
 		v := l.Open(l.Parts[0])
@@ -295,8 +295,8 @@ func TestFull_ByRowsBytesOrAge(t *testing.T) {
 	}
 }
 
-// TestRotation_WaitsForCheckpoint keeps the file until its checkpoint, which runs
-// beside the writer, has ended, and longer if a reader was in the way.
+// TestRotation_WaitsForCheckpoint keeps the file until its checkpoint, which runs concurrently
+// with the writer, has ended, and longer if a reader was in the way.
 func TestRotation_WaitsForCheckpoint(t *testing.T) {
 	s, err := openDatabase(filepath.Join(t.TempDir(), "activity.db"), testOptions("bus"))
 	if err != nil {

@@ -222,7 +222,7 @@ func TestWriter_BoundsLag(t *testing.T) {
 	})
 }
 
-// TestWriter_SlowDiskHoldsNobody has commits that take 300 ms: publishers never
+// TestWriter_SlowDiskHoldsNobody uses commits that take 300 ms: publishers never
 // wait, and rows committed meanwhile share the next sync.
 func TestWriter_SlowDiskHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestWriter_SlowDiskHoldsNobody(t *testing.T) {
 	})
 }
 
-// TestWriter_PublishersContinueWhileItCatchesUp has a backlog of seconds: each
+// TestWriter_PublishersContinueWhileItCatchesUp uses a backlog of seconds: each
 // commit lets half as many rows follow.
 func TestWriter_PublishersContinueWhileItCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -437,7 +437,7 @@ func TestQueue_IsBoundedInBytes(t *testing.T) {
 	})
 }
 
-// TestStop_SyncsWaitingRowsOnce has a disk so slow that a stopping program has time for
+// TestStop_SyncsWaitingRowsOnce uses a disk so slow that a stopping program has time for
 // only a few syncs.
 func TestStop_SyncsWaitingRowsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -460,7 +460,7 @@ func TestStop_SyncsWaitingRowsOnce(t *testing.T) {
 	})
 }
 
-// TestStop_DoesNotWaitForCleanup has a disk so slow that closing the file would take longer
+// TestStop_DoesNotWaitForCleanup uses a disk so slow that closing the file would take longer
 // than a stop may: all rows are durable, and the program ends.
 func TestStop_DoesNotWaitForCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

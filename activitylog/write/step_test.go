@@ -23,8 +23,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// killedStep, in the environment, makes the test binary a program that writes the log
-// killedLog, and kills itself at that step of what changes its files.
+// killedStep is the environment variable that makes the test binary write the log killedLog and
+// kill itself at that step of a change of its files.
 const killedStep = "HUBBUB_TEST_KILLED_STEP"
 
 // stepOptions give a log a new file every few rows, and keep few of them where the kill
@@ -46,7 +46,7 @@ func killAt(at string) {
 		}
 	}
 	w := NewWriter(path, stepOptions(at))
-	w.compactor.record = nil // rows about what was removed would change the ids of the others
+	w.compactor.record = nil // rows about removals would change the ids of the others
 	go func() { fmt.Fprintln(os.Stderr, w.Run(context.Background())) }()
 	sum := 0
 	for i := 0; ; i++ {
@@ -153,8 +153,8 @@ func sameRows(t *testing.T, path string) (last int) {
 	return max(next-1, 0)
 }
 
-// appendMore appends 60 rows behind the first ones, as another program does, and ends what is to
-// be done in the background.
+// appendMore appends 60 rows after the first ones, as another program does, and completes the
+// work in the background.
 func appendMore(t *testing.T, path string, rows int, opts *Options) {
 	t.Helper()
 	w := NewWriter(path, opts)
@@ -231,7 +231,7 @@ func TestRotate_WaitsForAFileThatIsBeingOpened(t *testing.T) {
 	}
 }
 
-// TestSeal_IgnoresChecksumOfOtherFile has a checksum left by a log that was moved away;
+// TestSeal_IgnoresChecksumOfOtherFile uses a checksum left by a log that was moved away;
 // the new file of that number is sealed nevertheless.
 func TestSeal_IgnoresChecksumOfOtherFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
@@ -301,7 +301,7 @@ func TestFollow_MissesNothingAcrossFiles(t *testing.T) {
 	}
 }
 
-// TestRotation_WithOverlappingReaders has readers whose transactions overlap, so that one
+// TestRotation_WithOverlappingReaders uses readers whose transactions overlap, so that one
 // is open at every moment, while rows are written.
 func TestRotation_WithOverlappingReaders(t *testing.T) {
 	w, path, stop := started(t, &Options{SegmentRows: 12})

@@ -27,7 +27,7 @@ func newLog(t *testing.T) (path string) {
 	return path
 }
 
-// lockedLog makes a log that nobody can read before the connection is closed.
+// lockedLog makes a log that nobody can read until the connection is closed.
 func lockedLog(t *testing.T) (path string, conn *sqlite.Conn) {
 	t.Helper()
 	path = newLog(t)
@@ -35,7 +35,7 @@ func lockedLog(t *testing.T) (path string, conn *sqlite.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"} { // beside a write-ahead log, one can read
+	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"} { // next to a write-ahead log, one can read
 		if err := sqlitex.ExecuteTransient(conn, sql, nil); err != nil {
 			t.Fatal(err)
 		}

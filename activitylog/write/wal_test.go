@@ -120,7 +120,7 @@ func (g *gatedDatabase) end(t *testing.T) {
 	}
 }
 
-// TestCheckpoint_DelaysNoCommit has a reader release a large write-ahead log:
+// TestCheckpoint_DelaysNoCommit lets a reader release a large write-ahead log:
 // rows are committed before its checkpoint has moved a page.
 func TestCheckpoint_DelaysNoCommit(t *testing.T) {
 	g := openGated(t)

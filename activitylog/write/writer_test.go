@@ -31,8 +31,8 @@ func running(t testing.TB, w *Writer) (stop func() error) {
 	return stop
 }
 
-// started runs a new writer until the test ends. A slow machine is waited for: what a stop
-// leaves to the end of its program would go on beside the rest of the test.
+// started runs a new writer until the test ends. The test waits for a slow machine: work that a
+// stop leaves to the end of its program would continue during the rest of the test.
 func started(t testing.TB, opts *Options) (w *Writer, path string, stop func() error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "data", "activity.db")

@@ -56,7 +56,7 @@
 //     check and the write. That failure says "written".
 //  5. An answer in time counts. A replaced session may answer its deliveries for two seconds,
 //     and its bus passes the outcome on. An outcome for a forward that was given up changes
-//     nothing: the sender was told "written".
+//     nothing: the sender's result was "written".
 //  6. Only a newer session takes an identity. An initialize that has waited longer than the
 //     bus's Options.InitializeTimeout takes none, so a bus that resumes does not take an
 //     identity with an old request.
@@ -73,8 +73,8 @@
 //  2. A repeat is refused and never delivered if the outcome is unknown and the bus that took
 //     the message is gone or out of reach: the message may have been delivered.
 //  3. A bus waits for a silent bus until that counts as missing. A bus that has just started or
-//     lost NATS, or has not met all buses that others hear, refuses the message. No bus waits
-//     for one that nobody hears.
+//     lost NATS, or has not met all buses that others hear from, refuses the message. No bus waits
+//     for a bus that nobody hears from.
 //  4. In a partition, each side delivers the messages that it does not know, with "partial" in
 //     the result. If a sender moves to the other side, its repeat is therefore delivered there
 //     again. When the buses meet again, each side keeps its own outcome.

@@ -12,7 +12,7 @@ import (
 // the other bus may have given the forward up by then, this bus refuses it instead of
 // delivering it late.
 type heartbeats struct {
-	lease time.Duration // within it after a heartbeat, no bus gives up this one
+	lease time.Duration // no bus gives up this one within this time after a heartbeat
 
 	mu   sync.Mutex // guards the fields below
 	last uint64

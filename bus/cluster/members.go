@@ -14,8 +14,8 @@ type member struct {
 	epoch    uint64
 	seq      uint64 // of the last change that was applied
 	seen     time.Time
-	// the last heartbeats that it has received from other buses; 0 for a bus that it does
-	// not hear
+	// the last heartbeats that it has received from other buses; 0 for a bus that it does not hear
+	// from
 	heard      map[string]uint64
 	knownUntil time.Time // when this bus sent the heartbeat that m had received last when it sent its peers
 	stale      bool      // its peers are not known for certain and must be requested

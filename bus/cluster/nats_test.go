@@ -72,7 +72,7 @@ func TestCluster_SurvivesLossOfNATS(t *testing.T) {
 	}
 }
 
-// TestFault_EndsAfterRefusal has a server that refuses the bus repeatedly, like
+// TestFault_EndsAfterRefusal uses a server that refuses the bus repeatedly, like
 // one whose accounts are not loaded, and then accepts it.
 func TestFault_EndsAfterRefusal(t *testing.T) {
 	port := freePort(t)
@@ -145,7 +145,7 @@ func TestCluster_UsesConnectionBeforeItsNotice(t *testing.T) {
 	}
 	close(tell)
 	<-receiveFrom
-	later := b.Join(t, "agent:later", "agent:later") // the bus goes on reading from the others
+	later := b.Join(t, "agent:later", "agent:later") // the bus continues to read from the others
 	defer later.Leave()
 	settle(t, a, b)
 	finish()
@@ -172,7 +172,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestCluster_ReportsRefusalOfNATS has a server with another password, one that lets
+// TestCluster_ReportsRefusalOfNATS uses a server with another password, one that lets
 // this bus publish nothing, and none at all: the bus is alone, and its log and
 // /readyz say why.
 func TestCluster_ReportsRefusalOfNATS(t *testing.T) {

@@ -66,7 +66,7 @@ func TestCluster_RunsUseDistinctIDs(t *testing.T) {
 	}
 }
 
-// TestFault_ReportsNameConflictOnce has another bus of the same name, which sends
+// TestFault_ReportsNameConflictOnce uses another bus of the same name, which sends
 // something twice a second and at every subscription.
 func TestFault_ReportsNameConflictOnce(t *testing.T) {
 	var logged bytes.Buffer

@@ -100,8 +100,8 @@ func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 }
 
 // hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not
-// met all buses that others hear, or it was just isolated. Silent buses that only others remember
-// do not count, because no bus can ask them.
+// met all buses that others hear from, or it was just isolated. Silent buses that only others
+// remember do not count, because no bus can ask them.
 func (v *view) hasUnmet(justIsolated bool) bool { return v.isolated && justIsolated || v.unmet }
 
 // endIsolation ends the isolation of a connected bus that no other bus has answered, because it

@@ -16,7 +16,7 @@ func receiveFrom(c *Cluster, from string, h header, content any) {
 	c.receive(&nats.Msg{Data: join(h, encode(content))})
 }
 
-// TestCoverage_IsCompleteOnceAllBusesAreKnown starts a bus beside two others: its results are
+// TestCoverage_IsCompleteOnceAllBusesAreKnown starts a bus next to two others: its results are
 // complete once both have sent their peers, and have recently received its heartbeat.
 func TestCoverage_IsCompleteOnceAllBusesAreKnown(t *testing.T) {
 	c := New(nil, "east", nil)

@@ -213,7 +213,7 @@ func (d *fakeBroker) DirectChat(ctx context.Context, agent protocol.PeerID, text
 	return "you said <b>" + text, d.err
 }
 
-// As notes the identity that acts next.
+// As sets the identity that acts next.
 func (d *fakeBroker) As(person protocol.PeerID) console.ActingAs {
 	d.mu.Lock()
 	defer d.mu.Unlock()

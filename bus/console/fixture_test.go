@@ -19,7 +19,7 @@ import (
 	"hubbub/bus/report"
 )
 
-// A fixture is a real bus with its real log, and a console beside it.
+// A fixture is a real bus with its real log, and a console.
 type fixture struct {
 	*bustest.Bus
 	reader      *read.Reader

@@ -204,7 +204,7 @@ func TestPages_AgreeWithLog(t *testing.T) {
 		avoided int64
 	}{
 		{`{"event":"attention_decision","eventId":"e1","injection":"buffered"}`, 0},
-		{`{"event":"disposition","eventId":"e1","disposition":"responded"}`, 0}, // it is taken to have had a turn
+		{`{"event":"disposition","eventId":"e1","disposition":"responded"}`, 0}, // it counts as having had a turn
 		{`{"event":"turn","eventId":"e1","turnId":"t1","state":"started"}`, 0},  // from here on turns are recorded
 		{`{"event":"attention_decision","eventId":"e2","injection":"digest"}`, 0},
 		{`{"event":"disposition","eventId":"e2","disposition":"ignored"}`, 1},
@@ -402,7 +402,7 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 
 // TestPages_CountGoneClients checks that a command that published something and left is counted,
 // and listed on demand, and that neither it nor its message becomes a chat. A bridge talks with
-// whom its chats talk with.
+// the peers that its chats talk with.
 func TestPages_CountGoneClients(t *testing.T) {
 	s := newFixture(t, nil)
 	s.playHostileChat(t)
@@ -455,7 +455,7 @@ func TestPages_ShowWordsBeforeCodes(t *testing.T) {
 	}
 }
 
-// TestChat_HasTheNewestAtItsEnd also finds the decisions of agents behind a summary that opens.
+// TestChat_HasTheNewestAtItsEnd also finds the decisions of agents in a summary that opens.
 func TestChat_HasTheNewestAtItsEnd(t *testing.T) {
 	s := newFixture(t, nil)
 	bridge := s.Join(t, "tg:room", "tg:room")

@@ -209,7 +209,7 @@ func TestFile_StaysInForceWhenBroken(t *testing.T) {
 	}
 }
 
-// TestFile_KeepsStateWhenWriteFails has a folder that is a file, a lock and a
+// TestFile_KeepsStateWhenWriteFails uses a folder that is a file, a lock and a
 // file that are folders, and a broken file.
 func TestFile_KeepsStateWhenWriteFails(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{

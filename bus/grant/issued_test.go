@@ -13,7 +13,7 @@ func issuedBy(issuer, name string, patterns ...string) Credential {
 	return Credential{Name: name, Issuer: issuer, SHA256: Hash(name), Identities: []string{"agent:x"}, Subscribe: patterns, Issue: []string{"agent:*"}}
 }
 
-// TestIssue_IsBounded has issuers at their bound and one past it, by the count of all
+// TestIssue_IsBounded uses issuers at their bound and one past it, by the count of all
 // below the operator's credential and by their size. Others may still issue.
 func TestIssue_IsBounded(t *testing.T) {
 	list := []Credential{issuedBy("", "spawner"), issuedBy("", "other"), issuedBy("spawner", "middle")}

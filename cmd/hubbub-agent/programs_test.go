@@ -282,12 +282,12 @@ func TestHarness_RunsForeignPrograms(t *testing.T) {
 	}
 }
 
-// careful has the rows of a program that may only read.
+// careful runs the rows of a program that may only read.
 func careful(t *testing.T, h *foreignFixture) {
 	row(t, "answer", func(t *testing.T) { h.ask("answer hello", "hello") })
 	row(t, "silence", func(t *testing.T) {
 		h.offer("answer nobody")
-		harnesstest.Until(t, "the model hears of it", func() bool {
+		harnesstest.Until(t, "the model is called", func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.tries["knocks"] == 1
@@ -380,7 +380,7 @@ func asking(t *testing.T, h *foreignFixture) {
 				t.Fatalf("asked %q", asked)
 			}
 			h.say("tg:42", word, "")
-			said := []string{h.reply(), h.reply()} // the decision, and what came of it, in the order of whichever is faster
+			said := []string{h.reply(), h.reply()} // the decision and its result, in either order
 			verdict := map[string]string{"no": "denied by tg:77", "yes": "allowed by tg:77"}[word]
 			if _, err := os.Stat(file); !strings.Contains(said[0]+said[1], verdict) || (err == nil) != (word == "yes") {
 				t.Errorf("after %s: %q, %v", word, said, err)
@@ -389,7 +389,7 @@ func asking(t *testing.T, h *foreignFixture) {
 	})
 }
 
-// obliged has the arms of draft 2026-08-11, beside a program that has the returns switched off: the control.
+// obliged has the arms of draft 2026-08-11, and a program without returns as the control.
 func obliged(t *testing.T, f *foreignProgram) {
 	on := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
 	off := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
@@ -432,7 +432,7 @@ func obliged(t *testing.T, f *foreignProgram) {
 	if !discharged || escalated["b"] {
 		t.Errorf("what its author closed is discharged: %v; escalated are %v", discharged, escalated)
 	}
-	turns := map[string][]string{} // by event, without what tells one return from the next
+	turns := map[string][]string{} // by event, without the parts that differ between returns
 	on.mu.Lock()
 	for _, prompt := range on.back {
 		_, rest, _ := strings.Cut(prompt, "event_id: return:")
@@ -510,7 +510,7 @@ func row(t *testing.T, name string, do func(t *testing.T)) {
 	})
 }
 
-// event sends a message of Will with what it needs added.
+// event sends a message of Will, after adding the required members.
 func (h *foreignFixture) event(from protocol.PeerID, m protocol.ChatMessage) {
 	if m.Chat == nil {
 		m.Chat = &protocol.Chat{ID: from.Name(), Kind: "dm"}

@@ -28,7 +28,7 @@ type clusterSettings struct {
 	Stream string   `flag:"activity-stream" usage:"JetStream stream that keeps a copy of the activity rows"`
 }
 
-// joined has the parts that run beside a bus in a cluster.
+// joined has the parts that run alongside a bus in a cluster.
 type joined struct {
 	runs   []func(context.Context) error
 	ctx    context.Context

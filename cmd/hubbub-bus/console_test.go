@@ -25,7 +25,7 @@ import (
 )
 
 // A consoleFixture is the console of a bus with credentials, a broker and the agent lead, which
-// repeats what it is told.
+// repeats each message.
 type consoleFixture struct {
 	t                 *testing.T
 	view              *view

@@ -208,7 +208,7 @@ func editedMeanwhile(t *testing.T, g *gate, h harness.Harness, kind, hold string
 	system.Next(t) // it is on the bus
 	chats.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e1", hold+" old words"))
 	var answers, ends []string
-	for _, event := range []string{"e1", "e2"} { // the second comes behind all that is said of the first
+	for _, event := range []string{"e1", "e2"} { // the second comes after every report about the first
 		if event == "e2" {
 			chats.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e2", hold+" last words"))
 		}

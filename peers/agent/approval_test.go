@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol"
 )
 
-// sensitive ends a turn with what came of running a sensitive tool.
+// sensitive ends a turn with the result of a sensitive tool.
 func sensitive(ran *int) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		if !t.Approver.Sensitive("shell") || t.Approver.Sensitive("read") || !t.Approver.Sensitive("mcp:deploy.run") {

@@ -59,7 +59,7 @@ func TestExchange_IgnoresQuestionsForAPerson(t *testing.T) {
 }
 
 // TestExchange_AnswersRequestsForAPerson checks that requests to the broker name the person. However
-// often they make the agent ask another, it gets each answer. If the two then go on without a
+// often they make the agent ask another, it gets each answer. If the two then continue without a
 // person, they end with a call in the chat where the person reads.
 func TestExchange_AnswersRequestsForAPerson(t *testing.T) {
 	n := 0

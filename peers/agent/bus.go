@@ -27,7 +27,7 @@ const (
 	maxAttachments = 64
 	maxMentions    = 64
 	maxID          = 400 // bytes of an id
-	maxBy          = 100 // bytes of the name of who requests a halt
+	maxBy          = 100 // bytes of the name of the requester of a halt
 )
 
 // registerHandlers registers the handlers for the messages to an agent.

@@ -233,7 +233,7 @@ func fresh(n int) string {
 }
 
 // TestExchange_IsHeldAcrossRestartsAndChats plays two agents that write hourly, in two chats,
-// and restarts one of them between. A person is called once, and told what was said.
+// and restarts one of them between. A person is called once, with the text that was said.
 func TestExchange_IsHeldAcrossRestartsAndChats(t *testing.T) {
 	n := 0
 	s := newStub(nil)

@@ -74,9 +74,9 @@ func TestChoices_AreAskedOnce(t *testing.T) {
 	})
 }
 
-// TestAnswer_WaitsForStatusOfQuestion has answers overtake the delivery_status of what they answer: a
-// question with choices and a permission question. The agent takes them once it knows the question's
-// id, and other messages at once.
+// TestAnswer_WaitsForStatusOfQuestion lets answers overtake the delivery_status of what they
+// answer: a question with choices and a permission question. The agent takes them once it knows the
+// question's id, and other messages at once.
 func TestAnswer_WaitsForStatusOfQuestion(t *testing.T) {
 	ran := 0
 	for name, c := range map[string]struct {
@@ -123,7 +123,8 @@ func TestAnswer_WaitsForStatusOfQuestion(t *testing.T) {
 	}
 }
 
-// TestAnswer_IsTakenWithoutStatusAfterAMinute has the delivery_status of a question never come.
+// TestAnswer_IsTakenWithoutStatusAfterAMinute withholds the delivery_status of
+// a question.
 func TestAnswer_IsTakenWithoutStatusAfterAMinute(t *testing.T) {
 	withFixture(t, newStub(choosing), nil, func(t *testing.T, w *fixture) {
 		w.say(dm("1", "deploy"))

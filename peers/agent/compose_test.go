@@ -195,8 +195,9 @@ func TestTurns_OfOneThreadRunInOrder(t *testing.T) {
 	})
 }
 
-// TestCompose_WaitsWhileTheAuthorTypes checks that fragments wait while their author goes on typing, at most for
-// the cap. A sign of typing is not an event, and other authors' messages do not wait for it.
+// TestCompose_WaitsWhileTheAuthorTypes checks that fragments wait while their author continues to
+// type, at most until the limit. A sign of typing is not an event, and other authors' messages do
+// not wait for it.
 func TestCompose_WaitsWhileTheAuthorTypes(t *testing.T) {
 	typing := func(author string) protocol.ChatMessage {
 		m := by(dm("", ""), author, "human")

@@ -40,7 +40,7 @@
 //   - Drafts: a direct chat gets the text of an answer in progress together with the typing
 //     sign, a dozen times at most, up to the first part that may not be for people
 //     (attention.Draft). A draft is not an answer and settles nothing.
-//   - Delivery failures: an agent is told once about each message that certainly was not
+//   - Delivery failures: an agent is notified once of each message that certainly was not
 //     delivered, in the next tool result of the same turn, or as an "undelivered" event
 //     afterwards. Failures of its replies to such events are only recorded.
 //   - Reminders: a due reminder becomes an event in the transaction that deletes it or sets

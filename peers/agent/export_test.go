@@ -7,8 +7,8 @@ import (
 	"hubbub/protocol"
 )
 
-// CrashWith has f called at each step after which a crash must lose and double
-// nothing: stored, started, acted, returned.
+// CrashWith makes the agent call f at each step after which a crash must
+// neither lose nor duplicate anything: stored, started, acted, returned.
 func (o *Options) CrashWith(f func(step string)) { o.failpoint = f }
 
 // Tell gives the agent a fact as if a bus had let it through from anybody.

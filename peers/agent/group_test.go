@@ -98,7 +98,7 @@ func inGroupOf(t *testing.T, model func(protocol.PeerID) harness.Harness, test f
 	})
 }
 
-// pass lets time pass and takes in what was said and done.
+// pass lets time pass and collects the messages and records.
 func (g *group) pass(d time.Duration) {
 	timetest.Advance(d)
 	for g.tg.Pending() > 0 {

@@ -72,7 +72,8 @@ func (w *fixture) obligationsOf(agent protocol.PeerID) (list []string) {
 	return list
 }
 
-// evading sends one text that is no answer, and reacts with done and seen, as arm A describes.
+// evading sends one text that is not an answer, and reacts with done and seen, as arm A
+// describes.
 func evading(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	if !strings.HasPrefix(tn.Event.EventID, "return:") {
 		call(tools, "chat.send_message", map[string]any{"text": "nice weather today"})
@@ -84,7 +85,7 @@ func evading(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.
 
 var halfAnHour = []string{"10m0s", "20m0s", "30m0s"}
 
-// runArm has the author wait for agent:lead, above whom agent:boss stands.
+// runArm makes the author wait for agent:lead, whose lead is agent:boss.
 func runArm(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *fixture)) {
 	withQuestions(t, s, opts, func(t *testing.T, w *fixture) {
 		boss := newStub(silent)
@@ -277,7 +278,7 @@ func TestObligation_SignalsOfTheRecipient(t *testing.T) {
 }
 
 // TestObligation_UnclearObligesTheAuthor checks that an author owes a clarification until they give it.
-// Then the event goes on, and the author's obligation is closed. The event may become unclear
+// Then the event continues, and the author's obligation is closed. The event may become unclear
 // again.
 func TestObligation_UnclearObligesTheAuthor(t *testing.T) {
 	unclear := true
@@ -414,8 +415,8 @@ func TestEscalation_EndsAtAPerson(t *testing.T) {
 }
 
 // TestEscalations_ToOneLevelCoalesce checks that the escalations to one level are one event that lists them,
-// including later ones. It ends once all that it lists are closed, and closing it closes none of
-// them.
+// including later ones. It ends once all listed obligations are closed, and closing it closes none
+// of them.
 func TestEscalations_ToOneLevelCoalesce(t *testing.T) {
 	s := newStub(silent)
 	boss := newStub(silent)

@@ -178,8 +178,8 @@ func TestClaim_HoldsForItsTTL(t *testing.T) {
 }
 
 // TestModelOutput_HidesThoughtsAndToolCalls checks that thoughts, calls of tools as text and copies
-// of the prompt reach no chat, however a text arrives. An answer of nothing else is tried once
-// more, and the model is told why.
+// of the prompt reach no chat, however a text arrives. If the answer has nothing else, the turn
+// runs once more, with the reason for the model.
 func TestModelOutput_HidesThoughtsAndToolCalls(t *testing.T) {
 	const nothing = "<think>secret</think>\n<tool_call>{\"name\":\"secret\"}</tool_call>"
 	answers := map[string][]string{
@@ -219,7 +219,7 @@ func TestModelOutput_HidesThoughtsAndToolCalls(t *testing.T) {
 }
 
 // TestOutput_HidesAThoughtInSeveralParts checks that the parts of an external agent's output are read as one
-// text, so that no piece of a thought reaches the chat. The agent is told where the thought began.
+// text, so that no piece of a thought reaches the chat. The agent knows where the thought began.
 // After an edit, reading starts over.
 func TestOutput_HidesAThoughtInSeveralParts(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {

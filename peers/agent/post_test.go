@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol"
 )
 
-// postInTurn posts to a target in each turn, and keeps what came of it as "status reason".
+// postInTurn posts to a target in each turn, and keeps the result as "status reason".
 func postInTurn(results *[]string, arguments ...map[string]any) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		for _, args := range arguments {

@@ -36,7 +36,7 @@ import (
 // fence is the fence of every turn of these tests, so that shapes can contain it, whole and cut.
 var fence = attention.Fence(rand.Text())
 
-// innerShapes are what models write that is no answer.
+// innerShapes are texts of models that are not answers.
 var innerShapes = []string{
 	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
 	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
@@ -136,7 +136,8 @@ func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 	return server
 }
 
-// again is a program's answer after it was told that nothing of its answer was for people.
+// again is a program's answer after it was notified that no part of its answer
+// was for people.
 const again = "Once more: it is 4."
 
 // wholeFuzz, in the environment, has every harness get all shapes, as make walk does.
@@ -164,7 +165,7 @@ func TestModelShapes_OnlyAnswersReachAChat(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share int
-		hint  bool // it is told, at once or later, that nothing was for people
+		hint  bool // it is notified, at once or later, that nothing was for people
 		open  func(t *testing.T) harness.Harness
 	}{
 		{"openai", 75, false, func(t *testing.T) harness.Harness {
@@ -230,8 +231,8 @@ func newPosted(t *testing.T, list []shape) harness.Harness {
 	return h
 }
 
-// programAnswers, in the environment of a C2A program, has it answer with the texts of that file,
-// as the messages ask, and once more if a text is refused.
+// programAnswers is the environment variable that names a file of texts. A C2A
+// program answers messages with these texts, and again if a text is refused.
 const programAnswers = "AGENT_TEST_PROGRAM_ANSWERS"
 
 func runAnswering(file string) {

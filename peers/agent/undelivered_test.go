@@ -11,7 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-// reportStatus tells the agent what became of a reply.
+// reportStatus sends the agent the delivery_status of a reply.
 func (w *fixture) reportStatus(r protocol.ChatReply, status, reason string) {
 	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: status, IdempotencyKey: r.IdempotencyKey, Reason: reason})
 	w.sleep(10 * time.Second)
@@ -59,8 +59,8 @@ func TestUndelivered_BecomesAnEvent(t *testing.T) {
 	})
 }
 
-// TestUndelivered_IsReportedToItsTurn checks that a running turn is told by its next tool result,
-// and may answer the event once more, not twice.
+// TestUndelivered_IsReportedToItsTurn checks that a running turn is notified by its next tool
+// result, and may answer the event once more, not twice.
 func TestUndelivered_IsReportedToItsTurn(t *testing.T) {
 	var lost chan bool // of the clock's bubble
 	var results []string
@@ -135,8 +135,8 @@ func TestUndelivered_AfterTheTurnBecomesAnEvent(t *testing.T) {
 	})
 }
 
-// TestUndelivered_PartlyShownCountsAsAnswered checks that the agent is told, and that the event
-// gets no other answer.
+// TestUndelivered_PartlyShownCountsAsAnswered checks that the agent is notified, and that the
+// event gets no other answer.
 func TestUndelivered_PartlyShownCountsAsAnswered(t *testing.T) {
 	s := newStub(answering("a very long answer"))
 	withFixture(t, s, nil, func(t *testing.T, w *fixture) {

@@ -28,8 +28,8 @@ func ZoneName(t time.Time) string {
 	return name
 }
 
-// RelativeTime shows the time of a message in the zone of now: short, and by its distance where
-// that is clearer. The zero time becomes "".
+// RelativeTime formats the time of a message briefly, in the time zone of now, and relative to
+// now where that is clearer. The zero time becomes "".
 func RelativeTime(at, now time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -217,7 +217,8 @@ func TestDecide_KnockIgnoresTheText(t *testing.T) {
 }
 
 // TestDecide_ForwardObligesNobody checks that forwarded text mentions nobody, stops nothing and
-// is no thanks, while the rule of a direct chat still holds, and that the reason says so.
+// does not count as thanks, while the rule of a direct chat still holds, and that the reason says
+// so.
 func TestDecide_ForwardObligesNobody(t *testing.T) {
 	self := attention.Self{ID: "agent:lead"}
 	for _, c := range []struct{ kind, text, policy, reason string }{

@@ -9,7 +9,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// ownTools are the tools of a turn, beside those of every chat.
+// ownTools are the tools of a turn, in addition to those of every chat.
 var ownTools = []string{"weather__forecast", "deploy_status", "search", "chat.ask_choice"}
 
 func wantVisible(t *testing.T, cases map[string]string) {

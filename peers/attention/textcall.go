@@ -397,7 +397,7 @@ var (
 	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\\[[^\n]*\\]|\\([^\n]*\\))?[ \t]*(?:\n|\\z)\\s*")
 )
 
-// label hides what follows a label of ReAct, up to the next label. An input, and what a tool
+// label hides the text between a ReAct label and the next one. An input, and what a tool
 // returned, end with their paragraph, too.
 func (s *scanner) label(at int, opened []int) (int, effect) {
 	rest := s.text[at:]

@@ -103,8 +103,9 @@ const (
 
 // A kind is one kind of parts. Kinds are tried in the order of their table, at every place where
 // a part can begin: at the characters of first, at the beginning of a word if first is "a", or
-// only at that of a line if line is set. opens decides. The part extends to the end of closes, or
-// of the text; without closes it is what opens matches. If measure is set, it decides instead.
+// only at that of a line if line is set. opens decides. The part extends to the end of the match
+// of closes, or to the end of the text. If closes is nil, it is the match of opens. If measure is
+// set, it decides instead.
 type kind struct {
 	first   string
 	line    bool

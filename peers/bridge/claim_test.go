@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestReplyCheck_RefusesWithoutTheNewestClaim has one case for each relation between a
+// TestReplyCheck_RefusesWithoutTheNewestClaim uses one case for each relation between a
 // reply and the claim on its event.
 func TestReplyCheck_RefusesWithoutTheNewestClaim(t *testing.T) {
 	both := []protocol.PeerID{"agent:a", "agent:b"}

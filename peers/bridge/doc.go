@@ -26,7 +26,7 @@
 //     event carries the same message. An agent that was absent is configured again
 //     before it receives anything else. If it was spawned, the spawner is asked for it
 //     again, at most three times a minute.
-//   - Notices: people are told once about each problem, until an agent is assigned; see
+//   - Notices: people are notified once of each problem, until an agent is assigned; see
 //     [Notice]. An event that an agent rejects ten times, or does not accept within 24
 //     hours, becomes a dead letter.
 //   - Claims: if several agents could answer an event, only the holder of the newest

@@ -72,7 +72,7 @@ var ErrBeingSent = outbox.Later(200*time.Millisecond,
 	errors.New("the message that this may be about is still being sent"))
 
 // resolveSourceIDs replaces the messageIds of events, by which an agent may refer to messages, with
-// their sourceIds. inReplyTo is that of the reply's message; isSource recognizes sourceIds.
+// their sourceIds. inReplyTo is the one of the reply's message; isSource recognizes sourceIds.
 func resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID,
 	isSource func(string) bool) {
 	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))

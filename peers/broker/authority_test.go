@@ -49,7 +49,7 @@ func (g *guardedFixture) join(id protocol.PeerID, names ...string) *client {
 	return asking(g.t, g.bus.JoinWithToken(g.t, token, id, protocol.Pattern(id)))
 }
 
-// refused asks for what must be refused with a code, and returns the refusal's message.
+// refused makes a request that must be refused with a code, and returns the refusal's message.
 func (c *client) refused(code collab.Code, method string, params any) string {
 	c.t.Helper()
 	r := c.ask(method, params)
@@ -180,7 +180,7 @@ func TestDeliveryClaim_RefusesDeliveriesOfAnother(t *testing.T) {
 	boss.do("delivery.ack", object{"id": id})
 }
 
-// TestCaller_CannotImpersonate covers claims, bindings, flights and endpoints of another.
+// TestCaller_CannotImpersonate covers claims, bindings, flights and endpoints of another caller.
 func TestCaller_CannotImpersonate(t *testing.T) {
 	g := newGuardedFixture(t)
 	boss, evil, will := g.join("agent:boss"), g.join("agent:evil"), g.join("cli:will")

@@ -25,7 +25,7 @@ import (
 
 type object = map[string]any
 
-// A running broker of a test.
+// A running is a broker that a test has started.
 type running struct {
 	stop func()
 	done chan error
@@ -250,7 +250,7 @@ func TestBroker_RepeatsTheFirstAnswer(t *testing.T) {
 	if got := will.do("conversation.get", object{"id": "c"})["messages"].([]any); len(got) != 1 {
 		t.Errorf("%d messages", len(got))
 	}
-	join(t, b, "cli:ann").askAs("same", "message.post", object{"conversationId": "c", "text": "mine"}) // another's id is no concern
+	join(t, b, "cli:ann").askAs("same", "message.post", object{"conversationId": "c", "text": "mine"}) // another caller's id does not matter
 	// A refusal changed nothing: once its cause is gone the same request works.
 	late := object{"conversationId": "late", "text": "x"}
 	if r := will.askAs("l", "message.post", late); r.OK {

@@ -127,7 +127,7 @@ func TestClaim_BoundsItsDuration(t *testing.T) {
 func TestClaim_NotifiesContendersOnce(t *testing.T) {
 	d := newFixture(t)
 	held := d.do("agent:a", "claim.acquire", m{"eventId": "e"})
-	for range 2 { // the second time is no event
+	for range 2 { // the second time causes no event
 		for i := range 101 {
 			d.do(peerID(fmt.Sprint("agent:n", i)), "claim.acquire", m{"eventId": "e"})
 		}

@@ -20,8 +20,8 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// A failed write is no answer and leaves no trace: the bus gets refusals, and the state is that
-// of the log.
+// A failed write gives no answer and leaves no trace: the bus gets refusals, and the state is
+// that of the log.
 func TestWriter_RefusesRequestsOfAFailedWrite(t *testing.T) {
 	b := bustest.Start(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
@@ -164,7 +164,7 @@ func TestNotification_WaitsForAnAbsentBridge(t *testing.T) {
 }
 
 // TestEscalation_NotifiesAPersonInTheirOwnChat checks that a person who does not write to the
-// agent is told at once how to answer in its place. About other questions, the agent or a
+// agent is notified at once how to answer in its place. About other questions, the agent or a
 // reminder tells them.
 func TestEscalation_NotifiesAPersonInTheirOwnChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestPublisher_ContinuesPastAHangingSubscriber(t *testing.T) {
 	})
 }
 
-// An absent requester does not keep its answer for good, and other requesters do not wait for it.
+// An absent requester does not keep its answer forever, and other requesters do not wait for it.
 func TestAnswerer_GivesUpOnAnAbsentRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)

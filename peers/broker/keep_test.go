@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestLoad_ReadsOnlyOpenEntities makes the events unreadable: a start does not mind, and what
-// is done can be asked for as before.
+// TestLoad_ReadsOnlyOpenEntities makes the events unreadable: the broker still starts, and
+// finished records can still be read.
 func TestLoad_ReadsOnlyOpenEntities(t *testing.T) {
 	d := newStoredFixture(t)
 	d.announce("lead")

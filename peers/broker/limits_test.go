@@ -145,7 +145,7 @@ func checkSize(t *testing.T, c sizeCase) {
 	}
 }
 
-// sized returns params with a member of a size beside others.
+// sized returns params with a member of the given size, among others.
 func sized(member string, more m, value func(n int) any) func(n int) m {
 	return func(n int) m {
 		params := m{member: value(n)}

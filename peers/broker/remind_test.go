@@ -23,7 +23,8 @@ func (d *fixture) pass(total time.Duration, there ...string) {
 	}
 }
 
-// sentTypes returns the types of what was sent to a party since the last call of told or wakes.
+// sentTypes returns the types of what was sent to a party since the last call of sentTypes or
+// wakes.
 func (d *fixture) sentTypes(to protocol.PeerID) (list []string) {
 	for _, s := range d.sent {
 		if s.to == to {

@@ -182,7 +182,8 @@ func TestResolution_OfASharedRoleIsAmbiguous(t *testing.T) {
 	}
 }
 
-// An alias means its agent wherever a name does, after every name and before every role.
+// An alias names its agent wherever a name does; names take precedence over aliases, and aliases
+// over roles.
 func TestResolution_ByAlias(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e1", "workspaceId": "Main Site", "model": "gpt-5-mini",

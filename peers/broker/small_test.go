@@ -92,7 +92,7 @@ func TestWorkUpdate_RefusesAcceptanceByTheOwner(t *testing.T) {
 		d.do("agent:boss", "work_item.update", m{"id": id, "nextMoveOwnerId": "qa"})
 		d.do("agent:qa", "work_item.update", verdict(id))
 	}
-	// A person does not either; others may decide for who reviews it.
+	// A person does not either; others may decide in the name of the reviewer.
 	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "tg:9", "nextMoveOwnerId": "tg:9", "requestedById": "tg:42"})
 	d.do("tg:9", "work_item.update", m{"id": "p", "state": "review", "acceptanceState": "pending", "nextMoveOwnerId": "tg:42"})
 	d.mustRefuse(collab.CodeForbidden, "tg:9", "work_item.update", verdict("p"))

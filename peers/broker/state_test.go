@@ -9,8 +9,7 @@ import (
 	"hubbub/peers/store"
 )
 
-// A restart gives online endpoints time for a sign of life, and does not prolong those that were
-// gone.
+// A restart gives online endpoints time for a sign of life, and offline ones no more time.
 func TestLoad_RestartsTheTimeoutOfEndpoints(t *testing.T) {
 	d := newStoredFixture(t)
 	d.do("agent:gone", "identity.announce", m{"endpointId": "e-gone"})

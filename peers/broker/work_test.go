@@ -77,7 +77,7 @@ func TestWorkUpdate_IsForItsParties(t *testing.T) {
 	d.mustRefuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
 	d.mustRefuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
 	moved := d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
-	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // an agent's own work is on nobody's behalf
+	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // an agent's own work is not on anybody's behalf
 		t.Errorf("got %v, then %v", made, moved)
 	}
 	r := d.mustRefuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
@@ -336,8 +336,8 @@ func TestInvocation_HasAFlight(t *testing.T) {
 		d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e-lead"})
 	}
 	d.announce("boss")
-	// The flight that never began is brought up once, and so is the review that
-	// boss missed while it was away.
+	// A reminder is sent once for the flight that never began, and once for the review that boss
+	// missed while it was away.
 	d.wantWakes("agent:lead explicit_mention", "agent:boss next_move_owner")
 	d.do("agent:boss", "flight.update", m{"id": u["flightId"], "state": "cancelled"})
 	d.checkRebuild()
@@ -379,7 +379,7 @@ func TestDelivery_IsLeasedAndFinished(t *testing.T) {
 			t.Errorf("given back %d times it is %v; want %s", i+1, back.at("delivery", "status"), want)
 		}
 		claimed := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
-		for _, answer := range []result{back, claimed} { // what is stored, of this second
+		for _, answer := range []result{back, claimed} { // the records that are stored in this second
 			if answer["delivery"] != nil && answer.at("delivery", "updatedAt") != formatTime(d.now) {
 				t.Errorf("at %s the answer is %v", formatTime(d.now), answer)
 			}
@@ -542,7 +542,7 @@ func TestDeliveryClaim_BoundsTheLease(t *testing.T) {
 	d.checkRebuild()
 }
 
-// TestBinding_IsChangedByItsAgent also covers a person, and a repetition, which is no event.
+// TestBinding_IsChangedByItsAgent also covers a person, and a repetition, which causes no event.
 func TestBinding_IsChangedByItsAgent(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "w3")

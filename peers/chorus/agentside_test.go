@@ -472,7 +472,7 @@ func TestReply_ToUnknownChannelIsRejected(t *testing.T) {
 	}
 }
 
-// TestCallbacks_SurroundATurnWithLifecycle has its rows as events in, calls out.
+// TestCallbacks_SurroundATurnWithLifecycle checks the calls that each event of a turn causes.
 func TestCallbacks_SurroundATurnWithLifecycle(t *testing.T) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")

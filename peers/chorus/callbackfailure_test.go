@@ -18,7 +18,7 @@ func TestCallbacks_FailedReportsDelayNothing(t *testing.T) {
 		name    string
 		respond func(w http.ResponseWriter, req *http.Request)
 		want    map[string]int // attempts by kind of event
-		after   string         // what comes of the next message, at a callback that works
+		after   string         // the result of the next message, at a callback that works
 	}{
 		{"it answers 503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 			map[string]int{"lifecycle:processing": 1, "tool_call": 10, "message": 4}, strings.Repeat("tool_call ", 10) + "message"},

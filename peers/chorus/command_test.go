@@ -29,8 +29,8 @@ func textMatching(t *testing.T, callback *receiver, want string) string {
 }
 
 // TestCommand_CreatesWorkInAChannel checks that a command in a channel is carried out in its
-// author's name, and that the channel is told the outcome. The channel's own agent does not see it.
-// With a leading mention of an agent elsewhere, it goes to that agent.
+// author's name, and that the channel receives the outcome. The channel's own agent does not see
+// it. With a leading mention of an agent elsewhere, it goes to that agent.
 func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
@@ -158,7 +158,7 @@ func TestCommand_TextWaitsForTheNextMessage(t *testing.T) {
 	own.NextOf(t, protocol.TypeChatMessage)
 	update(collab.WorkParams{State: collab.WorkDone})
 	<-gone
-	fresh.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool { // an answer such as this is no loss either
+	fresh.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool { // such an answer is not lost either
 		if n == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -167,7 +167,7 @@ func TestCommand_TextWaitsForTheNextMessage(t *testing.T) {
 	say("m2", "/who", fresh.url)
 	told(fresh, `^`+id+`: Write the notes\. working`)
 	told(fresh, `^`+id+`: Write the notes\. working`)
-	last := []string{ // in either order: the text that waited may be queued behind the answer
+	last := []string{ // in either order: the waiting text may be queued behind the answer
 		told(fresh, `^(`+id+`: Write the notes\. done|Agents you|No agent)`),
 		told(fresh, `^(`+id+`: Write the notes\. done|Agents you|No agent)`),
 	}

@@ -54,9 +54,8 @@
 //     order and across restarts, or becomes a dead letter that Store.Hooks
 //     reports. The bridge makes it an event by the hook: a status that obliges
 //     nobody, or an assignment for the chat's agent.
-//   - A post is signed with the hook's secret, in the way of Standard Webhooks
-//     (within five minutes) or of GitHub. It is recognized for 30 days by its
-//     ID, or by its body if the ID is not signed.
+//   - A post is signed with the hook's secret, as in Standard Webhooks (within five minutes) or
+//     at GitHub. It is recognized for 30 days by its ID, or by its body if the ID is not signed.
 //   - A post is quoted: it mentions nobody and contains no commands.
 //
 // Guarantees, service side (the gateway POSTs to an external agent):

@@ -91,7 +91,7 @@ func openAgent(s *chorus.AgentSpec) (chorus.Agent, error) {
 	return external.Open((*external.Spec)(s))
 }
 
-// startNew runs a gateway on a bus of its own, beside other tests.
+// startNew runs a gateway on a bus of its own, in parallel with other tests.
 func startNew(t *testing.T, adjust func(*chorus.Options)) *fixture {
 	t.Helper()
 	t.Parallel()

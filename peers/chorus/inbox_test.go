@@ -138,7 +138,7 @@ func TestInbox_LimitsTheSizeOfMessages(t *testing.T) {
 	if status, _ := post(t, inbox, posted("c", "large", strings.Repeat("x", 1<<20), callback.url)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body above the limit: %d; want 413", status)
 	}
-	// Escaped it is larger than a frame, although the body is not too large.
+	// Escaped, it is larger than a frame, although the body is not too large.
 	if status, _ := post(t, inbox, `{"channel":{"id":"c"},"message":{"id":"e","sender":"a","content":"`+strings.Repeat("<", 300<<10)+`"},"callback":"`+callback.url+`"}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a message above the frame: %d; want 413", status)
 	}

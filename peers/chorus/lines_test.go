@@ -32,7 +32,7 @@ func TestExternalAgent_PostsLines(t *testing.T) {
 		{"application/x-ndjson", " \n\n", 400, ""},
 		{"application/x-ndjson", strings.Repeat(broken+"\n", 501), 413, ""},
 		{"application/x-ndjson", strings.Repeat(message+"\n", 501), 413, ""}, // and none is said
-		{"application/json", status + "\n" + message, 200, "1:200 2:200"},    // not named as what it is
+		{"application/json", status + "\n" + message, 200, "1:200 2:200"},    // without its media type
 		{"text/plain", "{\n\"type\":\"status\",\n\"status\":\"s\"\n}\n", 200, ""},
 		{"application/json", `{"type":"message","content":"` + "\xff" + `"}`, 400, ""},
 		{"application/json", `{"type":"message","content":"` + "\u200b\u00ad" + `"}`, 400, ""},

@@ -181,8 +181,8 @@ func TestResolveMentions(t *testing.T) {
 }
 
 // TestEchoFilter_RecognizesAnAgentsText plays a service that copies an agent's text to another
-// channel under a name of its own. A text that people say, too, identifies nobody, and the filter's
-// memory is bounded.
+// channel under a name of its own. A text that people also write identifies nobody, and the
+// filter's memory is bounded.
 func TestEchoFilter_RecognizesAnAgentsText(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newEchoFilter(func() time.Time { return now })

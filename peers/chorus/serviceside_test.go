@@ -148,8 +148,8 @@ func TestExternalAgent_AnswersAChat(t *testing.T) {
 	}
 }
 
-// TestExternalAgent_PostsOnlyWhatAttentionPasses has the policy matrix as an agent outside
-// sees it.
+// TestExternalAgent_PostsOnlyWhatAttentionPasses checks the policy matrix as seen by an external
+// agent.
 func TestExternalAgent_PostsOnlyWhatAttentionPasses(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
@@ -328,7 +328,7 @@ func TestExternalAgent_MissingAnswerIsReported(t *testing.T) {
 	}
 }
 
-// nextSaid reads messages until one comes that is no sign of typing.
+// nextSaid reads messages until one is not a typing indicator.
 func nextSaid(t *testing.T, s *bustest.Scripted) *bustest.Delivery {
 	t.Helper()
 	for {
@@ -340,7 +340,7 @@ func nextSaid(t *testing.T, s *bustest.Scripted) *bustest.Delivery {
 	}
 }
 
-// nextReply reads messages until a reply comes that is no sign of typing.
+// nextReply reads messages until a reply is not a typing indicator.
 func nextReply(t *testing.T, s *bustest.Scripted) protocol.ChatReply {
 	t.Helper()
 	for {
@@ -356,7 +356,7 @@ func nextReply(t *testing.T, s *bustest.Scripted) protocol.ChatReply {
 	}
 }
 
-// moreReplies counts the replies that wait, signs of typing aside.
+// moreReplies counts the replies that wait, except typing indicators.
 func moreReplies(t *testing.T, s *bustest.Scripted) (n int) {
 	t.Helper()
 	for s.Pending() > 0 {

@@ -94,8 +94,9 @@ func TestInbox_OneChannelIsOneRoom(t *testing.T) {
 	}
 }
 
-// TestInbox_RoomCountsAgentThatStarts has the agent behind one inbox of a channel start long after
-// that behind the other. A message to nobody obliges neither.
+// TestInbox_RoomCountsAgentThatStarts starts the agent behind one inbox of a
+// channel long after the agent behind the other. A message to nobody obliges
+// neither.
 func TestInbox_RoomCountsAgentThatStarts(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)

@@ -70,7 +70,7 @@ var (
 const marks = "*_~`#>|\\[]()!<-+:= "
 
 // difference returns the rest of a text from the first character that its rendering lost or
-// changed although it is no mark, or "". It ignores addresses of links, languages of code and
+// changed although it is not a mark, or "". It ignores addresses of links, languages of code and
 // references.
 func difference(source, rendered string) string {
 	if firstLost(hidden.Replace(source), rendered) == "" {

@@ -6,7 +6,7 @@ import (
 	"hubbub/peers/markdown"
 )
 
-// TestRender_KeepsWhatIsNoMark has one line of each kind that a renderer of documents gets wrong
+// TestRender_KeepsWhatIsNoMark uses one line of each kind that a renderer of documents gets wrong
 // in a chat.
 func TestRender_KeepsWhatIsNoMark(t *testing.T) {
 	for _, text := range []string{

@@ -331,7 +331,7 @@ func (p *inlineParser) delimiter(rest string) {
 	start := len(strings.TrimRight(p.source[:p.at], "*_~"))
 	before := p.before(start)
 	if start > 0 && start == p.ended {
-		before = 'a' // the slash at the end of an address is no slash between globs
+		before = 'a' // the slash at the end of an address is not a slash between globs
 	}
 	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, next),

@@ -146,7 +146,7 @@ func (a *account) saveAccount(ctx context.Context, now *stored) error {
 		now.user, now.device, now.token)
 }
 
-// get makes a request to the homeserver for what the library has no type for: events as they are.
+// get makes a request to the homeserver that the library has no types for: unparsed events.
 func (a *account) get(ctx context.Context, limit time.Duration, path mautrix.ClientURLPath, query map[string]string,
 	result any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -23,11 +23,12 @@
 //   - Edits count only from the author of the message, and only for messages that reached an
 //     agent. A notice (m.notice) obliges nobody. Quotes and code mention nobody.
 //   - Upgrades: the successor of a room belongs to the same chat. The bot joins it at once if it is
-//     public, and else when somebody invites the bot.
-//   - Encryption: without Options.Encryption, a room with encryption is told once, in one sentence,
-//     that the bot cannot read it. With it, the keys of a sync are on disk before its events, which
-//     are stored as they were before they were encrypted. An event whose key is missing is kept, and
-//     read when the key arrives. The state of the bot's own key is on disk before a request leaves.
+//     public, otherwise when somebody invites the bot.
+//   - Encryption: without Options.Encryption, the bot says once in a room with encryption that it
+//     cannot read the room. With it, the keys of a sync are on disk before its events, which are
+//     stored as they were before they were encrypted. An event whose key is missing is kept, and
+//     read when the key arrives. The state of the bot's own key is on disk before a request
+//     leaves.
 //   - Limits: the bridge waits as long as M_LIMIT_EXCEEDED says. A reply that cannot be sent within
 //     24 hours becomes a dead letter; the agent, the people and the operator are notified.
 //   - Secrets: the token appears in no error, log line or message. The token of a login is in the

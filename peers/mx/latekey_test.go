@@ -125,7 +125,7 @@ func TestDecryptSync_KeyBeforeEventIsApplied(t *testing.T) {
 }
 
 // TestStoredEvents_OfOddForm checks that no stored event keeps the bridge from decrypting others, or from
-// following an upgrade: SQLite reads JSON less deep than Go.
+// following an upgrade: SQLite accepts less deeply nested JSON than Go.
 func TestStoredEvents_OfOddForm(t *testing.T) {
 	b := newBridge(t, nil, new(lateKey))
 	for i, content := range []string{
@@ -205,8 +205,8 @@ func TestCheckMayShow_EncryptedRoomWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestReportReply_UnreadableRoomIsToldOnce checks that a room that the bot cannot read, which was told so,
-// gets no further sentence about an answer that came too late.
+// TestReportReply_UnreadableRoomIsToldOnce checks that a room that was notified that the bot
+// cannot read it gets no second notice about an answer that came too late.
 func TestReportReply_UnreadableRoomIsToldOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		encrypted bool

@@ -54,7 +54,7 @@ func TestParse_TakesNoImpossibleEventID(t *testing.T) {
 	}
 }
 
-// TestParseMessage_OfOddContent checks what agents get of what no usual client sends.
+// TestParseMessage_OfOddContent checks the messages that agents get from unusual content.
 func TestParseMessage_OfOddContent(t *testing.T) {
 	const answer = `"m.relates_to":{"m.in_reply_to":{"event_id":"$1"}}`
 	for content, want := range map[string]string{
@@ -126,7 +126,7 @@ func (p proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestPut_RepeatsWhatTheHomeserverDidNotRefuse checks that a reply is given up only for a refusal in
-// the words of Matrix, not because of what stands before the homeserver.
+// the words of Matrix, not because of a proxy in front of the homeserver.
 func TestPut_RepeatsWhatTheHomeserverDidNotRefuse(t *testing.T) {
 	const page = "<html><body>maintenance</body></html>"
 	for answer, want := range map[proxy]bool{

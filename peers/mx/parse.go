@@ -254,7 +254,7 @@ func (a *account) parseReaction(e *rawEvent) (*parsedEvent, error) {
 	return h, nil
 }
 
-// authorOf returns the author of an event. Bots of bridges cannot be told from people.
+// authorOf returns the author of an event. Bots of bridges cannot be distinguished from people.
 func (a *account) authorOf(user, name string) *protocol.Author {
 	return &protocol.Author{ID: user, Kind: string(attention.AuthorHuman), DisplayName: name, Username: localpart(user)}
 }

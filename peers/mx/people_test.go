@@ -260,7 +260,7 @@ func refuseReaction(t *testing.T, s *homeserver, lead *bustest.Scripted, room, s
 	}
 }
 
-// comeAndGo has people invited, joining, declining, leaving and banned.
+// comeAndGo lets people be invited, join, decline, leave and be banned.
 func comeAndGo(s *homeserver, room string) {
 	for _, step := range [][2]string{
 		{"@invited:hs", "invite"}, {"@declines:hs", "invite"},

@@ -18,7 +18,7 @@ import (
 
 // A typingList has who is typing in which room, each for at most maxTyping. It is not stored.
 type typingList struct {
-	again time.Duration // after which somebody who goes on typing is shown again
+	again time.Duration // after which somebody who is still typing is shown again
 	// show shows that somebody is typing or, with false, that nobody is typing in a room any more.
 	show func(ctx context.Context, who typist, typing bool)
 	wake notify.Signal

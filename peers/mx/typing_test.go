@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// TestTypingList_ShowsWhoTypes checks when somebody is shown as typing: at once, again while they go on, and
-// no longer when the last one in a room has ended or after the longest time.
+// TestTypingList_ShowsWhoTypes checks when somebody is shown as typing: at once, again while they
+// continue, and no longer once the last one in a room has stopped or the time limit has passed.
 func TestTypingList_ShowsWhoTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards shown

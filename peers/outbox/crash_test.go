@@ -214,7 +214,7 @@ func (tr *scriptRun) check() error {
 		return err
 	}
 	defer db.Close()
-	begun := map[string][]string{} // letters by destination, in the order of first attempts
+	begun := map[string][]string{} // items by destination, in the order of first attempts
 	lastOf := map[string]int{}
 	for i, a := range tr.attempts {
 		if _, seen := lastOf[a.name]; !seen {
@@ -258,9 +258,8 @@ func (tr *scriptRun) checkOutcome(db *store.DB, l scriptedItem) {
 	}
 }
 
-// checkOrder wants no attempt at a letter before everything older for the same
-// destination was attempted for the last time, letters that were settled without
-// an attempt aside.
+// checkOrder checks that no item is attempted before the last attempts of all older items of its
+// destination, except items that were settled without an attempt.
 func (tr *scriptRun) checkOrder(begun map[string][]string, lastOf map[string]int) {
 	place := map[string]int{}
 	for i, l := range tr.accepted {

@@ -176,7 +176,7 @@ func TestRetryNow_EndsBackoffButNoRequestedDelay(t *testing.T) {
 }
 
 // TestBackoff_OutlivesAClockSetBack fails a first attempt while the clock is two hours ahead, as
-// on a machine whose hardware clock has the local time.
+// on a machine whose hardware clock keeps local time.
 func TestBackoff_OutlivesAClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -395,7 +395,7 @@ func TestPut_FullOutboxRefuses(t *testing.T) {
 	if _, err := box.Enqueue(t.Context(), "three", "a", nil); !errors.Is(err, outbox.ErrFull) {
 		t.Error("fourth item:", err)
 	}
-	for _, destination := range []string{"one", "two", "three", "four", "five"} { // a caller may go on without the item
+	for _, destination := range []string{"one", "two", "three", "four", "five"} { // a caller may continue without the item
 		err := store.InTx(t.Context(), db, func(tx *store.Tx) {
 			if _, err := box.EnqueueTx(tx, destination, "dropped", nil); !errors.Is(err, outbox.ErrFull) {
 				t.Error("in a transaction:", err)

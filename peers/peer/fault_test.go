@@ -122,7 +122,7 @@ func TestSend_AtTheSizeLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// TestHandlerError_IsCut has a handler say more than a frame holds.
+// TestHandlerError_IsCut makes a handler return an error that is larger than a frame.
 func TestHandlerError_IsCut(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
@@ -143,7 +143,7 @@ func TestHandlerError_IsCut(t *testing.T) {
 	}
 }
 
-// TestStop_KeepsItsTimeout has a handler that ends only when its
+// TestStop_KeepsItsTimeout uses a handler that ends only when its
 // context does.
 func TestStop_KeepsItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -257,25 +257,25 @@ func TestReconnect_BacksOffIfDroppedAtOnce(t *testing.T) {
 	})
 }
 
-// A bell rings at the first line of a log.
-type bell struct {
+// A firstLineSignal calls ring at the first line of a log.
+type firstLineSignal struct {
 	once sync.Once
 	ring func()
 }
 
-func (b *bell) Write(p []byte) (int, error) {
+func (b *firstLineSignal) Write(p []byte) (int, error) {
 	b.once.Do(b.ring)
 	return len(p), nil
 }
 
-// sendUnconnected has a peer try to send until it has failed to connect, and returns
-// what Send said.
+// sendUnconnected makes a peer try to send until it has failed to connect, and
+// returns the error of Send.
 func sendUnconnected(t *testing.T, o *peer.Options) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waiting, give := context.WithCancel(ctx)
-	log := zerolog.New(&bell{ring: give})
+	log := zerolog.New(&firstLineSignal{ring: give})
 	o.Log = &log
 	p := peer.New("cli:s", o)
 	ended := make(chan error, 1)

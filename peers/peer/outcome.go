@@ -69,8 +69,8 @@ func (p *Peer) Deliver(ctx context.Context, topic protocol.Topic, attempt int, m
 }
 
 // Classify returns nil if the topic's addressee has the message after a Send, and otherwise an
-// *UndeliveredError. A topic that is no identity has no addressee; then it is enough that the bus
-// accepted the message (see ClassifyAny). Other subscribers of the topic do not matter.
+// *UndeliveredError. A topic that is not an identity has no addressee; then it is enough that the
+// bus accepted the message (see ClassifyAny). Other subscribers of the topic do not matter.
 func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
 	u := classifySend(result, err)
 	if u == nil && protocol.IsIdentity(topic) {

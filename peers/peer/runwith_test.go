@@ -83,7 +83,7 @@ func TestRunWith_EitherEndsTheOther(t *testing.T) {
 	})
 }
 
-// TestRunWith_SharesOneStopTimeout has work and a handler that both outlast
+// TestRunWith_SharesOneStopTimeout uses work and a handler that both outlast
 // the stop: their waits do not add up.
 func TestRunWith_SharesOneStopTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

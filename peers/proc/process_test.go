@@ -100,7 +100,8 @@ func TestEnvironment_IsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestStop_KillsAProcessThatIgnoresIt also has the end of a context cut the grace short.
+// TestStop_KillsAProcessThatIgnoresIt also checks that the end of a context
+// ends the grace early.
 func TestStop_KillsAProcessThatIgnoresIt(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Hour} {
 		ready := make(chan struct{})

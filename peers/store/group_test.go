@@ -341,7 +341,8 @@ func TestInTx_WaitsForAnotherProgramInBubble(t *testing.T) {
 	})
 }
 
-// TestInTxAhead_SharesSyncOrSyncsLater has OnCommit run before the sync, and InTxAhead return after it.
+// TestInTxAhead_SharesSyncOrSyncsLater checks that OnCommit runs before the
+// sync, and that InTxAhead returns after it.
 func TestInTxAhead_SharesSyncOrSyncsLater(t *testing.T) {
 	for name, later := range map[string]func(db *DB) error{
 		"a later transaction syncs": func(db *DB) error {
@@ -366,7 +367,7 @@ func TestInTxAhead_SharesSyncOrSyncsLater(t *testing.T) {
 				if dirty, _ := isDirty(t, db); !dirty {
 					t.Error("OnCommit ran after the sync")
 				}
-				go ahead() // writes nothing, and waits all the same
+				go ahead() // writes nothing, and still waits
 				<-committed
 				synctest.Wait()
 				if len(returned) != 0 {
@@ -413,7 +414,8 @@ func TestInTxAhead_ReturnsErrorWhenCloseCannotSync(t *testing.T) {
 	}
 }
 
-// TestInTxAhead_ReturnsErrorOfSync has the sync wait for another program, and fail.
+// TestInTxAhead_ReturnsErrorOfSync makes the sync wait for another program and
+// fail.
 func TestInTxAhead_ReturnsErrorOfSync(t *testing.T) {
 	db := openTable(t)
 	err := InTxAhead(t.Context(), db, func(tx *Tx) {

@@ -56,7 +56,7 @@ func onceAt(folder, wanted string) func(step string) {
 	}
 }
 
-// agentMain is an agent that notices when it is not alone.
+// agentMain is an agent that holds a lock, to detect a second one.
 func agentMain(args []string) int {
 	data := systemtest.Value(args, "--data")
 	crash := onceAt(data, os.Getenv("TEST_CRASH_AGENT"))
@@ -73,7 +73,7 @@ func agentMain(args []string) int {
 	return systemtest.Agent(args, crash)
 }
 
-// spawnerMain is a spawner that a step kills.
+// spawnerMain is a spawner that kills itself at a step.
 func spawnerMain() int {
 	folder := os.Getenv("TEST_SPAWNER")
 	db, err := system.Open(filepath.Join(folder, "system.db"))
@@ -260,7 +260,7 @@ func (tr *spawnerProcess) credentials() []string {
 	return names
 }
 
-// check wants one agent, never two, with one credential, that works.
+// check checks that one agent is running, never two, with one valid credential.
 func (tr *spawnerProcess) check() {
 	tr.t.Helper()
 	if _, err := os.Stat(tr.agentFile("double")); err == nil {
@@ -326,7 +326,7 @@ func TestSpawner_SurvivesAKillAtEveryStep(t *testing.T) {
 				if !keep || !slices.Contains([]string{"before start", "started", "online stored", "agent online"}, step) {
 					return
 				}
-				// Once more, now that everything stands.
+				// Again, now that everything is running.
 				tr.cmd.Process.Kill()
 				tr.ask("again")
 				if agent := tr.answers("again"); agent != "agent:tg-5" {

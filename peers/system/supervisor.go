@@ -89,7 +89,7 @@ func (k *supervisor) superviseLoop(ctx context.Context) {
 				k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
 			return
 		}
-		// Nobody is told that the agent is available until it is back.
+		// No chat is notified that the agent is available until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
 		k.opts.Log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log",

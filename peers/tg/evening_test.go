@@ -60,7 +60,7 @@ func says(p *person, pattern string, list ...string) {
 	}
 }
 
-// sendsThings asks about what follows or precedes the question.
+// sendsThings sends attachments before and after questions about them.
 func sendsThings(p *person) {
 	after := func(question string, wait time.Duration, m models.Message) func() {
 		return func() {

@@ -183,8 +183,8 @@ func TestFormatting_ReachesAgents(t *testing.T) {
 	})
 }
 
-// TestCommand_WithWordsIsQuestion checks that words behind a command that takes none are heard, and
-// that courtesies change nothing.
+// TestCommand_WithWordsIsQuestion checks that words after a command without arguments are passed
+// on, and that courtesies change nothing.
 func TestCommand_WithWordsIsQuestion(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		ann := h.api.User("Ann")

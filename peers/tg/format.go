@@ -137,7 +137,7 @@ func (s *span) codeMarks(text string) (before, after string) {
 	return before, after
 }
 
-// bareAddress returns an address without what people leave out.
+// bareAddress returns an address without the parts that people omit.
 func bareAddress(address string) string {
 	_, rest, found := strings.Cut(strings.TrimSpace(address), "://")
 	if !found {

@@ -160,7 +160,7 @@ func commandsAndFiles(p *person) {
 	})
 }
 
-// changes edits, deletes, forwards, and sends what is no text.
+// changes edits, deletes, forwards, and sends messages without text.
 func changes(p *person) {
 	p.do("edit of a question", func() {
 		q := p.h.api.Say(p.group, p.ann, p.name+" what is 2+2")

@@ -61,8 +61,8 @@ func TestWriteNew_KeepsExistingFile(t *testing.T) {
 	}
 }
 
-// TestKey_IsMadeOnceAndKept checks that a key is made once, that the same one is read again, and that a
-// file which is no key, or which others can read, is refused.
+// TestKey_IsMadeOnceAndKept checks that a key is made once, that the same one is read again, and
+// that a file that is not a key, or that others can read, is refused.
 func TestKey_IsMadeOnceAndKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "x.key")
 	first, err := datafolder.Key(path)

@@ -173,7 +173,7 @@ func TestCalls_Table(t *testing.T) {
 		t.Errorf("waiting are %v", seen)
 	}
 	for range calls.All {
-		break // an early end is no fault
+		break // an early end is not a fault
 	}
 	if all := calls.TakeAll(); len(all) != 2 || calls.Len() != 0 {
 		t.Errorf("%v, %d left", all, calls.Len())

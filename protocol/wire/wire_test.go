@@ -460,7 +460,7 @@ func TestSlowConsumer_ThatRecoversIsServed(t *testing.T) {
 	serving.Wait()
 }
 
-// TestMaxWrite_FromServer has a server that reads larger frames than a client
+// TestMaxWrite_FromServer uses a server that reads larger frames than a client
 // by default, and sends one.
 func TestMaxWrite_FromServer(t *testing.T) {
 	server, client := pair(t, &wire.Options{MaxFrame: 20 << 20})

@@ -393,8 +393,8 @@ func checkGroup(t *testing.T, s source, d *ast.GenDecl) {
 	}
 }
 
-// exportedReceiver reports whether a function is exported from its package: it is
-// no method of an unexported type.
+// exportedReceiver reports whether a function is exported from its package: it is not a method of
+// an unexported type.
 func exportedReceiver(f *ast.FuncDecl) bool {
 	name := receiverType(f)
 	return name == nil || name.IsExported()

@@ -215,7 +215,7 @@ func TestBus_CountsAnAnswerOnlyWhenAllProcessed(t *testing.T) {
 	}
 }
 
-// TestMessage_IsValid holds what the log's speed depends on.
+// TestMessage_IsValid checks the parts on which the log's speed depends.
 func TestMessage_IsValid(t *testing.T) {
 	m := newMessage("bench:1", "cli:bench", 100)
 	last := ""

@@ -20,10 +20,10 @@ import (
 )
 
 // The naive bus is the one that a good programmer writes first: the same protocol and the same
-// log, by the straightforward means of the libraries. Each message has a goroutine, and each
-// delivery has a channel and a context with a timeout. Frames go through encoding/json and are
-// written one by one. Rows are inserted one by one through database/sql, in transactions of up to
-// naiveBatch.
+// log, with the libraries in their most straightforward use. Each message has a goroutine, and
+// each delivery has a channel and a context with a timeout. Frames go through encoding/json and
+// are written one by one. Rows are inserted one by one through database/sql, in transactions of
+// up to naiveBatch.
 type naiveBus struct {
 	rows chan naiveRow
 

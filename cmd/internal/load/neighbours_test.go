@@ -84,7 +84,7 @@ func (w Workload) steadySender(b *testing.B, s Server) func(context.Context) []t
 	}
 }
 
-// startCrowd has a process load a bus until the test ends.
+// startCrowd starts a process that loads a bus until the test ends.
 func startCrowd(b *testing.B, what, url string) {
 	self, err := os.Executable()
 	if err != nil {

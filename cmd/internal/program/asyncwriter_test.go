@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A hangingStream takes nothing while it is closed, and refuses lines with err if that is set.
+// A hangingStream accepts nothing while it is closed, and refuses lines with
+// err if that is set.
 type hangingStream struct {
 	gate sync.RWMutex // locked while the stream hangs
 
@@ -121,7 +122,8 @@ func TestAsyncWriter_CountsRefusedLines(t *testing.T) {
 	})
 }
 
-// TestAsyncWriter_KeepsTheCountOfALostReport has the stream take one line between failures.
+// TestAsyncWriter_KeepsTheCountOfALostReport lets the stream take one line
+// between failures.
 func TestAsyncWriter_KeepsTheCountOfALostReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s hangingStream

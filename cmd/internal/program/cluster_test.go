@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStandby_RefusesAnInvalidCluster has servers that cannot be asked: the
+// TestStandby_RefusesAnInvalidCluster uses servers that cannot be asked: the
 // program would stand by for ever.
 func TestStandby_RefusesAnInvalidCluster(t *testing.T) {
 	for _, s := range []Standby{

@@ -145,7 +145,7 @@ func (e *Env) Ready() {
 		// Other programs wait for this line, so it is written at every log level.
 		e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("version", e.Version).Msg("ready")
 		if err := e.notify.ready(); err != nil {
-			e.Log.Warn().Err(err).Msg("systemd not told that the program is ready")
+			e.Log.Warn().Err(err).Msg("systemd not notified that the program is ready")
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestToken_IsOneLineWithoutInvisibleCharacters(t *testing.T) {
 			"variable": {env: map[string]string{"HOME": "/x", "HUBBUB_TOKEN": content}},
 		} {
 			if where == "variable" && (!utf8.ValidString(content) || strings.ContainsAny(content, "\x00\ufeff")) {
-				continue // a variable is no file
+				continue // a variable is not a file
 			}
 			var got string
 			s := probe{do: func(_ context.Context, env *Env) (err error) {

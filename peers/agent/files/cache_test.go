@@ -56,8 +56,8 @@ func (b *bridge) file(name string) *protocol.Attachment {
 	return &protocol.Attachment{Kind: "document", Name: name, Ref: b.url + "/" + name}
 }
 
-// TestCache_FetchesAFileOnce covers files that the bridge returned or refused for good. A temporary
-// failure is tried again.
+// TestCache_FetchesAFileOnce covers files that the bridge returned or permanently refused. A
+// temporary failure is tried again.
 func TestCache_FetchesAFileOnce(t *testing.T) {
 	b := newBridge(t)
 	for i, c := range []struct {
@@ -93,7 +93,7 @@ func TestCache_FetchesAFileOnce(t *testing.T) {
 	}
 }
 
-// TestCache_SkipsFilesItCannotUse also checks what the model is told about such a file.
+// TestCache_SkipsFilesItCannotUse also checks the note that the model receives about such a file.
 func TestCache_SkipsFilesItCannotUse(t *testing.T) {
 	b := newBridge(t)
 	b.content = "hello"

@@ -50,7 +50,7 @@ func newReplier(words ...string) *replier {
 }
 
 // TestElicit_ReadsWords covers values of every type, named or not, in words of several languages.
-// An unsuitable answer is asked for again once, with what was wrong.
+// The question is repeated once after an unsuitable answer, with the reason.
 func TestElicit_ReadsWords(t *testing.T) {
 	one := func(field string) string {
 		return `{"type":"object","properties":{"x":` + field + `},"required":["x"]}`

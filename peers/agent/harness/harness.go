@@ -126,7 +126,7 @@ func (e *RefusedError) Error() string { return e.Advice }
 // by this method.
 func (e *RefusedError) Forbidden() string { return e.Advice }
 
-// A State is how far a turn has come when Turn returns.
+// A State says how far a turn has got when Turn returns.
 type State string
 
 // The states of a turn.

@@ -115,7 +115,7 @@ type reference struct {
 	*c2a.Harness
 }
 
-// awaitCancel waits until an asynchronous program was told to stop.
+// awaitCancel waits until an asynchronous program was asked to stop.
 func (r reference) awaitCancel(t *testing.T) {
 	harnesstest.Until(t, "the program is told", func() bool {
 		received, _ := harnesstest.ReadState(r.state) // none before the first run
@@ -231,7 +231,7 @@ var anthropicWords = words{
 // playPrefix precedes the event in a prompt: a command of the ACP program.
 const playPrefix = "play "
 
-// A host is a running harness, with what an agent gives it.
+// A host is a running harness with the services of an agent.
 type host struct {
 	*testing.T
 	harness.Harness
@@ -327,7 +327,7 @@ func (o *host) run(t *harness.Turn, n int) []string {
 	}
 }
 
-// heard returns the calls so far, n at least.
+// heard returns the calls so far, once there are at least n.
 func (o *host) heard(n int) (calls []string) {
 	for len(calls) < n || len(o.calls) > 0 {
 		calls = append(calls, <-o.calls)

@@ -11,7 +11,7 @@ import (
 )
 
 //
-// An agent is told once about each message that will never be delivered: in the next tool result
+// An agent is notified once of each message that will never be delivered: in the next tool result
 // of the same turn, or as an "undelivered" event afterwards. Failures of its replies to such
 // events are only recorded.
 

@@ -136,7 +136,7 @@ type iteration struct {
 	wg       *sync.WaitGroup // of their goroutines
 	caps     harness.Capabilities
 	notReady error     // why the harness is not ready
-	next     time.Time // when the next thing is due; zero: nothing is
+	next     time.Time // when the next thing is due; zero if nothing is
 }
 
 // iterate does everything that is due, and returns when the next thing is.

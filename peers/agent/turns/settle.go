@@ -79,13 +79,13 @@ var errNotPublic = errors.New("the model's answer consists of thoughts, tool cal
 // errSilent repeats a turn that must answer and did nothing.
 var errSilent = fmt.Errorf("%w: the turn ended without an answer", harness.ErrTemporary)
 
-// silentAdvice tells a model why its turn runs once more.
+// silentAdvice tells a model why its turn runs again.
 const silentAdvice = "You ended your turn without an answer, and a person waits for one. Answer now, or say plainly " +
 	"that you cannot, and why. Do not repeat what you have done already."
 
 // settleFinished ends a turn whose model has finished. If the turn must answer and has sent
-// nothing, its final text is the answer. If that has nothing for people, or the turn did nothing for a
-// person who waits, it runs once more, with an explanation to the model.
+// nothing, its final text is the answer. If that has nothing for people, or the turn did nothing
+// for a person who waits, it runs again, with an explanation for the model.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
 	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...)

@@ -34,7 +34,7 @@ type Driver struct {
 	Open func(database string) (*store.DB, error)
 
 	Limit  func() // the chat system demands a pause of a second, instead of taking the next message
-	Refuse func() // the chat system refuses the next message for good
+	Refuse func() // the chat system permanently refuses the next message
 }
 
 // A Chat is a direct chat with a person.

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// MustAllowAcceptance refuses a caller that is no reviewer but accepts or rejects work, or
+// MustAllowAcceptance refuses a caller that accepts or rejects work but is not a reviewer, or
 // removes its requester. Reviewers are the requester and, during a review, the party with the
 // next move. The owner is a reviewer only if nobody else is named. Other people may act for a
 // reviewer.

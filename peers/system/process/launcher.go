@@ -23,7 +23,7 @@ import (
 
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
-	KeepAgents  bool          `flag:"keep-agents" usage:"let processes of agents go on when this program ends; the next start takes them over"`
+	KeepAgents  bool          `flag:"keep-agents" usage:"let agent processes continue when this program ends; the next start adopts them"`
 	StopTimeout time.Duration `positive:"6s"` // after SIGTERM, before SIGKILL
 	MaxLog      int64         `flag:"agent-log-max" positive:"8<<20" usage:"bytes of an agent's log file; one older file is kept"`
 	Poll        time.Duration `positive:"250ms"` // interval for checking an adopted process

@@ -65,7 +65,7 @@ func (c *silentConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestCall_SilentConnectionCostsOneCall has a server that speaks HTTP/2, as Telegram's
+// TestCall_SilentConnectionCostsOneCall uses a server that speaks HTTP/2, as Telegram's
 // does: calls that share a connection must not all be lost with it.
 func TestCall_SilentConnectionCostsOneCall(t *testing.T) {
 	asked := make(chan struct{}, 3)

@@ -27,7 +27,7 @@ type foreignAgent struct {
 	room        *foreignRoom
 }
 
-// A foreignRoom is what the agents of a channel share: who claimed a message.
+// A foreignRoom is the state that the agents of a channel share: the claimed messages.
 type foreignRoom struct {
 	mu      sync.Mutex
 	claimed map[string]bool
@@ -149,7 +149,7 @@ func TestChorus_FindsFaults(t *testing.T) {
 		{"unknown events", "events", `the type "shout"`},
 	} {
 		t.Run(c.failed, func(t *testing.T) {
-			t.Parallel() // some wait for what never comes
+			t.Parallel() // some wait for events that never come
 			timeout, only := time.Minute, c.failed
 			if strings.HasPrefix(c.says, "no message") {
 				timeout = 3 * time.Second // it never comes, but the other answers do

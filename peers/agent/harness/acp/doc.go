@@ -22,7 +22,7 @@
 //     files nor terminals from this side.
 //   - A question of the program (elicitation) is asked in the chat; see
 //     harness.Elicit. One that needs a web page is canceled.
-//   - When a turn's context ends, the program is told to stop. If it does not
+//   - When a turn's context ends, the program is asked to stop. If it does not
 //     stop within Options.CancelTimeout, it is restarted, which also ends its
 //     other turns.
 //   - A program that ends is restarted after 1 s, doubled up to 60 s. Its

@@ -8,7 +8,7 @@
 // Guarantees:
 //
 //   - A turn is accepted once the remote agent has answered the POST; the agent
-//     then works asynchronously. It cannot be told to stop. What it says about a
+//     then works asynchronously. It cannot be asked to stop. What it says about a
 //     turn that was canceled, or delivered again with another text, is refused.
 //   - When Handle returns nil, the event is stored. Events reach the chat in the
 //     order of the calls. All messages of one turn are parts of one answer. A

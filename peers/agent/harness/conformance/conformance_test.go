@@ -113,7 +113,7 @@ func TestProgram_FindsFaults(t *testing.T) {
 		{"mute", "initialize", "initialize", "no answer to initialize"},
 	} {
 		t.Run(c.fault+" "+c.only, func(t *testing.T) {
-			t.Parallel() // some wait for what never comes
+			t.Parallel() // some wait for events that never come
 			o := conformance.Options{Only: c.only, Versions: []attention.Version{attention.Version0602}, Timeout: 30 * time.Second}
 			if strings.HasPrefix(c.fault, "silent") || c.fault == "mute" || c.fault == "nameless" {
 				o.Timeout = 8 * time.Second // enough to start the program on a busy machine

@@ -69,7 +69,7 @@ func (e *observedEvent) visibility() string {
 	return "channel"
 }
 
-// An observedHistory is what came of one event.
+// An observedHistory is the history of one event.
 type observedHistory struct {
 	keys    []string
 	content json.RawMessage // the last one

@@ -26,7 +26,7 @@ func HoldReply(text string) string {
 	return "I read “" + all[len(all)-1][1] + "”."
 }
 
-// Hold requests an address, which answers when to go on. It returns when ctx ends.
+// Hold requests an address, which answers when to continue. It returns when ctx ends.
 func Hold(ctx context.Context, address string) {
 	if r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody); err == nil {
 		if answered, err := http.DefaultClient.Do(r); err == nil {

@@ -64,7 +64,7 @@ func suiteCalls(tools harness.Tools) (calls []suiteCall, err error) {
 	}
 	for _, tool := range tools.List() {
 		arguments := `{"a":5,"b":3}`
-		if tool.Name == "s__json_schema_echo" { // what came of the other tool's schema
+		if tool.Name == "s__json_schema_echo" { // the result with the other tool's schema
 			for _, other := range tools.List() {
 				if other.Name == "s__json_schema_2020_12_tool" {
 					arguments = `{"schema":` + string(other.InputSchema) + `}`

@@ -155,7 +155,7 @@ func TestElicit_CancelsWithoutAPerson(t *testing.T) {
 
 // TestElicit_CancelsAnAmbiguousCall makes two calls at once over one connection. An older server
 // does not say which call asks, so at most one person is asked, once the other call has ended. A
-// newer server says it.
+// newer server names the call.
 func TestElicit_CancelsAnAmbiguousCall(t *testing.T) {
 	answers := [2]string{`accept {"replicas":3,"sure":true}`, "decline null"} // of the two people
 	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": answers} {

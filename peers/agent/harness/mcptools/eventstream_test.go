@@ -26,7 +26,7 @@ func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request
 	mcp.AddTool(s, &mcp.Tool{Name: "run"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		var answer *mcp.ElicitResult
 		err := errors.New("stream not connected")
-		for err != nil && strings.Contains(err.Error(), "stream not connected") { // the client opens it beside the call
+		for err != nil && strings.Contains(err.Error(), "stream not connected") { // the client opens it during the call
 			answer, err = r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Deploy to production?", RequestedSchema: confirming})
 		}
 		if err != nil {

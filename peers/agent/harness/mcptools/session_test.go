@@ -128,8 +128,8 @@ func TestCall_OpensALostSessionAgain(t *testing.T) {
 	}
 }
 
-// TestCall_WaitsForNoServerThatIsGone calls a tool while its server is down, and when another runs at
-// its address.
+// TestCall_WaitsForNoServerThatIsGone calls a tool while its server is down, and again when
+// another server runs at its address.
 func TestCall_WaitsForNoServerThatIsGone(t *testing.T) {
 	address := bustest.FreeAddress(t)
 	listener, err := net.Listen("tcp", address)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestCut_IsShortenedOrMarked checks that an answer that the token limit cut is never lost. The
-// model is told and shortens it, or its text for people is the answer, marked as cut.
+// model is notified and shortens it, or its text for people is the answer, marked as cut.
 func TestCut_IsShortenedOrMarked(t *testing.T) {
 	send := func(arguments string) said {
 		return said{Calls: []modelCall{{ID: "a", Name: "chat_send_message", Arguments: arguments}}, Stop: stopCut}
@@ -81,8 +81,8 @@ func TestCut_IsShortenedOrMarked(t *testing.T) {
 	})
 }
 
-// TestResult_ShowsItsImages checks that a model that sees gets the images, and that any other is
-// told that they exist.
+// TestResult_ShowsItsImages checks that a model with vision gets the images, and that any other
+// gets a note that they exist.
 func TestResult_ShowsItsImages(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		each(t, func(r rig) {

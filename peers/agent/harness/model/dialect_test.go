@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A dialect is how a model's API says things.
+// A dialect is the wire format of a model's API.
 type dialect struct {
 	Name string
 	Path string // of requests, behind the base URL
@@ -20,13 +20,13 @@ type dialect struct {
 	System func(Request) string
 }
 
-// said is one step of a dialogue with a model. In a dialogue, results of tools
+// said is one step of a conversation with a model. In a dialogue, results of tools
 // have the role tool.
 type said struct {
 	Role    string
 	Text    []string // the pieces of the stream
 	Calls   []modelCall
-	Answers string // the id of the call that this is the result of
+	Answers string // the id of the call with this result
 	Stop    stop   // of answers
 }
 
@@ -36,7 +36,7 @@ type modelCall struct{ ID, Name, Arguments string }
 // A stop is the reason for which an answer ends: one of these, or an endpoint's own.
 type stop string
 
-// The ends of answers. By default the turn ends, or tools are to be called.
+// The ends of answers. The default ends the turn, or asks for tool calls.
 const (
 	stopCut    stop = "cut"    // by the token limit
 	stopPaused stop = "paused" // the API wants to be asked again

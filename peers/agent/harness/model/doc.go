@@ -29,7 +29,7 @@
 //   - A model remembers the last turns of the same conversation, at most
 //     Options.HistoryTurns and HistoryBytes, and nothing of any other. A turn
 //     that failed before its first tool call is not remembered.
-//   - A tool result is cut at 32 KiB, and the model is told so.
+//   - A tool result is cut at 32 KiB, with a note to the model.
 //   - The key is read for each request and sent only to the base URL; redirects
 //     are not followed. It appears in no error.
 //

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTurn_SendsImages checks the format of each API. After an endpoint has refused images, with
-// any status, the turn continues without them, and the model is told.
+// any status, the turn continues without them, with a note to the model.
 func TestTurn_SendsImages(t *testing.T) {
 	refusal := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }

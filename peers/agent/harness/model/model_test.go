@@ -20,7 +20,7 @@ import (
 
 const secret = "test0123456789abcdef" // looks like no key
 
-// A rig is one API with what tests want of it. Every test of a behaviour runs for
+// A rig is one API with the requests that a test received. Every test of a behaviour runs for
 // each of them, on a clock of its own.
 type rig struct {
 	*testing.T

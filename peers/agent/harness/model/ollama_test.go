@@ -118,7 +118,7 @@ func (w *outputWatcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What the tiny model reads last, and says then.
+// The last words that the tiny model reads, and its replies.
 const (
 	afterPrompt = "U"
 	afterResult = "T"
@@ -131,8 +131,8 @@ const toolTemplate = `{{ range .Tools }}{{ . }}{{ end }}{{ range .Messages }}{{ 
 	`{{ if .ToolCalls }}<tool_call>{{ range .ToolCalls }}{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}}{{ end }}</tool_call>{{ end }}` +
 	`{{ if eq .Role "tool" }}` + afterResult + `{{ else }}` + afterPrompt + `{{ end }}{{ end }}`
 
-// tinyModel writes a llama of one layer whose next token depends on the last one alone. After
-// afterPrompt it says tinyCalls, and after anything else tinySays.
+// tinyModel writes a llama of one layer whose next token depends only on the last one. It says
+// tinyCalls after afterPrompt, and tinySays after anything else.
 func tinyModel(t *testing.T, path string) {
 	t.Helper()
 	tokens, kinds := tinyTokens()

@@ -134,7 +134,7 @@ func TestKey_IsSentOnlyToItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestClient_RequestsUseSeparateConnections has a server that offers HTTP/2, as those of
+// TestClient_RequestsUseSeparateConnections uses a server that offers HTTP/2, as those of
 // the providers do.
 func TestClient_RequestsUseSeparateConnections(t *testing.T) {
 	r := rigs[0]

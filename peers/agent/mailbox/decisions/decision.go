@@ -30,7 +30,7 @@ type Verdict struct {
 	// a word counts from this time on, unless its author writes more before it
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	SourceID  string    `json:"sourceId,omitempty"`  // of that word
-	Explained bool      `json:"explained,omitempty"` // the chat was told why a word did not count
+	Explained bool      `json:"explained,omitempty"` // the chat was notified why a word did not count
 }
 
 // Counts reports whether a verdict was given and is not about to be continued.

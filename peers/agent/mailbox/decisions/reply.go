@@ -32,8 +32,8 @@ type reply struct {
 }
 
 // HandleReply handles a chat event that decides something, in place of intake.Store. It reports
-// whether e was such an event. If its author may decide and it decides nothing, the chat is told
-// how to decide.
+// whether e was such an event. If its author may decide and it decides nothing, a notice explains
+// in the chat how to decide.
 func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 	c := &e.Content
 	if c.Author.Kind != string(attention.AuthorHuman) {
