@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
+	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -67,7 +69,7 @@ func TestClassifyAnswer_AllForms(t *testing.T) {
 // TestBadInput_IsAnsweredAndKeepsConnection breaks a rule, and then sends a
 // ping.
 func TestBadInput_IsAnsweredAndKeepsConnection(t *testing.T) {
-	b := bustest.Start(t, nil)
+	b := bustest.Start(t, &bus.Options{InitializeTimeout: time.Minute})
 	early, err := b.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,16 @@ import (
 // used returns the current use of a limit.
 func used(b *bustest.Bus, limit string) int { return int(b.Server().Counters().Used[limit]) }
 
+// buffered returns the number of bytes that wait for a peer in its stream.
+func buffered(b *bustest.Bus, id string) int {
+	for _, p := range b.Server().Peers() {
+		if p.ID == id {
+			return p.Buffered
+		}
+	}
+	return 0
+}
+
 // TestQueueBytes_AtLimitAndPast fills the bytes of the queue exactly with two
 // waiting deliveries, and then lowers the limit by one byte.
 func TestQueueBytes_AtLimitAndPast(t *testing.T) {
@@ -103,6 +113,7 @@ func TestSlowPeers_ShareOneLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		quick.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"processed":true}}`)
+		waitFor(t, func() bool { return buffered(b, "agent:quick") == 0 }) // the bus knows that it was read
 		most = max(most, used(b, "slow_bytes"))
 	}
 	if most > limit+deaf*(size+1024) || most < limit/2 {

@@ -144,7 +144,7 @@ func TestWindowAndQueue_AtLimitAndPast(t *testing.T) {
 // waitFor waits until another goroutine makes a condition true.
 func waitFor(t testing.TB, condition func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !condition() {
 		select {
