@@ -183,6 +183,10 @@ var modelOutputs = []struct{ wrote, shown string }{
 	{"now: 12:30\nsent: by Ann", "now: 12:30\nsent: by Ann"},
 	{"reason: the gate is shut\npriority: high", "reason: the gate is shut\npriority: high"},
 
+	// line breaks that are escaped twice
+	{"It is noon.\\n\\nShall I:\\n- wait\\n- go", "It is noon.\n\nShall I:\n\n• wait\n• go"},
+	{"It is in C:\\new\\notes.", "It is in C:\\new\\notes."},
+
 	// rules that are repeated
 }
 

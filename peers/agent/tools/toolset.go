@@ -148,10 +148,10 @@ func init() {
 	}
 }
 
-// VisibleText is attention.VisibleText for a model that has the agent's tools and perhaps
-// others.
+// VisibleText is attention.VisibleText, with line breaks that were escaped twice, for a model that has
+// the agent's tools and perhaps others.
 func VisibleText(text string, more ...string) string {
-	return attention.VisibleText(text, slices.Concat(allNames, more)...)
+	return attention.WithLineBreaks(attention.VisibleText(text, slices.Concat(allNames, more)...))
 }
 
 func (b *Toolset) rows() []entry {

@@ -1,0 +1,48 @@
+package attention
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WithLineBreaks returns a text with its line breaks if a model has escaped them twice, so that it has
+// \n where people should see a new line. Nothing changes in a text with a line break or code, nor if one
+// of the \n is not where a line would end: C:\new, or a sentence about \n.
+func WithLineBreaks(text string) string {
+	if strings.ContainsAny(text, "\n`") || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		return text
+	}
+	text = strings.TrimRight(text, " ")
+	parts := strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, `\r\n`, `\n`), `\n`), `\n`)
+	for i := 1; i < len(parts); i++ {
+		if !endsLine(parts[i-1], parts[i], i > 1) {
+			return text
+		}
+	}
+	if len(parts) < 3 && !alone().MatchString(text) { // one may be part of a path or an expression
+		return text
+	}
+	return strings.ReplaceAll(strings.Join(parts, "\n"), `\"`, `"`)
+}
+
+// endsLine reports whether a line may end between two texts. An empty one is a line between paragraphs.
+func endsLine(before, after string, inside bool) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	switch {
+	case before == "":
+		return inside && after != ""
+	case after == "":
+		return !unicode.IsSpace(last)
+	case strings.ContainsRune(".!?…;,)*。！？：；，", last), listItem().MatchString(after):
+		return true
+	}
+	return unicode.IsLetter(last) && (unicode.IsUpper(first) || first >= utf8.RuneSelf)
+}
+
+// alone matches a line break that cannot be anything else: between two sentences.
+var alone = compiled(`[\pL\d][.!?…。！？]\\n(?:\p{Lu}|\p{Lo})`)
+
+// listItem matches the beginning of an item of a list, or of a heading.
+var listItem = begins(`\s*(?:[-*•]|\d{1,3}[.)]|#{1,6}) `)
