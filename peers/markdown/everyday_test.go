@@ -35,7 +35,8 @@ func TestRender_KeepsWhatIsNoMark(t *testing.T) {
 		"AT&T, R&D &copy 2026", "50% off ~ no", "10 * * * * /bin/x", "*/5 * * * * /bin/y", "H~2~O and x^2^", "*", "**",
 		"_", "***a", "**a", "a**", "a* b*",
 		"It's 5`C and 6`F", "п`ять і м`яких слів", "l`amour d`été", "press '`' or \"`\"", "``like this'' and ``that''",
-		"gql`query`", "5'10`` tall", "a `stray and more", "text \\- a \\> b 5\\. c",
+		"gql`query`", "5'10`` tall", "a `stray and more", "text \\- a \\> b 5. c",
+		`The regex is \d+\.\d+ ok\.`, `Use \. and \! in it. Ok`, `foo\.example\.com`, `C:\.git and D:\-x`, `not \. here`,
 	} {
 		if got := show(markdown.Render(text)); got != text {
 			t.Errorf("%q\n got %q", text, got)
@@ -114,11 +115,25 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"*   a\n*   b\n    *   c\n        *   d":   "• a\n• b\n  • c\n    • d",
 		"1. a\n   * b\n2. c\n\n* note":             "1. a\n  • b\n2. c\n\n* note",
 		"- a\n  - b\n    * c":                      "• a\n  • b\n    • c",
-		"1\\. a\n2\\) b\n\\- c\n\\> d\n\\# e":      "1. a\n2) b\n- c\n> d\n# e",
 		"`Widget`s, 这是`代码`的 (\"`y`\")":             "Widgets, 这是代码的 (\"y\") | code(Widget) | code(代码) | code(y)",
 		"a `stray and `code` here":                 "a `stray and code here | code(code)",
 		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
 			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
+// TestRender_TakesOutEscapes has escapes of list marks, and texts in which a model escapes every sign that
+// a parse mode reserves.
+func TestRender_TakesOutEscapes(t *testing.T) {
+	for in, want := range map[string]string{
+		"1\\. a\n2\\) b\n\\- c\n\\> d\n\\# e":          "1. a\n2) b\n- c\n> d\n# e",
+		"Hi\\! It costs 5\\.00 \\(approx\\)":           "Hi! It costs 5.00 (approx)",
+		"*A:* x\\.\n- [b](https://b.example/x-y.z)\\!": "A: x.\n\n• b! | italic(A:) | text_link(b)=https://b.example/x-y.z",
+		"\\- 2\\.5 \\+ 3 \\= 5\\.5\n\\- \\#done":       "- 2.5 + 3 = 5.5\n- #done",
 	} {
 		if got := show(markdown.Render(in)); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)

@@ -2,6 +2,7 @@ package markdown
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,7 +29,27 @@ func Render(source string) Text {
 // clean returns a source with valid characters and line ends.
 func clean(source string) string {
 	source = strings.ToValidUTF8(strings.ReplaceAll(source, "\x00", ""), string(utf8.RuneError))
-	return strings.ReplaceAll(source, "\r\n", "\n")
+	return withoutEscapes(strings.ReplaceAll(source, "\r\n", "\n"))
+}
+
+// Some models escape each sign that a parse mode of Telegram reserves, as in "Hello\! It costs 5\.00".
+var (
+	escapedSign   = regexp.MustCompile(`\\([.!\-()=+{}|>#])`)
+	escapedStart  = regexp.MustCompile(`(?m)^( *\d*)\\([->#.)] )`)
+	otherEscape   = regexp.MustCompile("\\\\(?:[^.!\\-()=+{}|>#*_\\[\\]~]|$)|:\\\\|[`$]")
+	addressOrItem = regexp.MustCompile(`\]\([^\s)]*\)|(?i:https?://|www\.)\S+|(?m:^ *(?:-|\d+[.)]) )`)
+)
+
+// withoutEscapes returns a source without these escapes. They must be the only ones, in a text of
+// words whose every period, exclamation mark, hyphen and parenthesis is escaped.
+func withoutEscapes(source string) string {
+	plain := addressOrItem.ReplaceAllString(source, " ")
+	escapes := escapedSign.FindAllString(plain, -1)
+	if len(escapes) < 2 || !strings.ContainsAny(strings.Join(escapes, ""), ".!-") || otherEscape.MatchString(plain) ||
+		!strings.Contains(plain, " ") || strings.ContainsAny(escapedSign.ReplaceAllString(plain, ""), ".!-()") {
+		return source
+	}
+	return escapedSign.ReplaceAllString(escapedStart.ReplaceAllString(source, `$1\\$2`), "$1")
 }
 
 // textOf returns blocks as a text with entities.
