@@ -65,7 +65,7 @@ func (m mutex) TryLock() bool {
 type group struct {
 	size      int
 	synced    bool
-	changes   int64         // of the connection, when the group began
+	changes   int64         // of the connection when a synced group began after unsynced commits
 	left      bool          // a member was rolled back
 	committed chan struct{} // closed once err is set
 	err       error
@@ -182,7 +182,10 @@ func (db *DB) join(ctx context.Context, synced bool) error {
 	if err := db.writer.begin(ctx); err != nil {
 		return err
 	}
-	db.group = &group{size: 1, synced: synced, changes: db.writer.changes(), committed: make(chan struct{})}
+	db.group = &group{size: 1, synced: synced, committed: make(chan struct{})}
+	if synced && db.dirty != nil {
+		db.group.changes = db.writer.changes()
+	}
 	return nil
 }
 
@@ -223,7 +226,7 @@ func (db *DB) noteCommit(ok bool) {
 	switch {
 	case !db.group.synced && db.dirty == nil:
 		db.dirty = make(chan struct{})
-	case db.group.synced && ok && !db.group.left && db.writer.changes() > db.group.changes:
+	case db.group.synced && db.dirty != nil && ok && !db.group.left && db.writer.changes() > db.group.changes:
 		db.markSynced()
 	}
 	if db.dirty != nil && db.timer == nil {
@@ -231,12 +234,10 @@ func (db *DB) noteCommit(ok bool) {
 	}
 }
 
-// markSynced notes that the disk has all commits.
+// markSynced notes that the disk has all commits. db.dirty is not nil.
 func (db *DB) markSynced() {
-	if db.dirty != nil {
-		close(db.dirty)
-		db.dirty = nil
-	}
+	close(db.dirty)
+	db.dirty = nil
 }
 
 // awaitSync waits until the disk has what was committed before the call. It syncs unless another
