@@ -20,19 +20,25 @@ func (m Micros) Scan(value any) error {
 	if !ok {
 		return fmt.Errorf("a time in microseconds must be a number, not %v", value)
 	}
-	*m.Time = time.Time{}
-	if n != 0 {
-		*m.Time = time.UnixMicro(n).UTC()
-	}
+	m.set(n)
 	return nil
 }
 
 // Value implements driver.Valuer.
-func (m Micros) Value() (driver.Value, error) {
+func (m Micros) Value() (driver.Value, error) { return m.micros(), nil }
+
+func (m Micros) micros() int64 {
 	if m.IsZero() {
-		return int64(0), nil
+		return 0
 	}
-	return m.UnixMicro(), nil
+	return m.UnixMicro()
+}
+
+func (m Micros) set(micros int64) {
+	*m.Time = time.Time{}
+	if micros != 0 {
+		*m.Time = time.UnixMicro(micros).UTC()
+	}
 }
 
 // JSON is a column for a value that is stored as JSON text. An empty text changes nothing. V is a
@@ -45,10 +51,14 @@ func (c JSON) Scan(value any) error {
 	if !ok {
 		return fmt.Errorf("JSON must be a text, not %v", value)
 	}
-	if text == "" {
+	return c.decode([]byte(text))
+}
+
+func (c JSON) decode(text []byte) error {
+	if len(text) == 0 {
 		return nil
 	}
-	return json.Unmarshal([]byte(text), c.V)
+	return json.Unmarshal(text, c.V)
 }
 
 // Value implements driver.Valuer.
@@ -73,6 +83,8 @@ func bind(s *sqlite.Stmt, i int, value any) error {
 		s.BindBool(i, v)
 	case float64:
 		s.BindFloat(i, v)
+	case Micros:
+		s.BindInt64(i, v.micros())
 	case driver.Valuer:
 		inner, err := v.Value()
 		if err != nil {
@@ -133,6 +145,18 @@ func scan(s *sqlite.Stmt, into []any) error {
 }
 
 func scanColumn(s *sqlite.Stmt, i int, into any) error {
+	t := s.ColumnType(i)
+	switch d := into.(type) {
+	case Micros:
+		if t == sqlite.TypeInteger { // as Scan, without its allocations
+			d.set(s.ColumnInt64(i))
+			return nil
+		}
+	case JSON:
+		if t == sqlite.TypeText {
+			return d.decode(bytesOf(s, i))
+		}
+	}
 	switch d := into.(type) {
 	case sql.Scanner:
 		return d.Scan(valueOf(s, i))
@@ -142,9 +166,6 @@ func scanColumn(s *sqlite.Stmt, i int, into any) error {
 	case *any:
 		*d = valueOf(s, i)
 		return nil
-	}
-	t := s.ColumnType(i)
-	switch d := into.(type) {
 	case *string:
 		if t == sqlite.TypeText {
 			*d = s.ColumnText(i)
