@@ -44,8 +44,9 @@ func (out *outbound) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // selectNthSend finds when the nth newest send to a chat began. The condition begun_at > 0 makes
-// SQLite use the partial index.
-const selectNthSend = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND begun_at > 0 AND kind <> 'callback'
+// SQLite use the partial index. If it were compared with a bare parameter, too, SQLite would
+// prepare the statement again for every value.
+const selectNthSend = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > (? + 0) AND begun_at > 0 AND kind <> 'callback'
 	ORDER BY begun_at DESC LIMIT 1 OFFSET ?`
 
 // throttleDelay returns how long the limits delay a send to a chat. It is not positive if they do
