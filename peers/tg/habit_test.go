@@ -104,6 +104,36 @@ func TestReaction_TakenBackWakesNobody(t *testing.T) {
 	})
 }
 
+// TestQuestion_StaysOpenWhileOthersAreAddressed lets a person speak to somebody else before they answer.
+func TestQuestion_StaysOpenWhileOthersAreAddressed(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		ann, bob, group := h.api.User("Ann"), h.api.User("Bob"), h.api.Supergroup(-1009, "House")
+		m.play(func(_, prompt string) any {
+			if strings.Contains(message(prompt), "ask which") {
+				return "Which floor is it?"
+			}
+			return "Noted."
+		})
+		h.api.Say(group, bob, "good morning") // so that he is known
+		for i, speak := range []func(){
+			func() { h.api.Reply(h.api.Say(group, bob, "pizza?"), ann, "yes!") },
+			func() { h.api.Say(group, ann, "@bob see you at eight") },
+			func() { h.api.Say(group, ann, "@bob where was it?"); h.api.Say(group, bob, "in the east") },
+		} {
+			h.api.Say(group, ann, "@hubbub_bot ask which")
+			h.pass(time.Minute)
+			m.take()
+			speak()
+			h.pass(time.Minute)
+			h.api.Say(group, ann, "the second")
+			h.pass(time.Minute)
+			if given := m.take(); len(given) != 1 || message(given[0]) != "the second" {
+				t.Errorf("%d: given %q", i, given)
+			}
+		}
+	})
+}
+
 // TestQuestion_StaysOpenOverPause lets a person of a group say that they will answer later, which wakes
 // nobody, and then answer.
 func TestQuestion_StaysOpenOverPause(t *testing.T) {
