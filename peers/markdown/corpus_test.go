@@ -61,7 +61,7 @@ func TestCorpus_RendersAsReviewed(t *testing.T) {
 
 var (
 	address  = regexp.MustCompile("(\\]\\()(?:https?|tg|mailto):[^\\s\")]*")
-	language = regexp.MustCompile("(?m)^( *(?:`{3,}|~{3,}))[ \\t]*[^\\s`]*[ \\t]*$")
+	language = regexp.MustCompile("(?m)^([ >]*(?:`{3,}|~{3,}))[ \\t]*[^\\s`]*[ \\t]*$")
 	hidden   = strings.NewReplacer("&amp;", "&", "&lt;", "<", "&gt;", ">", "&#39;", "'", "&nbsp;", "\u00a0", "[x] ", "",
 		"[X] ", "")
 )

@@ -35,7 +35,7 @@ func TestRender_KeepsWhatIsNoMark(t *testing.T) {
 		"AT&T, R&D &copy 2026", "50% off ~ no", "10 * * * * /bin/x", "*/5 * * * * /bin/y", "H~2~O and x^2^", "*", "**",
 		"_", "***a", "**a", "a**", "a* b*",
 		"It's 5`C and 6`F", "п`ять і м`яких слів", "l`amour d`été", "press '`' or \"`\"", "``like this'' and ``that''",
-		"gql`query`", "5'10`` tall", "a `stray and more", "text \\- a \\> b 5. c",
+		"gql`query`", "5'10`` tall", "_private, %s_%d and a_%", "a `stray and more", "text \\- a \\> b 5. c",
 		`The regex is \d+\.\d+ ok\.`, `Use \. and \! in it. Ok`, `foo\.example\.com`, `C:\.git and D:\-x`, `not \. here`,
 	} {
 		if got := show(markdown.Render(text)); got != text {
@@ -70,6 +70,7 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"10:00~12:00 ~~not 13:00~~":                "10:00~12:00 not 13:00 | strikethrough(not 13:00)",
 		"snake\\_case \\*x\\* \\`y\\`":             "snake_case *x* `y`",
 		"**https://a.example/x_y**":                "https://a.example/x_y | bold(https://a.example/x_y)",
+		"*50*% of **9**%":                          "50% of 9% | italic(50) | bold(9)",
 		"*a_b@example.org*":                        "a_b@example.org | italic(a_b@example.org)",
 		"2. Agreed.\n5. Changed.\n9. Later.":       "2. Agreed.\n5. Changed.\n9. Later.",
 		"1. a\n1. b\n1. c":                         "1. a\n2. b\n3. c",

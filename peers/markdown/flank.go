@@ -39,7 +39,7 @@ func ends(char byte, n int, before, next rune) bool {
 	}
 	switch {
 	case isSpace(next), isClosing(next), isQuotation(next), isCJKPunctuation(next), unicode.Is(unicode.Pd, next),
-		isEmoji(next):
+		isEmoji(next), char == '*' && next == '%':
 		return true
 	case char != '_' && n >= 2:
 		return joinsWords(next) || joinsWords(before) && !isASCIIWord(next) || isClosing(before) && before != '"' && before != '\'' && isWord(next) ||
@@ -104,7 +104,7 @@ func isOpening(r rune) bool { return unicode.In(r, unicode.Ps, unicode.Pi) || r 
 
 // isClosing reports whether a character ends or follows words.
 func isClosing(r rune) bool {
-	return unicode.In(r, unicode.Pe, unicode.Pf) || unicode.Is(unicode.Po, r) && !strings.ContainsRune(`¿¡#@&*/\`, r)
+	return unicode.In(r, unicode.Pe, unicode.Pf) || unicode.Is(unicode.Po, r) && !strings.ContainsRune(`¿¡#@&%*/\`, r)
 }
 
 // breaksQuotations reports whether an emphasis would begin in one quotation and end in another, as
