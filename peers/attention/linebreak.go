@@ -10,10 +10,10 @@ import (
 // \n where people should see a new line. Nothing changes in a text with a line break or code, nor if one
 // of the \n is not where a line would end: C:\new, or a sentence about \n.
 func WithLineBreaks(text string) string {
-	if strings.ContainsAny(text, "\n`") || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+	if !strings.Contains(text, `\n`) || strings.ContainsAny(text, "\n`") || strings.HasPrefix(text, "{") ||
+		strings.HasPrefix(text, "[") {
 		return text
 	}
-	text = strings.TrimRight(text, " ")
 	parts := strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, `\r\n`, `\n`), `\n`), `\n`)
 	for i := 1; i < len(parts); i++ {
 		if !endsLine(parts[i-1], parts[i], i > 1) {

@@ -22,7 +22,7 @@ func TestWithLineBreaks_ReadsOnlyEscapedOnes(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", `C:\new`, `C:\new\nothing`, `D:\notes and E:\notes`, `\\nas\new\notes`, `\n is a new line, \n\n two`,
+		"", "  ", " a ", `C:\new`, `C:\new\nothing`, `D:\notes and E:\notes`, `\\nas\new\notes`, `\n is a new line, \n\n two`,
 		`a line ends with \n`, `split at '\n\n' or "\n"`, "print(`a.\\n\\nb.`)", "a.\\n\\nb.\nc", `{"a": "x.\ny.\nz."}`,
 		`^a\nb\n$`, `one.\ntwo.`, `printf("%d\n%d\n", a, b)`, `the regex \w+\n\w+\n`, `dir\new.\notes`,
 	} {
