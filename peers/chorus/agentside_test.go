@@ -247,20 +247,14 @@ func TestReply_OfAnOperatorLeavesNoDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for state, reason := "", ""; state != string(outbox.StateDropped) || !strings.Contains(reason, "cli:pub-1 has left"); {
+	waitFor(t, func() bool {
+		var state, reason string
 		err := storetest.Scan(db, []any{&state, &reason}, `SELECT state, error FROM outbox WHERE destination = 'cli:pub-1'`)
 		if err != nil && !errors.Is(err, storetest.ErrNoRow) {
 			t.Fatalf("the report is %q (%s): %v", state, reason, err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
+		return state == string(outbox.StateDropped) && strings.Contains(reason, "cli:pub-1 has left")
+	})
 }
 
 func TestInbox_ReportsOnceThatNoAgentIsAvailable(t *testing.T) {
