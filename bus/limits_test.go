@@ -397,7 +397,7 @@ func TestStop_AnswersInFlightMessages(t *testing.T) {
 
 func TestTakeover_ReplacedPeerStaysAway(t *testing.T) {
 	b := bustest.Start(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	first := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
 	ended := make(chan error, 1)

@@ -54,7 +54,7 @@ func readEverything(path, message string) (lines []string) {
 	add("each", n, err)
 	last, _, err := r.Before(ctx, read.Filter{Since: logtest.Epoch}, nil, 3)
 	add("before", len(last), err)
-	following, stop := context.WithTimeout(ctx, 10*time.Second)
+	following, stop := context.WithTimeout(ctx, time.Minute)
 	n = 0
 	err = r.Follow(following, read.Filter{}, nil, nil, func(rows []activitylog.Entry) error {
 		if n += len(rows); len(rows) > 0 {

@@ -118,7 +118,7 @@ func agree(nodes []*node) bool {
 
 func waitFor(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for !condition() {
 		select {

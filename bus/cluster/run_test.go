@@ -35,7 +35,7 @@ func TestSendQueue_IsBounded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	sent := make(chan struct{})
 	go func() { defer close(sent); c.sendLoop(ctx, nc) }()
-	patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for c.queue.bytes.Load() > 0 {
 		select {

@@ -186,7 +186,7 @@ func (s *fixture) awaitText(t testing.TB, path, text string, header ...string) s
 // awaitPage asks for a page until it meets a condition.
 func (s *fixture) awaitPage(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

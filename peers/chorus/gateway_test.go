@@ -275,7 +275,7 @@ func spawner(t *testing.T, b *bustest.Bus, agent protocol.PeerID, token ...strin
 			return err
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			_, _ = p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeSpawnResult,
 				protocol.SpawnResult{RequestID: req.RequestID, Topic: req.Topic, Agent: agent, Status: protocol.SpawnSpawned}))
@@ -300,7 +300,7 @@ func run(t *testing.T, p *peer.Peer, pattern protocol.Pattern) {
 		_ = p.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	wait, end := context.WithTimeout(context.Background(), 20*time.Second)
+	wait, end := context.WithTimeout(context.Background(), time.Minute)
 	defer end()
 	if err := p.Ready(wait); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connect(t *testing.T, url string, headers map[string]string) (*mcp.ClientSession, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: bearing(headers)}, MaxRetries: -1, DisableStandaloneSSE: true,
@@ -68,7 +68,7 @@ func toolsOf(t *testing.T, delivery call) *tools {
 // call calls a tool and returns its structured content, and the text of its error.
 func (x *tools) call(name string, arguments map[string]any) (map[string]any, string) {
 	x.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	result, err := x.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 func TestRefusal_HasItsErrorCode(t *testing.T) {
 	b := bustest.Start(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
 	if err := p.Subscribe(ctx, "bad[pattern]"); err != nil {
@@ -304,7 +304,7 @@ func TestWSS_ChecksTheCertificate(t *testing.T) {
 	defer web.Close()
 	b := bustest.Start(t, &bustest.Options{TLS: &tls.Config{Certificates: web.TLS.Certificates, NextProtos: []string{"http/1.1"}}})
 	buses := []string{strings.Replace(b.URL(), "ws:", "wss:", 1)}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
 	var unknown x509.UnknownAuthorityError

@@ -160,7 +160,7 @@ func TestPing_PassesWithoutFlush(t *testing.T) {
 	var reading sync.WaitGroup
 	reading.Go(func() { server.Read() }) //nolint:errcheck // answers pings until the end
 	reading.Go(func() { client.Read() }) //nolint:errcheck // reads the pongs
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 3 {
 		if err := client.Ping(ctx); err != nil {
@@ -401,7 +401,7 @@ func TestHasUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		client.Flush()
-		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for !server.HasUnread() {
 			select {
