@@ -241,6 +241,22 @@ func TestReminder_CanBeCancelledAndIsBounded(t *testing.T) {
 	})
 }
 
+// TestToolCall_RefusesMisnamedTimes gives tools arguments whose names a model got wrong.
+func TestToolCall_RefusesMisnamedTimes(t *testing.T) {
+	withFixture(t, newStub(answering("noted")), nil, func(t *testing.T, w *fixture) {
+		w.say(dm("e1", "hello"))
+		w.sleep(time.Minute)
+		for tool, arguments := range map[string]map[string]any{
+			"chat.remind": {"time": "1h", "message": "tea"},
+			"chat.defer":  {"eventId": "e1", "reason": "busy", "until": "tomorrow"},
+		} {
+			if _, r := call(w.agent.ToolsFor("tg:42"), tool, arguments); !r.IsError || !strings.Contains(r.Text(), "unknown field") {
+				t.Errorf("%s%v says %q", tool, arguments, r.Text())
+			}
+		}
+	})
+}
+
 // TestSIGKILL_ReminderComesOnce kills the agent between each step of a reminder, and starts it again:
 // once it is set, once its event is stored, in the turn for that, once that has answered, and at its end.
 func TestSIGKILL_ReminderComesOnce(t *testing.T) {

@@ -114,11 +114,19 @@ var chatTools = []entry{
 	entryFor(resolveTool, (*Toolset).resolve),
 }
 
+// exactArguments are arguments that are all optional, so that a call means something else without those
+// whose names a model got wrong: it would list reminders instead of setting one.
+type exactArguments interface{ exact() }
+
 // decoding returns a toolFunc that decodes the arguments and calls run.
 func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) toolFunc {
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
-		if err := json.Unmarshal(arguments, &args); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(arguments))
+		if _, exact := any(&args).(exactArguments); exact {
+			decoder.DisallowUnknownFields()
+		}
+		if err := decoder.Decode(&args); err != nil {
 			return harness.ErrorResult("The arguments are not valid for the tool: "+
 				protocol.DescribeTypeError("arguments", err)+". See its input schema.", nil)
 		}
