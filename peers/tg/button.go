@@ -30,12 +30,15 @@ func addKeyboard(params map[string]any, buttons []protocol.Button) {
 			rows = append(rows, nil)
 		}
 		last := &rows[len(rows)-1]
-		*last = append(*last, models.InlineKeyboardButton{Text: b.Text, CallbackData: b.Value})
+		*last = append(*last, models.InlineKeyboardButton{Text: labelOf(b), CallbackData: b.Value})
 	}
 	if rows != nil {
 		params["reply_markup"] = models.InlineKeyboardMarkup{InlineKeyboard: rows}
 	}
 }
+
+// labelOf returns the text of a button without the marks of Markdown, which Telegram shows as they are.
+func labelOf(b protocol.Button) string { return cmp.Or(markdown.Render(b.Text).Text, b.Text) }
 
 // errNoButton is why a press without a known button is skipped; maxAnswer bounds the answer that
 // Telegram shows.
@@ -280,7 +283,7 @@ func (in *ingester) earlierPress(tx *store.Tx, u *parsedUpdate, q *buttonReply) 
 	pressed, who := before.Content.Text, before.Content.Author
 	for _, b := range q.content.Buttons {
 		if b.Value == pressed {
-			pressed = b.Text
+			pressed = labelOf(b)
 			break
 		}
 	}

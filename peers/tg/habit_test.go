@@ -169,3 +169,26 @@ func TestQuestion_StaysOpenOverPause(t *testing.T) {
 		}
 	})
 }
+
+// TestChoice_LabelsHaveNoMarks lets a model write Markdown in choices, and a person choose one.
+func TestChoice_LabelsHaveNoMarks(t *testing.T) {
+	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
+		will, dm := h.dm("Will")
+		m.play(func(role, prompt string) any {
+			if role == "tool" || !strings.Contains(prompt, "hello") {
+				return "Noted."
+			}
+			return toolCall("chat_ask_choice", `{"question":"**Heat** or cool?","choices":["**Heat**","`+"`cool`"+`","5*3*2","a_b"]}`)
+		})
+		h.api.Say(dm, will, "hello")
+		h.pass(time.Minute)
+		if got, want := h.shows(dm.ID), []string{"Heat or cool? | [Heat] [cool] | [5*3*2] [a_b]"}; !slices.Equal(got, want) {
+			t.Fatalf("shown %q; want %q", got, want)
+		}
+		h.api.Press(h.api.Messages(dm.ID)[0], will, "**Heat**")
+		h.pass(time.Minute)
+		if got := h.shows(dm.ID); len(got) < 2 || !strings.Contains(got[0], "Chosen: Heat (") {
+			t.Errorf("shown %q", got)
+		}
+	})
+}
