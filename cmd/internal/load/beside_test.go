@@ -18,12 +18,16 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/write"
 	"hubbub/bus"
+	"hubbub/bus/bustest"
 	"hubbub/protocol/retry"
 )
 
 // asServer makes this test binary a server, so that a benchmark can tell what
 // the server uses from what the driver uses.
 const asServer = "LOAD_TEST_SERVER"
+
+// natsAddress is where nats-server listens.
+const natsAddress = "LOAD_TEST_NATS"
 
 func TestMain(m *testing.M) {
 	kind := os.Getenv(asServer)
@@ -59,11 +63,11 @@ func serveAs(ctx context.Context, kind string, l net.Listener, folder string) er
 	case "naive":
 		return serveNaive(ctx, l, filepath.Join(folder, "activity.db"))
 	case "nats":
-		return serveNATS(ctx, l, "", 0)
+		return serveNATS(ctx, os.Getenv(natsAddress), "", 0)
 	case "jetstream":
-		return serveNATS(ctx, l, folder, 0)
+		return serveNATS(ctx, os.Getenv(natsAddress), folder, 0)
 	case "jetstream-synced":
-		return serveNATS(ctx, l, folder, 250*time.Millisecond)
+		return serveNATS(ctx, os.Getenv(natsAddress), folder, 250*time.Millisecond)
 	case "hubbub-nolog":
 		return bus.New(nil, nil).Serve(ctx, l)
 	case "hubbub":
@@ -93,7 +97,8 @@ func serverIn(t testing.TB, kind, folder string) Server {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), asServer+"="+kind, "LOAD_TEST_FOLDER="+folder)
+	nats := bustest.FreeAddress(t) // nats-server takes no listener
+	cmd.Env = append(os.Environ(), asServer+"="+kind, "LOAD_TEST_FOLDER="+folder, natsAddress+"="+nats)
 	child, err := StartChild(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +114,7 @@ func serverIn(t testing.TB, kind, folder string) Server {
 	case "tcp":
 		return TCPFloor{child}
 	case "nats", "jetstream", "jetstream-synced":
-		return natsServer{child}
+		return natsServer{child, "ws://" + nats}
 	case "naive":
 		return naiveServer{child}
 	default:

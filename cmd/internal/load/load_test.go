@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/activitylog/audit"
 	"hubbub/activitylog/read"
@@ -89,7 +90,7 @@ func TestCompare_ReturnsTheMedian(t *testing.T) {
 
 func TestBus_UsesOneGoroutineForAnIdleConnection(t *testing.T) {
 	const connections, gathering = 200, 3 // the metrics are gathered by goroutines, too
-	r, err := Idle(t.Context(), startServer(t, "hubbub").(Bus), connections, 0)
+	r, err := Idle(t.Context(), startServer(t, "hubbub").(Bus), connections, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -15,21 +16,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serveNATS runs nats-server with a WebSocket listener on the address of
-// listener until ctx ends. With a folder it keeps a copy of every message in a
-// JetStream stream there, which is synced so often; 0 is the server's own two minutes.
-func serveNATS(ctx context.Context, listener net.Listener, folder string, syncEvery time.Duration) error {
-	at := listener.Addr().(*net.TCPAddr)
+// serveNATS runs nats-server with a WebSocket listener on an address until ctx ends. With a folder
+// it keeps a copy of every message in a JetStream stream there, which is synced so often; 0 is the
+// server's own two minutes.
+func serveNATS(ctx context.Context, address, folder string, syncEvery time.Duration) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
 	o := server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: folder != "", StoreDir: folder, SyncInterval: syncEvery}
 	if o.JetStream { // the stream is there before the first message can come
 		if err := runNATS(o, func(s *server.Server) error { return capture(ctx, s.ClientURL()) }); err != nil {
 			return err
 		}
 	}
-	if err := listener.Close(); err != nil { // the server opens its own
-		return err
-	}
-	o.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: at.Port, NoTLS: true}
+	o.Websocket = server.WebsocketOpts{Host: at.Addr().String(), Port: int(at.Port()), NoTLS: true}
 	return runNATS(o, func(*server.Server) error { <-ctx.Done(); return nil })
 }
 
@@ -90,8 +91,7 @@ func dialNATS(ctx context.Context, address string) (*natsConn, error) {
 	return c, nil
 }
 
-// dialNATSWebSocket waits for the server's own listener, which replaces the listener whose
-// address the child reported.
+// dialNATSWebSocket waits until the server listens.
 func dialNATSWebSocket(ctx context.Context, address string) (*link, error) {
 	for {
 		l, err := dialWebSocket(ctx, address, "", binaryFrame)
@@ -152,8 +152,11 @@ func (c *natsConn) more() error {
 	return err
 }
 
-// A natsServer is a process that runs serveNATS.
-type natsServer struct{ *Child }
+// A natsServer is a process that runs serveNATS on an address.
+type natsServer struct {
+	*Child
+	address string
+}
 
 func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err error) {
 	r := newRig(ctx)
@@ -163,7 +166,7 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 		}
 	}()
 	join := func(subject string) (*natsConn, error) {
-		c, err := dialNATS(ctx, s.Address)
+		c, err := dialNATS(ctx, s.address)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +208,7 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 	}
 	const holders = 100
 	for i := 0; w.Subscriptions > 0 && i < holders; i++ {
-		c, err := dialNATS(ctx, s.Address)
+		c, err := dialNATS(ctx, s.address)
 		if err != nil {
 			return nil, err
 		}
