@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol"
 )
 
-// Not, before a type or a pattern, selects all others.
-const Not = "!"
+// notPrefix, before a type or a pattern, selects all others.
+const notPrefix = "!"
 
 // A Query selects rows, in the form that a person typed. An empty field selects all.
 type Query struct {
@@ -66,7 +66,7 @@ func (q *Query) Filter(now time.Time) (f read.Filter, err error) {
 		return f, err
 	}
 	for _, name := range q.Types {
-		name, not := strings.CutPrefix(name, Not)
+		name, not := strings.CutPrefix(name, notPrefix)
 		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
 			return f, fmt.Errorf("type %q is not a message type: %s", name, strings.Join(TypeNames(), ", "))
 		}
@@ -91,7 +91,7 @@ func pattern(name, text string) (p, not protocol.Pattern, err error) {
 	if text == "" {
 		return "", "", nil
 	}
-	rest, negated := strings.CutPrefix(text, Not)
+	rest, negated := strings.CutPrefix(text, notPrefix)
 	if p, err = protocol.ParsePattern(rest); err != nil {
 		return "", "", fmt.Errorf("%s %q: %w", name, text, err)
 	}

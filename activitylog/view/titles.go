@@ -83,7 +83,7 @@ func (t *Titles) Called(id string) string {
 }
 
 // Both returns an identity with the title of its chat in parentheses, if it has one.
-func (t *Titles) Both(id string) string { return t.Beside(id, id) }
+func (t *Titles) Both(id string) string { return t.beside(id, id) }
 
 // identities matches words in a text that may be an identity or the name of an agent.
 var identities = regexp.MustCompile(`[A-Za-z][\w.]*[:-][\w:.-]*\w`)
@@ -102,12 +102,12 @@ func (t *Titles) Within(words string) string {
 			return id
 		}
 		told[title] = true
-		return t.Beside(id, whole)
+		return t.beside(id, whole)
 	})
 }
 
-// Beside returns words with the title of an identity's chat in parentheses, if it has one.
-func (t *Titles) Beside(words, id string) string {
+// beside returns words with the title of an identity's chat in parentheses, if it has one.
+func (t *Titles) beside(words, id string) string {
 	title := t.Title(id)
 	if title == "" {
 		return words

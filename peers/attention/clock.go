@@ -28,9 +28,9 @@ func ZoneName(t time.Time) string {
 	return name
 }
 
-// RelativeTime formats the time of a message briefly, in the time zone of now, and relative to
+// relativeTime formats the time of a message briefly, in the time zone of now, and relative to
 // now where that is clearer. The zero time becomes "".
-func RelativeTime(at, now time.Time) string {
+func relativeTime(at, now time.Time) string {
 	if at.IsZero() {
 		return ""
 	}

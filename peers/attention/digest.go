@@ -43,7 +43,7 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 		if items[i].Decision.Directedness == DirectedToMe && items[i].Decision.Policy != PolicyMustNotRespond {
 			d.Addressed = append(d.Addressed, e.EventID)
 		}
-		label := PlaceLabel(e.Conversation)
+		label := placeLabel(e.Conversation)
 		if counts[label] == nil {
 			counts[label], places = map[string]int{}, append(places, label)
 		}

@@ -27,7 +27,7 @@ const PullThread = "chat.read_thread"
 
 func newKnock(v *situation, d *Decision) *Knock {
 	k := &Knock{
-		From: AuthorLabel(v.event.Author), Where: PlaceLabel(v.event.Conversation), PullWith: PullThread,
+		From: AuthorLabel(v.event.Author), Where: placeLabel(v.event.Conversation), PullWith: PullThread,
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}
 	if o := v.event.Obligation; o != nil && v.event.kind() == KindReturn {
@@ -110,9 +110,9 @@ func AuthorLabel(a Author) string {
 	return HeaderValue(kind + ":" + id)
 }
 
-// PlaceLabel names a place in a knock by the kind and id of the thread, or else of the
+// placeLabel names a place in a knock by the kind and id of the thread, or else of the
 // conversation.
-func PlaceLabel(c Conversation) string {
+func placeLabel(c Conversation) string {
 	kind := string((&Event{Conversation: c}).conversationKind())
 	if c.ThreadID != "" {
 		return HeaderValue("thread:" + c.ThreadID)

@@ -221,8 +221,8 @@ var DefaultReturnIntervals = ReturnIntervals{Immediate: 2 * time.Minute, Buffere
 // MaxReturns is the number of returns before the obligation escalates.
 const MaxReturns = 3
 
-// Of returns the interval of a mode.
-func (r ReturnIntervals) Of(m Mode) time.Duration {
+// of returns the interval of a mode.
+func (r ReturnIntervals) of(m Mode) time.Duration {
 	switch m {
 	case ModeImmediate:
 		return r.Immediate
@@ -255,7 +255,7 @@ type Due struct {
 // the host was down are not made up for.
 func (o *ObligationRecord) Next(acts []Act, w ReturnState, r ReturnIntervals, now time.Time) Due {
 	s := o.Status(acts)
-	interval := r.Of(o.Mode)
+	interval := r.of(o.Mode)
 	due := Due{Slot: w.Slot, Missed: w.Missed}
 	rest := func(reason string) Due { due.Reason = reason; return due }
 	switch {

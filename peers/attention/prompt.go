@@ -110,7 +110,7 @@ func writeNow(b *strings.Builder, now time.Time) {
 // writeSentAt shows the time of a message.
 func writeSentAt(b *strings.Builder, at, now time.Time) {
 	if !now.IsZero() {
-		headerIfAny(b, "sent", RelativeTime(at, now))
+		headerIfAny(b, "sent", relativeTime(at, now))
 	}
 }
 
@@ -192,7 +192,7 @@ func headerKey(s string) string {
 }
 
 func fenced(b *strings.Builder, fence, text string) {
-	b.WriteString("<<" + fence + "\n" + BodyText(text) + "\n" + fence + ">>\n")
+	b.WriteString("<<" + fence + "\n" + bodyText(text) + "\n" + fence + ">>\n")
 }
 
 // ResponseRules returns the rules that every system prompt contains, in the terms of a draft.
@@ -264,9 +264,9 @@ func HeaderValue(s string) string {
 // isPrintable reports whether a header may contain a character unescaped.
 func isPrintable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
-// BodyText converts a body so that everything in it is visible: line ends become "\n", and
+// bodyText converts a body so that everything in it is visible: line ends become "\n", and
 // control and bidirectional characters are escaped. Line breaks and tabs stay.
-func BodyText(s string) string {
+func bodyText(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
 	for _, r := range s {

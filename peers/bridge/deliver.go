@@ -41,16 +41,16 @@ func haltDestination(id protocol.PeerID, agent protocol.PeerID) string {
 	return agentDestination(id, agent) + " > halt"
 }
 
-// ParseDestination returns the chat and the agent of a destination in the queue of
+// parseDestination returns the chat and the agent of a destination in the queue of
 // agents.
-func ParseDestination(destination string) (id, agent protocol.PeerID) {
+func parseDestination(destination string) (id, agent protocol.PeerID) {
 	left, right, _ := strings.Cut(destination, " > ")
 	right, _, _ = strings.Cut(right, " > ")
 	return protocol.PeerID(left), protocol.PeerID(right)
 }
 
-// ParseEventID returns the event in the body of an item for an agent, 0 if it has none.
-func ParseEventID(body []byte) int64 {
+// parseEventID returns the event in the body of an item for an agent, 0 if it has none.
+func parseEventID(body []byte) int64 {
 	var item agentItem
 	if json.Unmarshal(body, &item) != nil {
 		return 0
@@ -60,8 +60,8 @@ func ParseEventID(body []byte) int64 {
 
 // eventOfItem returns what an item for an agent says about its event.
 func eventOfItem(item *outbox.Item) (e Event) {
-	e.ID = ParseEventID(item.Body)
-	e.Chat, e.Agent = ParseDestination(item.Destination)
+	e.ID = parseEventID(item.Body)
+	e.Chat, e.Agent = parseDestination(item.Destination)
 	return e
 }
 
@@ -76,9 +76,9 @@ func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	r.resume(tx, r.table.load(tx, e.Chat))
 }
 
-// DeliverTo delivers what an agent said in a chat to other agents of the chat, in the
+// deliverTo delivers what an agent said in a chat to other agents of the chat, in the
 // transaction that stores it. An agent with a full queue does not get it.
-func (r *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
+func (r *Router) deliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.opts.Name, e.ID, e.Chat, e.Source, store.JSON{V: agents}, r.now())
 	for _, agent := range agents {

@@ -191,6 +191,6 @@ func (v *ChatView) Relay(tx *store.Tx, agent string, r *protocol.ChatReply, sour
 		return
 	}
 	if id := put(); tx.Err() == nil {
-		v.Router.DeliverTo(tx, &Event{ID: id, Chat: v.ID, Source: source}, others)
+		v.Router.deliverTo(tx, &Event{ID: id, Chat: v.ID, Source: source}, others)
 	}
 }

@@ -96,15 +96,15 @@ func (p *Pairing) Pair(tx *store.Tx, user, code, kind, id string) string {
 		return "This code isn't valid. It may have been used already, have expired, or be mistyped."
 	}
 	p.Log.Info().Str("kind", kind).Str("id", id).Str("by", user).Msg("user or chat admitted by a one-time code")
-	p.Admit(tx, kind, id, user)
+	p.admit(tx, kind, id, user)
 	if kind == AdmitUser {
 		return "You now have access. Write a message, and an agent will answer."
 	}
 	return "This group now has access. Everyone here can talk to the agent."
 }
 
-// Admit admits a user or a chat because of what a user did.
-func (p *Pairing) Admit(tx *store.Tx, kind, id, by string) {
+// admit admits a user or a chat because of what a user did.
+func (p *Pairing) admit(tx *store.Tx, kind, id, by string) {
 	tx.Exec(`INSERT OR REPLACE INTO bridge_admitted (bridge, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, p.Name,
 		kind, id, by, time.Now().UnixMicro())
 }

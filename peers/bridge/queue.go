@@ -29,7 +29,7 @@ func (q *Queue) describe(tx *store.Tx, item *outbox.Item) (agent, text string) {
 	case QueueChats:
 	case QueueAgents:
 		text = store.Value[string](tx,
-			`SELECT coalesce(json_extract(data, '$.content.text'), '') FROM events WHERE id = ?`, ParseEventID(item.Body))
+			`SELECT coalesce(json_extract(data, '$.content.text'), '') FROM events WHERE id = ?`, parseEventID(item.Body))
 	case QueueCommands:
 		var c Command
 		if json.Unmarshal(item.Body, &c) == nil {

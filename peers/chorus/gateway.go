@@ -212,7 +212,7 @@ func (g *Gateway) peerOptions() *peer.Options {
 // the bus refuses the gateway. By then, everything that it started has ended; accepted messages
 // remain on disk.
 func (g *Gateway) Run(ctx context.Context) error {
-	if err := g.store.SetPublicURL(ctx, g.opts.PublicURL); err != nil {
+	if err := g.store.setPublicURL(ctx, g.opts.PublicURL); err != nil {
 		return errors.Join(err, g.listener.Close())
 	}
 	err := g.bus.RunWith(ctx, func(ctx context.Context) error {

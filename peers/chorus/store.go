@@ -53,8 +53,8 @@ func (s *Store) Close() error { return s.db.Close() }
 // publicURL is the name of the setting with the gateway's public address.
 const publicURL = "public_url"
 
-// SetPublicURL stores the gateway's public address.
-func (s *Store) SetPublicURL(ctx context.Context, url string) error {
+// setPublicURL stores the gateway's public address.
+func (s *Store) setPublicURL(ctx context.Context, url string) error {
 	return store.Exec(ctx, s.db, `INSERT INTO setting (name, value) VALUES (?, ?)
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
 }

@@ -8,14 +8,14 @@ import (
 
 // AppendRequest appends a request whose params are the given JSON text.
 func AppendRequest(dst []byte, id uint64, method string, params []byte) []byte {
-	dst = AppendRequestHead(dst, id, method)
+	dst = appendRequestHead(dst, id, method)
 	dst = append(dst, params...)
 	return append(dst, '}')
 }
 
-// AppendRequestHead appends a request up to its params; the caller appends
+// appendRequestHead appends a request up to its params; the caller appends
 // their text and a closing brace.
-func AppendRequestHead(dst []byte, id uint64, method string) []byte {
+func appendRequestHead(dst []byte, id uint64, method string) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, `,"method":"`...)

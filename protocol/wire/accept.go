@@ -12,16 +12,16 @@ import (
 	"github.com/coder/websocket"
 )
 
-// MaxFrameHeader is the response header of an upgrade that gives the largest frame that the
+// maxFrameHeader is the response header of an upgrade that gives the largest frame that the
 // server reads, in bytes.
-const MaxFrameHeader = "Hubbub-Max-Frame"
+const maxFrameHeader = "Hubbub-Max-Frame"
 
 // Accept upgrades a request to a stream. The caller must have checked the Origin. A subprotocol
 // that is not empty is echoed. If Accept returns an error, it has written the response.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
 	o = o.withDefaults()
 	h := &hijacker{ResponseWriter: w, options: o}
-	w.Header().Set(MaxFrameHeader, strconv.Itoa(o.MaxFrame))
+	w.Header().Set(maxFrameHeader, strconv.Itoa(o.MaxFrame))
 	s := new(WebSocket)
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: s.pinged}

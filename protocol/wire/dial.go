@@ -77,7 +77,7 @@ func Dial(ctx context.Context, address string, o *DialOptions) (*WebSocket, erro
 		}
 		return nil, fmt.Errorf("dialing %s: %w", address, cause(err))
 	}
-	told, err := strconv.ParseUint(resp.Header.Get(MaxFrameHeader), 10, 31)
+	told, err := strconv.ParseUint(resp.Header.Get(maxFrameHeader), 10, 31)
 	if err != nil {
 		told = 0
 	}

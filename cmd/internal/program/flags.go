@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DefaultBus is the default address of a bus.
-const DefaultBus = "ws://127.0.0.1:7892"
+// defaultBus is the default address of a bus.
+const defaultBus = "ws://127.0.0.1:7892"
 
 // settings has the flags of every program.
 type settings struct {
@@ -35,7 +35,7 @@ type settings struct {
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 	c := &settings{}
 	if bus {
-		fs.StringArrayVar(&c.buses, "bus", []string{DefaultBus},
+		fs.StringArrayVar(&c.buses, "bus", []string{defaultBus},
 			"WebSocket address of the bus (repeatable: tried in turn)")
 		fs.StringVar(&c.tokenFile, "token-file", "", "file with the token for the bus (or the variable HUBBUB_TOKEN)")
 	}
@@ -67,7 +67,7 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 	for _, b := range c.buses {
 		u, err := url.Parse(b)
 		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
-			return Usage("--bus %q is not an address such as %s", b, DefaultBus)
+			return Usage("--bus %q is not an address such as %s", b, defaultBus)
 		}
 		if u.User != nil {
 			return Usage("--bus must not contain a password; give the token with --token-file or HUBBUB_TOKEN")
@@ -97,11 +97,11 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 	return nil
 }
 
-// CheckFlag is the flag that makes a program check its settings and exit.
-const CheckFlag = "check"
+// checkFlag is the flag that makes a program check its settings and exit.
+const checkFlag = "check"
 
 // notSettings are the flags that are not settings.
-var notSettings = map[string]bool{"help": true, "version": true, "describe": true, CheckFlag: true}
+var notSettings = map[string]bool{"help": true, "version": true, "describe": true, checkFlag: true}
 
 // EnvName returns the environment variable of a flag.
 func EnvName(flag string) string {

@@ -115,8 +115,8 @@ func (p *Program) call(ctx context.Context, o hostProcess) (env *Env, err error)
 	fs.Lookup("describe").Hidden = true
 	check := new(bool)
 	if p.Check != nil {
-		fs.BoolVar(check, CheckFlag, false, "look at the settings and exit")
-		fs.Lookup(CheckFlag).Hidden = true
+		fs.BoolVar(check, checkFlag, false, "look at the settings and exit")
+		fs.Lookup(checkFlag).Hidden = true
 	}
 
 	err = fs.Parse(o.args)

@@ -20,9 +20,9 @@ import (
 
 // Bounds of files.
 const (
-	MaxFile       = 20 << 20 // of one file, the limit of Telegram for bots
-	MaxImage      = 5 << 20  // of an image shown to a model
-	MaxImages     = 10       // per turn, the limit of an album
+	maxFile       = 20 << 20 // of one file, the limit of Telegram for bots
+	maxImage      = 5 << 20  // of an image shown to a model
+	maxImages     = 10       // per turn, the limit of an album
 	maxImageBytes = 15 << 20 // of all images of one turn
 	fetchTime     = 30 * time.Second
 	maxRefusal    = 300 // of a bridge's reason for refusing a file
@@ -57,9 +57,9 @@ func Problem(err error) string {
 // fetching fails temporarily.
 func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
 	switch {
-	case a.Size > MaxFile:
+	case a.Size > maxFile:
 		return nil, problem(fmt.Sprintf("it has %s; files over %s are not fetched", megabytes(a.Size),
-			megabytes(MaxFile)))
+			megabytes(maxFile)))
 	case a.Ref == "" || k.Client == nil:
 		return nil, problem("its bridge serves no files")
 	case !mailbox.ShowsMessages(chat):
@@ -105,7 +105,7 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 		return nil, fmt.Errorf("fetching a file: %w", err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, MaxFile+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxFile+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("fetching a file: %w", err)
@@ -114,8 +114,8 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 			"it no longer exists")}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("fetching a file: the bridge answered %d", response.StatusCode)
-	case len(body) > MaxFile:
-		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(MaxFile) +
+	case len(body) > maxFile:
+		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(maxFile) +
 			"; such files are not fetched"}, nil
 	}
 	return &mailbox.File{Ref: ref, Mime: typeOf(body), Body: body}, nil

@@ -16,12 +16,12 @@ import (
 // images are the image types that models accept.
 var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// IsImage reports whether models accept images of a type.
-func IsImage(mime string) bool { return slices.Contains(images, mime) }
+// isImage reports whether models accept images of a type.
+func isImage(mime string) bool { return slices.Contains(images, mime) }
 
 // MayBeImage reports whether a file is shown as an image, as far as its message says.
 func MayBeImage(a *protocol.Attachment) bool {
-	return a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType)
+	return a.Kind == "photo" || a.Kind == "document" && isImage(a.MimeType)
 }
 
 // maxTranscript bounds the bytes of one voice message's transcript in a prompt. The reading tool
@@ -63,18 +63,18 @@ func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Att
 	switch {
 	case !sees:
 		return not + "you do not accept images"
-	case len(shown.Images) == MaxImages:
-		return not + fmt.Sprintf("at most %d images are shown at once", MaxImages)
-	case a.Size > MaxImage:
+	case len(shown.Images) == maxImages:
+		return not + fmt.Sprintf("at most %d images are shown at once", maxImages)
+	case a.Size > maxImage:
 		return not + tooLarge(a.Size)
 	}
 	f, err := k.Get(ctx, e.Chat, a)
 	switch {
 	case err != nil:
 		return not + Problem(err)
-	case !IsImage(f.Mime):
+	case !isImage(f.Mime):
 		return not + "it is not JPEG, PNG, GIF or WebP"
-	case len(f.Body) > MaxImage:
+	case len(f.Body) > maxImage:
 		return not + tooLarge(int64(len(f.Body)))
 	case shown.bytes+len(f.Body) > maxImageBytes:
 		return not + "the images of this turn exceed their total size"
@@ -90,7 +90,7 @@ func isRecording(a *protocol.Attachment) bool {
 }
 
 func tooLarge(n int64) string {
-	return fmt.Sprintf("it has %s; an image may have at most %s", megabytes(n), megabytes(MaxImage))
+	return fmt.Sprintf("it has %s; an image may have at most %s", megabytes(n), megabytes(maxImage))
 }
 
 // transcriptLine returns the transcript of a voice message, or why there is none.
@@ -154,7 +154,7 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 		return "", err
 	case f.Mime == "application/pdf":
 		return k.pdfText(ctx, f, a.Name)
-	case IsImage(f.Mime):
+	case isImage(f.Mime):
 		return "", problem("it is an image; models that accept images see it with its message")
 	}
 	words, err := Text(f.Body)

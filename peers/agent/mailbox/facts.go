@@ -203,7 +203,7 @@ const exchanged = `FROM (
 // last wrote.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
-	x.Sent = store.All(v.Tx, ScanTime, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
+	x.Sent = store.All(v.Tx, scanTime, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
 	x.Received = store.All(v.Tx, store.Scalar[string], `SELECT text `+exchanged+
 		` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+brokerConversation+`, ?3, 0)

@@ -15,17 +15,17 @@ const (
 // Prefixes of the keys of a question with choices, and of the message that replaces it after a
 // choice.
 const (
-	ChoicePrefix = "choice:"
+	choicePrefix = "choice:"
 	ChosenPrefix = "chosen:"
 )
 
 // ChoiceKey is the key of the question with choices that answers an event.
-func ChoiceKey(e *Entry) string { return ChoicePrefix + e.EventID }
+func ChoiceKey(e *Entry) string { return choicePrefix + e.EventID }
 
 // Prefixes of the keys of a question to a person, and of the message that replaces it.
 const (
 	QuestionPrefix = "question:"
-	RepliedPrefix  = "replied:"
+	repliedPrefix  = "replied:"
 )
 
 const (
@@ -85,8 +85,8 @@ func ReservedKey(key string, e *Entry) bool {
 		strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, ReasonHalted+":") || strings.HasPrefix(key, DecisionPrefix) ||
 		strings.HasPrefix(key, DecidedPrefix) ||
-		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, ChoicePrefix) ||
-		strings.HasPrefix(key, QuestionPrefix) || strings.HasPrefix(key, RepliedPrefix) ||
+		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choicePrefix) ||
+		strings.HasPrefix(key, QuestionPrefix) || strings.HasPrefix(key, repliedPrefix) ||
 		strings.HasPrefix(key, ObligationPrefix) || strings.HasPrefix(key, NoticeNobody+":") ||
 		strings.HasPrefix(key, ChosenPrefix)
 }

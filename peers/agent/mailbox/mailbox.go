@@ -246,7 +246,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	err = store.Autocommit(ctx, db, func(tx *store.Tx) {
 		const from = ` FROM events WHERE state = ?`
 		count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
-		since = First(tx, ScanTime, `SELECT coalesce(min(received_at), 0)`+from, Stored)
+		since = First(tx, scanTime, `SELECT coalesce(min(received_at), 0)`+from, Stored)
 	})
 	return count, since, err
 }
@@ -264,10 +264,10 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 		const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
 		count = store.Value[int](tx, `SELECT count(*)`+failed)
 		reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
-		since = First(tx, ScanTime, `SELECT coalesce(min(ended_at), 0)`+failed)
+		since = First(tx, scanTime, `SELECT coalesce(min(ended_at), 0)`+failed)
 	})
 	return reason, count, since, err
 }
 
-// ScanTime returns the column of a query for a single time.
-func ScanTime(t *time.Time) []any { return []any{store.Micros{Time: t}} }
+// scanTime returns the column of a query for a single time.
+func scanTime(t *time.Time) []any { return []any{store.Micros{Time: t}} }

@@ -41,12 +41,12 @@ func (tx *Tx) ShowAnswered(id, by string) {
 // ReplaceQuestion replaces a question by its outcome, once.
 func ReplaceQuestion(tx *Tx, id, what string) {
 	asked := tx.SentAs(QuestionPrefix + id)
-	if asked == nil || tx.SentAs(RepliedPrefix+id) != nil {
+	if asked == nil || tx.SentAs(repliedPrefix+id) != nil {
 		return
 	}
 	if e := tx.Entry(asked.EventID); e != nil {
 		question := asked.Text[:max(0, strings.LastIndex(asked.Text, "\n\n"))] // without the instructions
-		tx.Reply(e, SentNotice, RepliedPrefix+id, protocol.ChatReply{
+		tx.Reply(e, SentNotice, repliedPrefix+id, protocol.ChatReply{
 			Text: question + "\n\n" + what, Edits: QuestionPrefix + id,
 		})
 	}

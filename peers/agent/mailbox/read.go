@@ -223,7 +223,7 @@ func (v *View) ExpiredEvents(now time.Time) []*Entry {
 // NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,
 // or the zero time if there is none.
 func (v *View) NextDeadline() time.Time {
-	return First(v.Tx, ScanTime, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+	return First(v.Tx, scanTime, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
 		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
 		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
 }

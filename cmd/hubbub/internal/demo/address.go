@@ -26,9 +26,9 @@ func latestPath() string {
 	return filepath.Join(os.TempDir(), name)
 }
 
-// WriteAddress writes the address of the demo to files that only the owner can read. The returned
+// writeAddress writes the address of the demo to files that only the owner can read. The returned
 // function removes them.
-func WriteAddress(a Address) (remove func(), err error) {
+func writeAddress(a Address) (remove func(), err error) {
 	paths := []string{filepath.Join(a.Data, addressFile), latestPath()}
 	raw, err := json.Marshal(a)
 	if err != nil {

@@ -158,7 +158,7 @@ func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (fu
 	if term.Columns(out) > 0 {
 		s.script.Pause = 1500 * time.Millisecond
 	}
-	return WriteAddress(Address{URL: api, Key: key, Data: s.data})
+	return writeAddress(Address{URL: api, Key: key, Data: s.data})
 }
 
 // background runs a part of the demo in a goroutine. If the part fails, the demo ends.

@@ -232,7 +232,7 @@ func TestAddress_IsPrivate(t *testing.T) {
 	if _, err := ReadAddress(""); err == nil || !strings.Contains(err.Error(), "hubbub demo") {
 		t.Errorf("without a demo: %v", err)
 	}
-	remove, err := WriteAddress(a)
+	remove, err := writeAddress(a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@
 //
 //   - Each line on the right comes from rows of the log and shows their numbers.
 //   - A step ends when what it waits for has happened, never after a fixed time. If that does not happen
-//     within [StepTimeout], the script ends with an error that says what was missing.
+//     within 40 seconds, the script ends with an error that says what was missing.
 //   - The endpoint for people requires the key that the demo writes into its data folder. Only the owner
 //     can read it.
 package demo

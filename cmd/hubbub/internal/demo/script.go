@@ -14,8 +14,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// StepTimeout bounds how long a step waits for what it shows.
-const StepTimeout = 40 * time.Second
+// stepTimeout bounds how long a step waits for what it shows.
+const stepTimeout = 40 * time.Second
 
 // A Script runs the steps of the demo.
 type Script struct {
@@ -97,8 +97,8 @@ func (p *Script) Run(ctx context.Context) error {
 
 // await waits until done returns true. what describes what it waits for.
 func (p *Script) await(ctx context.Context, what string, done func(history) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout,
-		fmt.Errorf("%s did not happen within %s", what, StepTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout,
+		fmt.Errorf("%s did not happen within %s", what, stepTimeout))
 	defer cancel()
 	return p.Printer.waitUntil(ctx, done)
 }

@@ -140,7 +140,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.say(r.SessionId, "told")
 	case "hold": // arguments: an address that answers when to go on, and what it reads
 		address, _, _ := strings.Cut(argument, " ")
-		Hold(ctx, address)
+		hold(ctx, address)
 		f.say(r.SessionId, HoldReply(text))
 	case "wait":
 		f.say(r.SessionId, "waiting")

@@ -26,8 +26,8 @@ func HoldReply(text string) string {
 	return "I read “" + all[len(all)-1][1] + "”."
 }
 
-// Hold requests an address, which answers when to continue. It returns when ctx ends.
-func Hold(ctx context.Context, address string) {
+// hold requests an address, which answers when to continue. It returns when ctx ends.
+func hold(ctx context.Context, address string) {
 	if r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody); err == nil {
 		if answered, err := http.DefaultClient.Do(r); err == nil {
 			answered.Body.Close() //nolint:errcheck // a test program
@@ -75,15 +75,15 @@ func RunHoldIfAsked() {
 				},
 			)
 		case "":
-			Hold(context.Background(), address+"/sent") // an answer to a call
+			hold(context.Background(), address+"/sent") // an answer to a call
 		case "chat/deliver":
-			Hold(context.Background(), address+"/given")
+			hold(context.Background(), address+"/given")
 			say(map[string]any{"id": m.ID, "result": map[string]any{"accepted": true}})
 			if done[key] {
 				continue
 			}
 			done[key] = true
-			Hold(context.Background(), address+"/accepted")
+			hold(context.Background(), address+"/accepted")
 			say(
 				map[string]any{
 					"id":     "call-" + key,

@@ -181,9 +181,6 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 	applyActs(tx, o, nil)
 }
 
-// isEscalation reports whether an event is an escalation from another agent.
-func isEscalation(e *mailbox.Entry) bool { return IsEscalation(e.Origin.QuestionID) }
-
 func titleOf(said string) string {
 	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
 }

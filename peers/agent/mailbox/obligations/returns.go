@@ -23,9 +23,10 @@ import (
 // escalationID begins the ids of obligations that escalate others.
 const escalationID = "owed-"
 
-// IsEscalation reports whether a question is an escalation that lists other obligations.
-func IsEscalation(questionID string) bool {
-	return collab.IsEscalationQuestion(questionID) && strings.Contains(questionID, escalationID)
+// isEscalation reports whether an event is an escalation from another agent that lists its
+// obligations.
+func isEscalation(e *mailbox.Entry) bool {
+	return collab.IsEscalationQuestion(e.Origin.QuestionID) && strings.Contains(e.Origin.QuestionID, escalationID)
 }
 
 // Recheck schedules all open obligations for a check, because the settings may have
