@@ -307,6 +307,14 @@ func run(t *testing.T, p *peer.Peer, pattern protocol.Pattern) {
 	}
 }
 
+// slowClock returns a clock that needs ten seconds for each second, for tests of how fast somebody
+// answers: on a busy machine an answer may take seconds. It must not stand still, since the gateway
+// waits by it.
+func slowClock() func() time.Time {
+	start := time.Now()
+	return func() time.Time { return start.Add(time.Since(start) / 10) }
+}
+
 // A clock is moved by the test.
 type clock struct {
 	mu sync.Mutex
