@@ -60,7 +60,7 @@ const maxProblems = 100
 // VerifyOptions are the optional settings of Verify. Nil is valid.
 type VerifyOptions struct {
 	// Longest is how long a message may be under way; default one minute. A message that began
-	// less than that before the end of the log may still finish.
+	// within this time before the end of the log may still finish.
 	Longest time.Duration
 	// Partial means that some logs of the cluster are missing. Rows that may be in a missing log
 	// are then not a problem.

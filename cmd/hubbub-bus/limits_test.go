@@ -30,7 +30,7 @@ type limit struct {
 
 const reachedTotal = `hubbub_limit_reached_total{limit="`
 
-// limits are all of them. See the tests for what happens at each.
+// limits has every limit of the bus. See the tests for what happens at each.
 var limits = []limit{
 	{"max-frame", "", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
 		[]string{"TestFrame_AtLimitAndPast", "TestSend_AtTheSizeLimitAndOnePast", "TestCall_AtLimitOfOtherSideAndPast"}},

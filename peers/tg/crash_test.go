@@ -280,39 +280,7 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 	if got := events[len(before):]; !slices.Equal(got, want) {
 		t.Errorf("the agent got %q, want %q", got, want)
 	}
-	checkShown(t, point, want, api.Texts(dm.ID), status)
-}
-
-// checkShown compares the shown messages with the guarantees.
-func checkShown(t *testing.T, point string, want, shown []string, status map[string][]string) {
-	at, unknown := -1, 0
-	for i, key := range want {
-		count := 0
-		for j, text := range shown {
-			if text == "answer to "+key {
-				count++
-				if j < at {
-					t.Errorf("%q is out of order in %q", text, shown)
-				}
-				at = j
-			}
-		}
-		outcome := status[key][len(status[key])-1]
-		switch {
-		case count > 1:
-			t.Errorf("the answer to %q was shown %d times", key, count)
-		case outcome == protocol.StatusUnknown:
-			unknown++
-		case outcome != protocol.StatusDelivered || count != 1:
-			t.Errorf("message %d: shown %d times, reported %v", i, count, status[key])
-		}
-	}
-	// The kill interrupts a send: always at these two points, and by chance at any other, where
-	// an earlier message may be in progress.
-	surely := point == "sending" || point == "sent"
-	if unknown > 1 || unknown > 0 && point == "recorded" || surely && unknown != 1 {
-		t.Errorf("%d sends ended as unknown, want at most the one under way", unknown)
-	}
+	bridgetest.CheckShown(t, point, want, api.Texts(dm.ID), func(key string) string { return status[key][len(status[key])-1] })
 }
 
 // awaitSettled waits until the reply with a key has a final status, and returns it.

@@ -131,7 +131,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 }
 
 // leavesPersonWaiting reports whether a turn without a text did nothing else for the person who wrote
-// its event, and the event does not come back by itself.
+// its event, and the event does not return automatically.
 func leavesPersonWaiting(v *mailbox.View, t *mailbox.Turn, e *mailbox.Entry) bool {
 	return !t.Outbound && !e.Claimed && !e.FromAgent() && !e.Decision.Obliges &&
 		obligations.OfReturn(v, e) == nil && v.Questions(e.EventID) == 0 && !lifecycle.AwaitsClarification(v, e)

@@ -243,11 +243,18 @@ func (f *fixture) kill(t *testing.T, point string) {
 	if got := a.texts(point + " "); !slices.Equal(got, want) {
 		t.Errorf("the agent got %q, want %q", got, want)
 	}
-	f.checkShown(t, point, want, chat.Shown())
+	checkShown(t, point, want, chat.Shown(), a.outcome, f.MayBeUnknown)
 }
 
-// checkShown compares the shown messages with the promises. a.mu is held.
-func (f *fixture) checkShown(t *testing.T, point string, want, shown []string) {
+// CheckShown compares the shown answers to the messages in want with their outcomes, after a kill
+// at a point of a bridge whose outcomes can stay unknown.
+func CheckShown(t *testing.T, point string, want, shown []string, outcome func(key string) string) {
+	t.Helper()
+	checkShown(t, point, want, shown, outcome, true)
+}
+
+func checkShown(t *testing.T, point string, want, shown []string, outcomeOf func(key string) string, mayBeUnknown bool) {
+	t.Helper()
 	at, unknown := -1, 0
 	for _, key := range want {
 		count := 0
@@ -260,8 +267,8 @@ func (f *fixture) checkShown(t *testing.T, point string, want, shown []string) {
 				at = j
 			}
 		}
-		outcome := f.agent.outcome(key)
-		open := f.MayBeUnknown && outcome == protocol.StatusUnknown
+		outcome := outcomeOf(key)
+		open := mayBeUnknown && outcome == protocol.StatusUnknown
 		if open {
 			unknown++
 		}
@@ -271,7 +278,7 @@ func (f *fixture) checkShown(t *testing.T, point string, want, shown []string) {
 	}
 	// The kill interrupts a send: always at these two points, and by chance at any other, where
 	// an earlier message may be in progress.
-	surely := f.MayBeUnknown && (point == "sending" || point == "sent")
+	surely := mayBeUnknown && (point == "sending" || point == "sent")
 	if unknown > 1 || unknown > 0 && point == "recorded" || surely && unknown != 1 {
 		t.Errorf("%d sends ended as unknown, want at most the one under way", unknown)
 	}
