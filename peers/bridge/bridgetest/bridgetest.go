@@ -253,7 +253,9 @@ func CheckShown(t *testing.T, point string, want, shown []string, outcome func(k
 	checkShown(t, point, want, shown, outcome, true)
 }
 
-func checkShown(t *testing.T, point string, want, shown []string, outcomeOf func(key string) string, mayBeUnknown bool) {
+func checkShown(
+	t *testing.T, point string, want, shown []string, outcomeOf func(key string) string, mayBeUnknown bool,
+) {
 	t.Helper()
 	at, unknown := -1, 0
 	for _, key := range want {
