@@ -19,3 +19,29 @@ func TestCheckAlias(t *testing.T) {
 		}
 	}
 }
+
+// TestLabels_TouchWordsWithoutSpaces checks labels in scripts that join words, and some that are none.
+func TestLabels_TouchWordsWithoutSpaces(t *testing.T) {
+	for text, want := range map[string]string{
+		"你好，@lead你在吗":      "@lead",
+		"请@lead看看":         "@lead",
+		"@lead님, 안녕하세요":    "@lead",
+		"@hubbub_botさんへ":   "@hubbub_bot",
+		"@lead.main了吗":     "@lead.main",
+		"ช่วย@leadดูหน่อย": "@lead",
+		"ל@lead יש שאלה":   "@lead",
+		"@小红 你好":           "@小红",
+		"@josé, hi":        "@josé",
+		"hi@lead":          "",
+		"ann@lead.example": "",
+		"@lead@mia":        "",
+	} {
+		got := ""
+		for _, l := range attention.Labels(text) {
+			got += text[l.From:l.To]
+		}
+		if got != want {
+			t.Errorf("%q has the label %q; want %q", text, got, want)
+		}
+	}
+}

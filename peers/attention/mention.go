@@ -81,21 +81,20 @@ const labelPunctuation = ".:/#?"
 
 // Labels returns the labels of a text, in order. It is the only grammar of mentions. No word, "@"
 // or "/" may precede a label, so mail addresses and parts of web addresses are not labels.
-// Neither is invalid UTF-8.
+// Neither is invalid UTF-8. In scripts without spaces between words, words may touch a label: 请@lead看看.
 func Labels(text string) []Label {
 	var labels []Label
 	previous := rune(' ')
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		if r != '@' || isWordRune(previous) || strings.ContainsRune("@/\uFFFD", previous) {
+		if r != '@' || isWordRune(previous) && !joinsWords(previous) || strings.ContainsRune("@/\uFFFD", previous) {
 			previous, i = r, i+size
 			continue
 		}
-		nameEnd := scan(text, i+1, isWordRune)
-		to := scan(text, nameEnd, func(r rune) bool {
-			return isWordRune(r) ||
-				strings.ContainsRune(labelPunctuation, r)
-		})
+		ascii := i+1 < len(text) && text[i+1] < utf8.RuneSelf
+		inName := func(r rune) bool { return isWordRune(r) && !(ascii && joinsWords(r)) }
+		nameEnd := scan(text, i+1, inName)
+		to := scan(text, nameEnd, func(r rune) bool { return inName(r) || strings.ContainsRune(labelPunctuation, r) })
 		if to < len(text) && text[to] == '@' && text[to-1] != '/' {
 			nameEnd = i + 1 // "@a@b" is not a label
 		}
@@ -163,6 +162,13 @@ func scan(text string, from int, want func(rune) bool) int {
 
 func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '_' || r == '-'
+}
+
+// joinsWords reports whether a rune belongs to a script without spaces between words, or to one that
+// writes prepositions in one with the next word.
+func joinsWords(r rune) bool {
+	return r >= utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+		unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Arabic, unicode.Hebrew)
 }
 
 // withoutLabels returns a text without its labels.

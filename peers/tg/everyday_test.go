@@ -65,6 +65,8 @@ func TestMention_ByAnyMeansIsHeard(t *testing.T) {
 			{"and you, pal?", "pal", link("tg://resolve?domain=" + bot.Username), me},
 			{"t.me/" + bot.Username + " what about Sunday", "t.me/" + bot.Username, bare, me},
 			{"@HUBBUB_bot is it open", "@HUBBUB_bot", models.MessageEntity{Type: models.MessageEntityTypeMention}, me},
+			{"请@hubbub_bot看看", "@hubbub_bot", models.MessageEntity{Type: models.MessageEntityTypeMention}, me},
+			{"你好，@lead你在吗？", "你在吗", models.MessageEntity{Type: models.MessageEntityTypeBold}, me},
 			{"Will, are we on?", "Will", tapped(h.api.User("Will")), []string{"user:1002"}},
 			{"see the channel", "channel", link("https://t.me/kitchen_news"), nil},
 			{"invite: here", "here", link("https://t.me/" + bot.Username + "?start=abc"), nil},
