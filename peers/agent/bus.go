@@ -121,6 +121,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	unshown := false
 	err := a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) {
 		tx.OnCommit(a.turns.Notify)
+		tx.OnCommit(d.Next)
 		if unshown = decisions.AwaitsStatus(&tx.View, e); !unshown &&
 			!decisions.HandleReply(tx, e, a.approvals.reading) &&
 			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
@@ -179,9 +180,13 @@ func checkChat(c *protocol.ChatMessage) string {
 	return ""
 }
 
-// handleDeliveryStatus stores the delivery status of a message from the agent.
+// handleDeliveryStatus stores the delivery status of a message from the agent. The next message of
+// its chat does not wait for the disk.
 func (a *Agent) handleDeliveryStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
-	return a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
+	return a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) {
+		tx.OnCommit(d.Next)
+		tx.HandleDeliveryStatus(d.Message.From.Topic(), s)
+	})
 }
 
 // handleAgentEvent handles events from other agents and the spawner. Reactions of agents to

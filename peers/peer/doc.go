@@ -15,9 +15,9 @@
 //
 // Guarantees:
 //
-//   - Order: deliveries from one sender are handled one at a time, in order of arrival.
-//     Deliveries from different senders run concurrently, at most Options.Concurrency at
-//     once.
+//   - Order: deliveries from one sender are handled one at a time, in order of arrival. The
+//     next one waits for the handler's return or its call of Delivery.Next. Deliveries from
+//     different senders run concurrently. At most Options.Concurrency handlers run at once.
 //   - Bounds: at most Options.Queue deliveries wait. A further delivery is answered with an
 //     error, which the bus reports to its sender. A message that is too large for the bus is
 //     not sent: *TooLargeError.

@@ -28,7 +28,7 @@ type Options struct {
 	TLS         *tls.Config            // for wss; default: the system's roots (and SSL_CERT_FILE)
 	Info        protocol.Info          // name and version of the program
 	Log         *zerolog.Logger        // default: no log
-	Concurrency int                    `positive:"64"`   // number of senders whose deliveries are handled at once
+	Concurrency int                    `positive:"64"`   // number of deliveries that are handled at once
 	Queue       int                    `positive:"1024"` // deliveries that may wait
 	StopTimeout time.Duration          `positive:"5s"`   // for running handlers when Run ends
 	// called in its own goroutine when connected and subscribed; ctx ends with the connection
@@ -45,6 +45,16 @@ type Delivery struct {
 	Message protocol.Message
 	Raw     json.RawMessage // the payload, byte for byte
 	Names   []string        // identities that the sender may announce; see protocol.ProcessParams
+
+	next func() // see Next; nil outside a handler
+}
+
+// Next lets the next delivery of the same sender be handled before the handler of d returns. Call
+// it when nothing that follows in the handler depends on the order, such as a wait for the disk.
+func (d *Delivery) Next() {
+	if d.next != nil {
+		d.next()
+	}
 }
 
 // Decode unmarshals the message's content.

@@ -112,6 +112,51 @@ func TestHandlers_KeepTheOrderOfEachSender(t *testing.T) {
 	})
 }
 
+// TestNext_LetsTheNextDeliveryBegin has the first of three handlers return last. The third waits
+// for the second.
+func TestNext_LetsTheNextDeliveryBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial})
+		var begun atomic.Int32
+		var goOn [3]chan struct{}
+		for n := range goOn {
+			goOn[n] = make(chan struct{})
+		}
+		returns := make(chan struct{})
+		p.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+			n := begun.Add(1) - 1
+			if <-goOn[n]; n == 0 {
+				d.Next()
+				d.Next() // changes nothing
+				<-returns
+			}
+			return nil
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		sender := b.Join(t, "cli:s")
+		var sending sync.WaitGroup
+		for n := range goOn {
+			sending.Go(func() {
+				if r := sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{n}); r.DeliveredTo != 1 {
+					t.Errorf("delivery %d: %+v", n, r)
+				}
+			})
+		}
+		for n := range goOn {
+			if synctest.Wait(); begun.Load() != int32(n+1) {
+				t.Errorf("%d handlers have begun, want %d", begun.Load(), n+1)
+			}
+			close(goOn[n])
+		}
+		close(returns)
+		sending.Wait()
+	})
+}
+
 func TestFullQueue_RefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)

@@ -7,29 +7,33 @@ import (
 	"time"
 )
 
-// A queue runs jobs. Jobs of one key run one at a time and in order. Jobs of at most maxActive
-// keys run at once.
+// A queue runs jobs. Jobs of one key run one at a time and in order, except that a job may let the
+// next one begin. At most maxActive jobs run at once.
 type queue struct {
-	maxActive  int // keys whose jobs may run at once
+	maxActive  int // jobs that may run at once
 	maxWaiting int // jobs that may wait
 	workers    sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	lanes   map[string]*lane
-	ready   []*lane // lanes with jobs that no worker runs
-	running int     // workers
-	waiting int     // jobs
+	left    map[*lane]bool // of the running jobs that have let the next one begin
+	ready   []*lane        // lanes with jobs that no worker runs
+	running int            // workers
+	waiting int            // jobs
 	closed  bool
 }
 
 type lane struct {
 	key   string
-	jobs  []func()
+	jobs  []job
 	began time.Time // start of the running job; zero if none runs
 }
 
+// A job may call next, once, to let the next job of its key begin.
+type job func(next func())
+
 func newQueue(most, bound int) *queue {
-	return &queue{maxActive: most, maxWaiting: bound, lanes: map[string]*lane{}}
+	return &queue{maxActive: most, maxWaiting: bound, lanes: map[string]*lane{}, left: map[*lane]bool{}}
 }
 
 // Reasons why a queue refuses a job. The texts continue a sentence about the peer.
@@ -39,7 +43,7 @@ var (
 )
 
 // add adds a job. It returns errFull or errClosed if it cannot.
-func (q *queue) add(key string, job func()) error {
+func (q *queue) add(key string, job job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -56,11 +60,17 @@ func (q *queue) add(key string, job func()) error {
 		q.ready = append(q.ready, l)
 	}
 	l.jobs = append(l.jobs, job)
-	if !ok && q.running < q.maxActive {
+	if !ok {
+		q.startWorkerLocked()
+	}
+	return nil
+}
+
+func (q *queue) startWorkerLocked() {
+	if q.running < q.maxActive {
 		q.running++
 		q.workers.Go(q.workLoop)
 	}
-	return nil
 }
 
 // workLoop runs jobs until no lane is ready.
@@ -92,24 +102,51 @@ func (q *queue) runFirstLocked() {
 	q.waiting--
 	l.began = time.Now()
 	q.mu.Unlock()
+	var own *lane // of the job, once it has left l or ended
 	defer func() {
 		q.mu.Lock()
-		l.began = time.Time{}
-		if len(l.jobs) > 0 {
-			q.ready = append(q.ready, l)
-		} else {
-			delete(q.lanes, l.key)
+		if delete(q.left, own); own == nil {
+			own = l
+			q.freeLocked(l)
 		}
 	}()
-	job()
+	job(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if own != nil {
+			return
+		}
+		own = &lane{began: l.began}
+		q.left[own] = true
+		if q.freeLocked(l) {
+			q.startWorkerLocked()
+		}
+	})
+}
+
+// freeLocked lets the next job of a lane begin, and reports whether there is one.
+func (q *queue) freeLocked(l *lane) bool {
+	l.began = time.Time{}
+	if len(l.jobs) == 0 {
+		delete(q.lanes, l.key)
+		return false
+	}
+	q.ready = append(q.ready, l)
+	return true
 }
 
 // isHung reports whether a running job started before the given time.
 func (q *queue) isHung(since time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	hung := func(l *lane) bool { return !l.began.IsZero() && l.began.Before(since) }
 	for _, l := range q.lanes {
-		if !l.began.IsZero() && l.began.Before(since) {
+		if hung(l) {
+			return true
+		}
+	}
+	for l := range q.left {
+		if hung(l) {
 			return true
 		}
 	}

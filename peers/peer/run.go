@@ -302,7 +302,11 @@ func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 		p.handlePresence(l, d)
 		return // nobody waits for the answer
 	}
-	if err := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) }); err != nil {
+	err = p.work.add(string(d.Message.From), func(next func()) {
+		d.next = next
+		p.process(ctx, l, id, d)
+	})
+	if err != nil {
 		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s %v", p.id, err))
 	}
 }
