@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/peers/system/systemd"
+	"hubbub/protocol/text"
 
 	"github.com/BurntSushi/toml"
 	"github.com/rs/zerolog"
@@ -30,7 +32,15 @@ type profileTable struct {
 // unless it sets its own.
 func readProfiles(path string, limits system.Limits) (map[string]system.Profile, error) {
 	var tables map[string]profileTable
-	meta, err := toml.DecodeFile(path, &tables)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the profiles: %w", err)
+	}
+	content, ok := text.Decode(raw)
+	if !ok {
+		return nil, fmt.Errorf("%s is not text: save it as UTF-8", path)
+	}
+	meta, err := toml.Decode(content, &tables)
 	if err != nil {
 		return nil, fmt.Errorf("reading the profiles: %w", err)
 	}

@@ -92,7 +92,10 @@ func TestReadProfiles_ReadsLimits(t *testing.T) {
 	if got := *profiles["small"].Limits; got != (system.Limits{Memory: 5, Tasks: 7}) {
 		t.Errorf("small: %+v", got)
 	}
-	for _, bad := range []string{"[x]\nunknown = 1", "[x]\nmemory-max = \"lots\"", "[x]\nruntime-max = \"1\"", "[x]\nagent-unit = [\"User=root\"]", "x = 1"} {
+	if profiles, err := readProfiles(write(t, 0o600, "\xff\xfe[\x00x\x00]\x00"), system.Limits{}); err != nil || len(profiles) != 1 {
+		t.Errorf("UTF-16: %+v, %v", profiles, err)
+	}
+	for _, bad := range []string{"[x]\nunknown = 1", "[\x00x\x00]\x00", "[x]\nmemory-max = \"lots\"", "[x]\nruntime-max = \"1\"", "[x]\nagent-unit = [\"User=root\"]", "x = 1"} {
 		if _, err := readProfiles(write(t, 0o600, bad), system.Limits{}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
