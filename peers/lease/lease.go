@@ -1,12 +1,14 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/protocol/defaults"
@@ -53,9 +55,17 @@ var ErrLost = errors.New("the lease was lost: another program may be the active 
 // or work returns without having lost the lease, and returns the error of work. The context of
 // work ends when the lease is lost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
+	var unreached atomic.Bool // and logged
+	reached := func(*nats.Conn) { unreached.Store(false) }
 	nc, err := nats.Connect(strings.Join(l.urls, ","), append([]nats.Option{
 		nats.Name("hubbub lease " + l.what), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(500 * time.Millisecond),
+		nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond),
+		nats.ConnectHandler(reached), nats.ReconnectHandler(reached),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if !errors.Is(err, nats.ErrNoServers) && !unreached.Swap(true) { // it would hide the reason
+				l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("NATS not reached; trying again")
+			}
+		}),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
 	}, l.options.NATS...)...)
 	if err != nil {
@@ -77,6 +87,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			}
 			l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("lease lost: this program stands by")
 		} else if !standby {
+			err = cmp.Or(nc.LastError(), err) // such as that NATS refuses the credentials
 			l.options.Log.Info().Str("lease",
 				l.what).Err(err).Msg("lease held by another program, or out of reach: this program stands by")
 		}

@@ -15,6 +15,8 @@ import (
 	"hubbub/peers/lease"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 )
 
 func startNATS(t *testing.T, dir string, port int) *server.Server {
@@ -125,5 +127,72 @@ func TestRun_EndsWithTheWork(t *testing.T) {
 		if err := l.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
 			t.Errorf("in the cluster %q: Run = %v", cluster, err)
 		}
+	}
+}
+
+// TestRun_OutlivesRefusedCredentials checks that a standby takes the lease once NATS accepts its
+// credentials.
+func TestRun_OutlivesRefusedCredentials(t *testing.T) {
+	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: true,
+		StoreDir: t.TempDir(), Username: "u", Password: "old"}
+	s, err := server.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	attempts, closed := make(dialer, 100), make(chan struct{})
+	l := lease.New([]string{"nats://u:new@" + s.Addr().String()}, "broker", "a", &lease.Options{NATS: []nats.Option{
+		nats.SetCustomDialer(attempts),
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
+	}})
+	ended, want := make(chan error, 1), errors.New("done")
+	go func() { ended <- l.Run(t.Context(), func(context.Context) error { return want }) }()
+	for range 4 {
+		select {
+		case <-attempts:
+		case <-closed:
+			t.Fatal("it gives up")
+		}
+	}
+	accepting := options.Clone()
+	accepting.Password = "new"
+	if err := s.ReloadOptions(accepting); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, want) {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// A dialer counts attempts to connect.
+type dialer chan struct{}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	select {
+	case d <- struct{}{}:
+	default:
+	}
+	return net.Dial(network, address) //nolint:noctx // the client gives none
+}
+
+// A lineWriter is a log that passes on each line.
+type lineWriter chan string
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w <- string(line)
+	return len(line), nil
+}
+
+func TestRun_SaysWhyNATSIsNotReached(t *testing.T) {
+	lines := make(lineWriter, 100)
+	log := zerolog.New(lines)
+	l := lease.New([]string{"nats://" + bustest.FreeAddress(t)}, "broker", "a", &lease.Options{Log: &log})
+	go l.Run(t.Context(), func(context.Context) error { return nil }) //nolint:errcheck // it ends with the test
+	if line := <-lines; !strings.Contains(line, `"warn"`) || !strings.Contains(line, "connection refused") {
+		t.Errorf("it logs %s", line)
 	}
 }
