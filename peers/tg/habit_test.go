@@ -149,6 +149,7 @@ func TestQuestion_StaysOpenOverPause(t *testing.T) {
 			{"brb", "the second"}, {"One sec…", "2"}, {"ok, hold on", "cool"}, {"hmm, let me check", "yes"}, {"минутку", "второй"},
 			{"un momento, por favor", "el segundo"}, {"sebentar ya", "dua"}, {"Moment mal", "der zweite"}, {"bir saniye", "ikinci"},
 			{"等一下", "二楼"}, {"لحظة من فضلك", "الثاني"}, {"一 moment", ""}, {"hm, the second", ""}, {"moment of inertia", ""},
+			{"one minute", ""}, {"Bir dakika", ""},
 		} {
 			h.api.Say(group, ann, "@hubbub_bot ask which")
 			h.pass(time.Minute)
