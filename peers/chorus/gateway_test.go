@@ -307,32 +307,26 @@ func run(t *testing.T, p *peer.Peer, pattern protocol.Pattern) {
 	}
 }
 
-// slowClock returns a clock that needs ten seconds for each second, for tests of how fast somebody
-// answers: on a busy machine an answer may take seconds. It must not stand still, since the gateway
-// waits by it.
-func slowClock() func() time.Time {
-	start := time.Now()
-	return func() time.Time { return start.Add(time.Since(start) / 10) }
-}
-
-// A clock is moved by the test.
+// A clock is moved by the test, and by a second every ten seconds: on a busy machine an answer may
+// take seconds. It does not stand still, since the gateway waits by it.
 type clock struct {
-	mu sync.Mutex
-	at time.Time
+	start time.Time
+	mu    sync.Mutex // guards moved
+	moved time.Duration
 }
 
-func newClock() *clock { return &clock{at: time.Now()} }
+func newClock() *clock { return &clock{start: time.Now()} }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at
+	return c.start.Add(time.Since(c.start)/10 + c.moved)
 }
 
 func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
+	c.moved += d
 }
 
 // waitFor waits until something holds that nothing announces.

@@ -146,7 +146,7 @@ func TestInbox_SoleAgentIsAddressed(t *testing.T) {
 // TestInbox_ProgramsAreAgents checks that an author counts as an agent if the service declares it,
 // or if it answers our agent at once, again and again. A person with the agent's name is a person.
 func TestInbox_ProgramsAreAgents(t *testing.T) {
-	r := startNew(t, func(o *chorus.Options) { o.Now = slowClock() })
+	r := startNew(t, func(o *chorus.Options) { o.Now = newClock().now })
 	callback := newReceiver(t)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
