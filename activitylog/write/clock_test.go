@@ -30,9 +30,9 @@ type move struct{ run, step time.Duration }
 // moves repeats a move.
 func moves(n int, run, step time.Duration) []move { return slices.Repeat([]move{{run, step}}, n) }
 
-// TestRetentionClock_BelievesNoJump simulates changes of the clock, and compares the time
+// TestRetentionClock_IgnoresJumps simulates changes of the clock, and compares the time
 // that retention uses with the true time.
-func TestRetentionClock_BelievesNoJump(t *testing.T) {
+func TestRetentionClock_IgnoresJumps(t *testing.T) {
 	for name, c := range map[string]struct {
 		moves []move
 		ahead time.Duration // of the time used, compared with the running time of the bus

@@ -105,9 +105,9 @@ func TestVerify_UntouchedLogIsSigned(t *testing.T) {
 	}
 }
 
-// TestVerify_StopAfterRotationIsNoFault uses an active file without rows, which is signed
+// TestVerify_StopAfterRotationIsNotAFault uses an active file without rows, which is signed
 // nevertheless.
-func TestVerify_StopAfterRotationIsNoFault(t *testing.T) {
+func TestVerify_StopAfterRotationIsNotAFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
 	for i := range 3 {
 		store(t, path, &Options{SegmentRows: 1}, logtest.Sent(i, time.Now()))

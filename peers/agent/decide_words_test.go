@@ -95,8 +95,8 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 	}
 }
 
-// TestDecision_AWordThatGoesOnIsNone covers words that are followed by others, edited or deleted.
-func TestDecision_AWordThatGoesOnIsNone(t *testing.T) {
+// TestDecision_AWordCanStillBeChanged covers words that are followed by others, edited or deleted.
+func TestDecision_AWordCanStillBeChanged(t *testing.T) {
 	gone := dm("2", "")
 	gone.Event = protocol.EventDelete
 	for name, c := range map[string]struct {

@@ -137,9 +137,9 @@ func TestFragment_EditKeepsIt(t *testing.T) {
 	})
 }
 
-// TestReaction_GoesOnOnce checks that a second thumb under a question, taken back and set again or
+// TestReaction_SecondThumbBeginsNoTurn checks that a second thumb under a question, taken back and set again or
 // another person's, begins no second turn, and that one under another question does.
-func TestReaction_GoesOnOnce(t *testing.T) {
+func TestReaction_SecondThumbBeginsNoTurn(t *testing.T) {
 	thumb := func(id, source, who, signal string) protocol.ChatMessage {
 		m := by(post(id, ""), who, "human")
 		m.Event, m.Signal, m.ReplyTo = "reaction", signal, &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}

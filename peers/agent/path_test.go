@@ -87,8 +87,8 @@ func TestDirectMessage_IsAnswered(t *testing.T) {
 	equal(t, "records", seen, []string{"attention_decision", "disposition responded", "tool", "turn finished", "turn started"})
 }
 
-// TestReply_ToAnEndedCommandIsNoDeadLetter checks that the log records that nobody received it.
-func TestReply_ToAnEndedCommandIsNoDeadLetter(t *testing.T) {
+// TestReply_ToAnEndedCommandIsNotADeadLetter checks that the log records that nobody received it.
+func TestReply_ToAnEndedCommandIsNotADeadLetter(t *testing.T) {
 	withFixture(t, newStub(answering("done")), nil, func(t *testing.T, w *fixture) {
 		pub := w.bus.Join(t, "cli:pub-1")
 		pub.Send(t, "agent:lead", protocol.TypeTGMessage, dm("e1", "deploy"))

@@ -101,9 +101,9 @@ func TestPost_IsBoundedByADailyBudget(t *testing.T) {
 	})
 }
 
-// TestPost_ObeysWhatForbidsAnAnswer covers a halt, a chat that was left, a held exchange of
+// TestPost_IsForbiddenWhereAnAnswerIs covers a halt, a chat that was left, a held exchange of
 // agents, and an event of another agent. In a channel, a post is allowed.
-func TestPost_ObeysWhatForbidsAnAnswer(t *testing.T) {
+func TestPost_IsForbiddenWhereAnAnswerIs(t *testing.T) {
 	var got []string
 	s := newStub(silent)
 	withFixture(t, s, &agent.Options{DigestEvery: time.Minute}, func(t *testing.T, w *fixture) {

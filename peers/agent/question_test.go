@@ -220,9 +220,9 @@ func TestQuestion_WithoutRepliesTakesTheNextMessage(t *testing.T) {
 	})
 }
 
-// TestAnswer_ToAnOpenQuestionIsHeard checks that any word answers an open question. Without a
+// TestAnswer_ToAnOpenQuestionIsDelivered checks that any word answers an open question. Without a
 // question, or for thanks that the question does not offer, it is an acknowledgement.
-func TestAnswer_ToAnOpenQuestionIsHeard(t *testing.T) {
+func TestAnswer_ToAnOpenQuestionIsDelivered(t *testing.T) {
 	for _, c := range []struct {
 		question, answer string
 		heard            bool

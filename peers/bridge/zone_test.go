@@ -6,7 +6,7 @@ import (
 	"hubbub/peers/bridge"
 )
 
-func TestParseZones_RefusesWhatIsNoZone(t *testing.T) {
+func TestParseZones_RefusesInvalidZone(t *testing.T) {
 	zones, err := bridge.ParseZones([]string{"-1001=Europe/Berlin", "!a=b:example.org=Asia/Tokyo", "42=UTC"})
 	if err != nil || len(zones) != 3 || zones["!a=b:example.org"] != "Asia/Tokyo" || zones["-1001"] != "Europe/Berlin" {
 		t.Errorf("%v, %v", zones, err)

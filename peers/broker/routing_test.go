@@ -495,9 +495,9 @@ func TestResolution_AdvisesUniqueNames(t *testing.T) {
 	}
 }
 
-// TestEndpoint_GoingOfflineIsNoSignOfLife checks that a caller is routed to the endpoint with the
+// TestEndpoint_GoingOfflineIsNotASignOfLife checks that a caller is routed to the endpoint with the
 // latest sign of life, and not to one that just went offline.
-func TestEndpoint_GoingOfflineIsNoSignOfLife(t *testing.T) {
+func TestEndpoint_GoingOfflineIsNotASignOfLife(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "old", "projectPath": "/a"})
 	d.now = d.now.Add(20 * time.Second)

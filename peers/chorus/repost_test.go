@@ -142,9 +142,9 @@ func TestDelivery_RefusesAnswersToAnOldText(t *testing.T) {
 	}
 }
 
-// TestInbox_ARepeatedMessageIsNoFastAnswer checks that a person does not count as a program because
+// TestInbox_RepeatedMessageIsNotAFastAnswer checks that a person does not count as a program because
 // the service repeats their POST between an agent's messages.
-func TestInbox_ARepeatedMessageIsNoFastAnswer(t *testing.T) {
+func TestInbox_RepeatedMessageIsNotAFastAnswer(t *testing.T) {
 	r, callback := startNew(t, func(o *chorus.Options) { o.Now = newClock().now }), newReceiver(t)
 	system, agent := r.bus.Join(t, protocol.PeerSystem, "system:*"), r.bus.Join(t, "agent:a", "agent:a")
 	inbox := r.inbox("ops")

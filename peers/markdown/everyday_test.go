@@ -6,9 +6,9 @@ import (
 	"hubbub/peers/markdown"
 )
 
-// TestRender_KeepsWhatIsNoMark uses one line of each kind that a renderer of documents gets wrong
+// TestRender_KeepsTextThatIsNotAMark uses one line of each kind that a renderer of documents gets wrong
 // in a chat.
-func TestRender_KeepsWhatIsNoMark(t *testing.T) {
+func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
 	for _, text := range []string{
 		"Opening hours: Mon 9~12, Tue 14~18.", "Low -5~0 °C, high 3~7 °C", "~5 minutes, ~10 at most", "5! = 5*4*3*2*1",
 		"2**10 = 1024 and 3**4 = 81",

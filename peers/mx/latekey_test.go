@@ -205,9 +205,9 @@ func TestCheckMayShow_EncryptedRoomWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestReportReply_UnreadableRoomIsToldOnce checks that a room that was notified that the bot
+// TestReportReply_NotifiesUnreadableRoomOnce checks that a room that was notified that the bot
 // cannot read it gets no second notice about an answer that came too late.
-func TestReportReply_UnreadableRoomIsToldOnce(t *testing.T) {
+func TestReportReply_NotifiesUnreadableRoomOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		encrypted bool
 		cipher    cipher

@@ -15,9 +15,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestBridge_HearsPeople checks whose messages and edits count, and that signals replace each
+// TestBridge_DeliversMessagesOfAdmittedPeople checks whose messages and edits count, and that signals replace each
 // other, while the homeserver demands pauses.
-func TestBridge_HearsPeople(t *testing.T) {
+func TestBridge_DeliversMessagesOfAdmittedPeople(t *testing.T) {
 	s, b, _, stop := startBridge(t)
 	defer stop()
 	stranger := s.Room("@mallory:hs")

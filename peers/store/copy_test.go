@@ -72,7 +72,7 @@ func checkCopy(t *testing.T, path, schema string) {
 	}
 }
 
-func TestCopy_RefusesWhatIsNoDatabase(t *testing.T) {
+func TestCopy_RefusesFileThatIsNotADatabase(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "peer.db")
 	newDatabase(t, path, schema)

@@ -507,7 +507,7 @@ func TestSupervisor_ToleratesAnAbsentBus(t *testing.T) {
 	})
 }
 
-func TestAnnouncement_RefusesStrangers(t *testing.T) {
+func TestAnnouncement_RefusesForeignPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.launcher.playing(func(*fakeLauncher, system.Spec, *fakeInstance) {})

@@ -32,9 +32,9 @@ func units(s string) (n int) {
 	return n
 }
 
-// TestMention_ByAnyMeansIsHeard sends group messages that mean the bot, and some that do not, as text
+// TestMention_ByAnyMeansReachesAgent sends group messages that mean the bot, and some that do not, as text
 // and as captions.
-func TestMention_ByAnyMeansIsHeard(t *testing.T) {
+func TestMention_ByAnyMeansReachesAgent(t *testing.T) {
 	link := func(url string) models.MessageEntity {
 		return models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: url}
 	}
@@ -87,9 +87,9 @@ func TestMention_ByAnyMeansIsHeard(t *testing.T) {
 	})
 }
 
-// TestMention_InPollIsHeard sends polls and checklists in which somebody typed the bot's name, and one
+// TestMention_InPollReachesAgent sends polls and checklists in which somebody typed the bot's name, and one
 // forward, which is somebody else's.
-func TestMention_InPollIsHeard(t *testing.T) {
+func TestMention_InPollReachesAgent(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		ann := h.api.User("Ann")
 		group, lead := h.api.Group(-5, "House"), h.bus.Join(h.t, "agent:lead", "agent:lead")

@@ -120,10 +120,10 @@ func (h *fixture) shownAfter(text string) []string {
 	return h.shows(dm.ID)
 }
 
-// TestModel_HidesWhatIsNotForPeople plays what models write around their answers: marks of chat
+// TestModel_HidesTextThatIsNotForPeople plays what models write around their answers: marks of chat
 // templates, calls as text, and copies of their instructions. It also plays texts that only look
 // like these.
-func TestModel_HidesWhatIsNotForPeople(t *testing.T) {
+func TestModel_HidesTextThatIsNotForPeople(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		for _, c := range modelOutputs {
 			m.play(func(string, string) any { return c.wrote })

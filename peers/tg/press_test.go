@@ -251,9 +251,9 @@ func TestPress_BeforeEditIsAnsweredInWords(t *testing.T) {
 	})
 }
 
-// TestPress_AfterRefusedEditIsToldOutcome checks that a press is answered with the outcome although
+// TestPress_AfterRefusedEditIsAnsweredWithOutcome checks that a press is answered with the outcome although
 // Telegram refused the edit, and that the outcome is a separate message.
-func TestPress_AfterRefusedEditIsToldOutcome(t *testing.T) {
+func TestPress_AfterRefusedEditIsAnsweredWithOutcome(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, _, lead := h.asked()
 		m := h.api.Messages(group.ID)[0]

@@ -46,7 +46,7 @@ func TestAdopt_FillsWhatIsUnset(t *testing.T) {
 	}
 }
 
-func TestCheck_RefusesWhatIsNoProxy(t *testing.T) {
+func TestCheck_RefusesInvalidProxy(t *testing.T) {
 	for value, ok := range map[string]bool{
 		"":                            true,
 		"p.example":                   true,

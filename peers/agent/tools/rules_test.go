@@ -128,9 +128,9 @@ func TestDisposition_FitsThePolicy(t *testing.T) {
 	}
 }
 
-// TestReply_LaterPartsAreNoSecondAnswer checks that the later parts of an answer are judged like
+// TestReply_LaterPartsAreNotASecondAnswer checks that the later parts of an answer are judged like
 // the first.
-func TestReply_LaterPartsAreNoSecondAnswer(t *testing.T) {
+func TestReply_LaterPartsAreNotASecondAnswer(t *testing.T) {
 	for before, after := range map[attention.Disposition]attention.Disposition{
 		attention.DispositionResponded: "", attention.DispositionFailed: "", attention.DispositionSuperseded: attention.DispositionSuperseded, "": "",
 	} {

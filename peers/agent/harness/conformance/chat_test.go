@@ -50,8 +50,8 @@ func TestChatHost_WantsVisibilityAndDirectedness(t *testing.T) {
 	}
 }
 
-// TestChatHost_AReceiptIsNoAnswer checks that "seen" and "unclear" leave a must_respond open.
-func TestChatHost_AReceiptIsNoAnswer(t *testing.T) {
+// TestChatHost_ReceiptIsNotAnAnswer checks that "seen" and "unclear" leave a must_respond open.
+func TestChatHost_ReceiptIsNotAnAnswer(t *testing.T) {
 	for signal, want := range map[string][2]bool{ // whether it settles what must be answered, and what may be
 		"seen": {false, true}, "unclear": {false, false}, "agree": {true, true}, "queued": {true, true}, "declined": {true, true}, "blocked": {true, true},
 	} {
