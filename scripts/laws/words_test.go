@@ -20,9 +20,11 @@ var replaced = map[string][]string{
 	},
 	"peers/tg": {
 		"happening", "intake", "some", "turnAway", "bearable", "judge", "heed", "pace", "rest", "sibling", "tellSiblings", "hooked", "desk",
+		"killHouse", "toldPressers", "hostOfEvening",
 	},
 	"peers/chorus": {
 		"company", "meant", "echo", "troubles", "outward", "gates", "hooked", "desk", "order",
+		"killing", "world",
 	},
 	"peers/broker": {
 		"shelf", "shelves", "held", "things", "roll", "hear", "hearOf", "said", "there", "lost", "check", "refuse", "known", "repeats",
@@ -33,25 +35,30 @@ var replaced = map[string][]string{
 	"peers/agent": {
 		"Place", "PutOff", "comeBack", "bringBack", "SeeToObligations", "Afford", "CountAnew", "Hear", "Spoken", "lose", "lost", "untold",
 		"told", "Nameless", "Stranger", "Carrier", "rung", "climb", "putUp", "ladder", "poke", "Poke", "try", "look", "box", "kit", "keeper", "Keeper",
+		"fate", "rungs", "mood", "whatever", "toldAgent", "toldMended",
 	},
 	"activitylog": {
 		"Gist", "inWords", "Pass", "keeper", "Keep", "footprint", "ledger", "leafing", "auditor", "heads", "branch", "live", "readied", "aside",
 		"takeOver", "poke",
+		"alarm", "goOn", "sickSink", "threes",
 	},
 	"bus": {
 		"first", "firsts", "ruling", "Claimant", "Vote", "lull", "tally", "usual", "drowsy", "ending", "life", "holder", "tenant",
 		"cord", "admission", "overuse", "Voice", "voice", "aside",
+		"tie", "told",
 	},
-	"bus/console":    {"odd", "oddity", "facts", "look", "gate", "tell", "note", "owed"},
-	"protocol/wire":  {"gather", "farewell", "behind"},
-	"peers/system":   {"doubt", "gone", "mute", "life", "GivenUp", "keeper"},
-	"peers/outbox":   {"Hurry", "Park", "Began", "Judge", "Verdict", "hurry", "verdict"},
-	"peers/peer":     {"Judge", "Verdict", "Reception", "verdict", "Needless"},
-	"peers/store":    {"Doing", "After", "Itself", "about"},
-	"cmd/internal":   {"letters", "talk", "narrator", "passage", "stage", "screen"},
-	"cmd/hubbub":     {"examination", "under", "wrong", "meant", "ghosts", "whole", "owe"},
-	"peers/netguard": {"outside", "guard", "Guard"},
-	"peers/proc":     {"child", "Child"},
+	"bus/console":      {"odd", "oddity", "facts", "look", "gate", "tell", "note", "owed"},
+	"protocol/wire":    {"gather", "farewell", "behind"},
+	"peers/system":     {"doubt", "gone", "mute", "life", "GivenUp", "keeper", "house", "trial", "revive"},
+	"peers/outbox":     {"Hurry", "Park", "Began", "Judge", "Verdict", "hurry", "verdict", "letter", "letters", "trial"},
+	"peers/peer":       {"Judge", "Verdict", "Reception", "verdict", "Needless"},
+	"peers/store":      {"Doing", "After", "Itself", "about"},
+	"cmd/internal":     {"letters", "talk", "narrator", "passage", "stage", "screen"},
+	"cmd/hubbub":       {"examination", "under", "wrong", "meant", "ghosts", "whole", "owe"},
+	"peers/collab":     {"world", "inWorld"},
+	"cmd/hubbub-agent": {"house", "foreigners", "foreignHouse"},
+	"peers/netguard":   {"outside", "guard", "Guard"},
+	"peers/proc":       {"child", "Child"},
 }
 
 // TestNames_AreTheFieldsTerms looks for replaced names.
