@@ -36,8 +36,6 @@ type remindArguments struct {
 	Cancel string `json:"cancel,omitempty" jsonschema:"id of a reminder to take back"`
 }
 
-func (*remindArguments) exact() {}
-
 // A remindResult is the result of chat.remind.
 type remindResult struct {
 	Status    string               `json:"status"` // set, cancelled or listed

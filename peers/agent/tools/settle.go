@@ -138,8 +138,6 @@ type deferArguments struct {
 	ETA    string `json:"eta,omitempty" jsonschema:"until when, in any form of a time of chat.remind: tomorrow 9:00, Friday, in 45 minutes"`
 }
 
-func (*deferArguments) exact() {}
-
 // timeIn returns the time that a model wrote about an event. ok reports whether it is one.
 func (b *Toolset) timeIn(e *mailbox.Entry, said string) (at time.Time, ok bool) {
 	now := time.Now()

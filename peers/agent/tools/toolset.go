@@ -114,24 +114,34 @@ var chatTools = []entry{
 	entryFor(resolveTool, (*Toolset).resolve),
 }
 
-// exactArguments are arguments that are all optional, so that a call means something else without those
-// whose names a model got wrong: it would list reminders instead of setting one.
-type exactArguments interface{ exact() }
-
 // decoding returns a toolFunc that decodes the arguments and calls run.
 func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) toolFunc {
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
-		decoder := json.NewDecoder(bytes.NewReader(arguments))
-		if _, exact := any(&args).(exactArguments); exact {
-			decoder.DisallowUnknownFields()
+		err := json.Unmarshal(arguments, &args)
+		if err == nil && reflect.ValueOf(&args).Elem().IsZero() && saysAnything(arguments) {
+			err = errors.New("no argument has a name of the schema")
 		}
-		if err := decoder.Decode(&args); err != nil {
+		if err != nil {
 			return harness.ErrorResult("The arguments are not valid for the tool: "+
 				protocol.DescribeTypeError("arguments", err)+". See its input schema.", nil)
 		}
 		return run(b, ctx, &args)
 	}
+}
+
+// saysAnything reports whether arguments have a value that is not empty.
+func saysAnything(arguments json.RawMessage) bool {
+	var given map[string]any
+	if json.Unmarshal(arguments, &given) != nil {
+		return false
+	}
+	for _, v := range given {
+		if v != nil && !reflect.ValueOf(v).IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // List returns the tools.
