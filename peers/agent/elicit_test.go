@@ -13,7 +13,7 @@ import (
 )
 
 // TestElicit_IsAnsweredInWords checks that the author of the turn's message answers in their
-// chat. A question of that person, messages of others and a thumbs-up are not answers.
+// chat. A question of that person, messages of others and a thumbs-up are not answers. "Wait" takes one back.
 func TestElicit_IsAnsweredInWords(t *testing.T) {
 	to := func(m protocol.ChatMessage, source string) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}
@@ -37,6 +37,8 @@ func TestElicit_IsAnsweredInWords(t *testing.T) {
 		"after a question":      {[]protocol.ChatMessage{dm("2", "which are there?"), dm("3", "eu")}, "accept eu", false},
 		"after a pause":         {[]protocol.ChatMessage{dm("2", "one sec"), dm("3", "eu")}, "accept eu", false},
 		"taken back":            {[]protocol.ChatMessage{dm("2", "eu-west"), dm("3", "or which is cheap?")}, "", false},
+		"held back":             {[]protocol.ChatMessage{dm("2", "eu-west"), dm("3", "wait")}, "", false},
+		"after it was held":     {[]protocol.ChatMessage{dm("2", "eu-west"), dm("3", "hold on"), dm("4", "us")}, "accept us", false},
 		"for nobody in a group": {[]protocol.ChatMessage{dm("2", "eu-west")}, "", true},
 		"of a stranger":         {[]protocol.ChatMessage{by(to(dm("2", "eu-west"), "shown"), "66", "human")}, "", true},
 		"a thumb up":            {[]protocol.ChatMessage{thumb}, "", false},

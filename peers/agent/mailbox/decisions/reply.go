@@ -297,7 +297,8 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 }
 
 // voidContinued withdraws an approval in words if its author writes more, edits it or deletes it
-// before it takes effect.
+// before it takes effect. More words continue an answer in words, unless they ask something or say
+// to wait.
 func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Reading) {
 	for i := range pending {
 		d := &pending[i]
@@ -305,7 +306,7 @@ func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Rea
 		if said.Verdict == "" || said.Counts(e.ReceivedAt) || said.By != e.PersonIdentity() ||
 			e.Content.Event == protocol.EventReaction ||
 			e.Content.Event == protocol.EventMessage && (e.SourceID == said.SourceID ||
-				said.Answer != "" && !endsAsking(e.Content.Text)) ||
+				said.Answer != "" && !endsAsking(e.Content.Text) && !attention.IsPause(e.Content.Text)) ||
 			(said.Answer == "" || e.Content.Event == protocol.EventMessage) &&
 				how.Answers.Read(e.Content.Text) == attention.AnswerYes {
 			continue
