@@ -161,16 +161,16 @@ var innerTick = compiled("(\\pL)[`´](\\pL)")
 
 // Faces of punctuation: a bracket is one, too, where there are none of the other kind.
 var (
-	smile = compiled(`[:=]['’-]?(?:\)+|D\b)|\^\^|\)+`)
-	frown = compiled(`[:=]['’-]?\(+|\(+`)
-	wink  = compiled(`;['’-]?\)`)
+	smile    = compiled(`[:=]['’-]?(?:\)+|D\b)|\^\^|\)+`)
+	frown    = compiled(`[:=]['’-]?\(+|\(+`)
+	doubtful = compiled(`;['’-]?\)|;-?;|-\.-`) // a wink, tears, closed eyes
 )
 
 // takeFaces removes the faces from a text. doubt reports whether one of them makes a yes unclear.
 func takeFaces(text string) (rest string, doubt bool) {
 	switch {
 	case !strings.Contains(text, "("):
-		return smile().ReplaceAllString(text, " "), wink().MatchString(text)
+		return smile().ReplaceAllString(text, " "), doubtful().MatchString(text)
 	case !strings.Contains(text, ")"):
 		return frown().ReplaceAllString(text, " "), true
 	}
