@@ -7,16 +7,22 @@ import (
 )
 
 // WithLineBreaks returns a text with its line breaks if a model has escaped them twice, so that it has
-// \n where people should see a new line. Nothing changes in a text with a line break or code, nor if one
-// of the \n is not where a line would end: C:\new, or a sentence about \n.
+// \n where people should see a new line. Nothing changes in a text with a line break, code, a path or an
+// expression, nor if one of the \n is not where a line would end: C:\new, or a sentence about \n.
 func WithLineBreaks(text string) string {
 	if !strings.Contains(text, `\n`) || strings.ContainsAny(text, "\n`") || strings.HasPrefix(text, "{") ||
 		strings.HasPrefix(text, "[") {
 		return text
 	}
-	parts := strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, `\r\n`, `\n`), `\n`), `\n`)
+	escaped := strings.ReplaceAll(text, `\r\n`, `\n`)
+	if otherBackslash().MatchString(escaped) {
+		return text
+	}
+	parts := strings.Split(strings.TrimSuffix(escaped, `\n`), `\n`)
+	quoted := false
 	for i := 1; i < len(parts); i++ {
-		if !endsLine(parts[i-1], parts[i], i > 1) {
+		quoted = quoted != (strings.Count(strings.ReplaceAll(parts[i-1], `\"`, ""), `"`)%2 == 1)
+		if quoted || !endsLine(parts[i-1], parts[i], i > 1) {
 			return text
 		}
 	}
@@ -40,6 +46,9 @@ func endsLine(before, after string, inside bool) bool {
 	}
 	return unicode.IsLetter(last) && (unicode.IsUpper(first) || first >= utf8.RuneSelf)
 }
+
+// otherBackslash matches a backslash of a path, a formula or a regular expression: \Users, f(x)\neq 0, .*\n
+var otherBackslash = compiled(`\\[A-Za-mo-z]|[.)\]]\*\\n|\\n(?:abla|eq?|eg|ot|otin|u|exists|leq|geq|mid)(?:\PL|$)`)
 
 // alone matches a line break that cannot be anything else: between two sentences.
 var alone = compiled(`[\pL\d][.!?…。！？]\\n(?:\p{Lu}|\p{Lo})`)

@@ -15,6 +15,7 @@ func TestWithLineBreaks_ReadsOnlyEscapedOnes(t *testing.T) {
 		`Привет!\n\nкак дела?`:                       "Привет!\n\nкак дела?",
 		`買い物：\n- 牛乳\n- 卵`:                            "買い物：\n- 牛乳\n- 卵",
 		`One.\nTwo.`:                                 "One.\nTwo.",
+		`"Hi," she said.\nThen left.\nEnd.`:          "\"Hi,\" she said.\nThen left.\nEnd.",
 		`a.\r\n\r\nB`:                                "a.\n\nB",
 	} {
 		if got := attention.WithLineBreaks(text); got != want {
@@ -25,6 +26,8 @@ func TestWithLineBreaks_ReadsOnlyEscapedOnes(t *testing.T) {
 		"", "  ", " a ", `C:\new`, `C:\new\nothing`, `D:\notes and E:\notes`, `\\nas\new\notes`, `\n is a new line, \n\n two`,
 		`a line ends with \n`, `split at '\n\n' or "\n"`, "print(`a.\\n\\nb.`)", "a.\\n\\nb.\nc", `{"a": "x.\ny.\nz."}`,
 		`^a\nb\n$`, `one.\ntwo.`, `printf("%d\n%d\n", a, b)`, `the regex \w+\n\w+\n`, `dir\new.\notes`,
+		`$f(x)\neq 0$ and $g(x)\neq 0$`, `(a),\nu,\nabla`, `D:\Data\nUnit\nBase`, `/foo.*\nbar.*\nbaz/`,
+		`print("One.\nTwo.\nThree.")`,
 	} {
 		if got := attention.WithLineBreaks(text); got != text {
 			t.Errorf("%q became %q", text, got)
