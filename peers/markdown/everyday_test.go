@@ -37,6 +37,7 @@ func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
 		"It's 5`C and 6`F", "п`ять і м`яких слів", "l`amour d`été", "press '`' or \"`\"", "``like this'' and ``that''",
 		"gql`query`", "5'10`` tall", "_private, %s_%d and a_%", "a `stray and more", "text \\- a \\> b 5. c",
 		`The regex is \d+\.\d+ ok\.`, `Use \. and \! in it. Ok`, `foo\.example\.com`, `C:\.git and D:\-x`, `not \. here`,
+		`Use ^foo\.bar\.baz here`, `find a \( x \) \! b`, `[a\-z] or [0\-9]`, `10\.0\.0\.1`, `dir\.git or dir\.svn`,
 	} {
 		if got := show(markdown.Render(text)); got != text {
 			t.Errorf("%q\n got %q", text, got)
@@ -133,6 +134,9 @@ func TestRender_TakesOutEscapes(t *testing.T) {
 	for in, want := range map[string]string{
 		"1\\. a\n2\\) b\n\\- c\n\\> d\n\\# e":          "1. a\n2) b\n- c\n> d\n# e",
 		"Hi\\! It costs 5\\.00 \\(approx\\)":           "Hi! It costs 5.00 (approx)",
+		"Use \\-\\-help or \\-v":                       "Use --help or -v",
+		"A state\\-of\\-the\\-art 2\\.0":               "A state-of-the-art 2.0",
+		"你好\\!今天是 5\\.1":                               "你好!今天是 5.1",
 		"*A:* x\\.\n- [b](https://b.example/x-y.z)\\!": "A: x.\n\n• b! | italic(A:) | text_link(b)=https://b.example/x-y.z",
 		"\\- 2\\.5 \\+ 3 \\= 5\\.5\n\\- \\#done":       "- 2.5 + 3 = 5.5\n- #done",
 	} {

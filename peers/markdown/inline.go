@@ -217,7 +217,9 @@ func (p *inlineParser) escape(rest string) {
 	line := strings.TrimLeft(p.source[strings.LastIndexByte(p.source[:p.at], '\n')+1:p.at], " ")
 	ends := isSpace(before) || isOpening(before)
 	needed := rest[1] == '`' || strings.ContainsRune("#->", rune(rest[1])) && line == "" ||
-		strings.ContainsRune(".)", rune(rest[1])) && line != "" && strings.Trim(line, "0123456789") == "" || isWord(before) && isWord(next) && !strings.ContainsRune("->.)", rune(rest[1])) ||
+		strings.ContainsRune(".)", rune(rest[1])) && line != "" && strings.Trim(line, "0123456789") == "" &&
+			isSpace(next) ||
+		isWord(before) && isWord(next) && !strings.ContainsRune("->.)", rune(rest[1])) ||
 		strings.ContainsRune("*_~", rune(rest[1])) &&
 			(ends && !isSpace(next) || !isSpace(before) && (isSpace(next) || isClosing(next)) || isSpace(before) &&
 				isSpace(next)) ||

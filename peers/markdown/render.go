@@ -35,17 +35,18 @@ func clean(source string) string {
 // Some models escape each sign that a parse mode of Telegram reserves, as in "Hello\! It costs 5\.00".
 var (
 	escapedSign   = regexp.MustCompile(`\\([.!\-()=+{}|>#])`)
+	escapedProse  = regexp.MustCompile(`(?m)[^\s\\]\\[.!](?:[\s"'”»\p{Lo}]|$)|(?:^|\s)\\-\s|[\pL\pN]{2}\\-[\pL\pN]|\\-\\-`)
 	escapedStart  = regexp.MustCompile(`(?m)^( *\d*)\\([->#.)] )`)
 	otherEscape   = regexp.MustCompile("\\\\(?:[^.!\\-()=+{}|>#*_\\[\\]~]|$)|:\\\\|[`$]")
 	addressOrItem = regexp.MustCompile(`\]\([^\s)]*\)|(?i:https?://|www\.)\S+|(?m:^ *(?:-|\d+[.)]) )`)
 )
 
 // withoutEscapes returns a source without these escapes. They must be the only ones, in a text of
-// words whose every period, exclamation mark, hyphen and parenthesis is escaped.
+// words whose every period, exclamation mark, hyphen and parenthesis is escaped. One of them must end a
+// sentence or join words, unlike in a path or an expression: foo\.bar
 func withoutEscapes(source string) string {
 	plain := addressOrItem.ReplaceAllString(source, " ")
-	escapes := escapedSign.FindAllString(plain, -1)
-	if len(escapes) < 2 || !strings.ContainsAny(strings.Join(escapes, ""), ".!-") || otherEscape.MatchString(plain) ||
+	if len(escapedSign.FindAllString(plain, 2)) < 2 || !escapedProse.MatchString(plain) || otherEscape.MatchString(plain) ||
 		!strings.Contains(plain, " ") || strings.ContainsAny(escapedSign.ReplaceAllString(plain, ""), ".!-()") {
 		return source
 	}
