@@ -103,8 +103,9 @@ func (v *View) Facts(e *Entry) attention.Facts {
 const openQuestion = 30 * time.Minute
 
 // mayAnswer reports whether an event is the first message of a person, outside of direct messages,
-// after a question that the agent asked them at asked, except for messages to others or such as "brb". If no person's message led to the question,
-// anybody may answer. The person may be answering what another agent has written since.
+// after a question that the agent asked them at asked. Messages to others, and pauses such as "brb",
+// do not count. If no person's message led to the question, anybody may answer. Nobody may if another
+// agent has written since: the person may be answering that.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||
@@ -122,7 +123,8 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	since := store.All(v.Tx, store.Scalar[string], `SELECT iif(author_kind = 'agent' OR content ->> '$.attachments' <> '', '',
 			coalesce(content ->> '$.text', '')) FROM events
 		WHERE conversation = ?1 AND thread = ?2 AND seq > ?3 AND seq < ?4 AND received_at > ?5 AND kind = 'message'
-		AND (author = ?6 AND directedness <> 'to_other' OR author_kind = 'agent') LIMIT 10`, c.Chat.ID, c.Chat.ThreadID, question, e.Seq, asked, c.Author.ID)
+		AND (author = ?6 AND directedness <> 'to_other' OR author_kind = 'agent') LIMIT 10`,
+		c.Chat.ID, c.Chat.ThreadID, question, e.Seq, asked, c.Author.ID)
 	return question > 0 && len(since) < 10 &&
 		!slices.ContainsFunc(since, func(said string) bool { return !attention.IsPause(said) })
 }
