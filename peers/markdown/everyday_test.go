@@ -128,8 +128,8 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 	}
 }
 
-// TestRender_TakesOutEscapes has escapes of list marks, and texts in which a model escapes every sign that
-// a parse mode reserves.
+// TestRender_TakesOutEscapes has escapes of list marks, runs of escapes, and texts in which a model escapes
+// every sign that a parse mode reserves.
 func TestRender_TakesOutEscapes(t *testing.T) {
 	for in, want := range map[string]string{
 		"1\\. a\n2\\) b\n\\- c\n\\> d\n\\# e":          "1. a\n2) b\n- c\n> d\n# e",
@@ -139,6 +139,10 @@ func TestRender_TakesOutEscapes(t *testing.T) {
 		"你好\\!今天是 5\\.1":                               "你好!今天是 5.1",
 		"*A:* x\\.\n- [b](https://b.example/x-y.z)\\!": "A: x.\n\n• b! | italic(A:) | text_link(b)=https://b.example/x-y.z",
 		"\\- 2\\.5 \\+ 3 \\= 5\\.5\n\\- \\#done":       "- 2.5 + 3 = 5.5\n- #done",
+		`\*\*no bold\*\*, 2\*\*3, \*\*\*`:              "**no bold**, 2**3, ***",
+		`\_\_init\_\_ and a \_\_call\_\_() do`:         "__init__ and a __call__() do",
+		`\~\~gone\~\~` + "\n" + `\#\# two`:             "~~gone~~\n## two",
+		`del C:\temp\* and C:\*\*.txt, ¯\_(ツ)_/¯`:      `del C:\temp\* and C:\*\*.txt, ¯\_(ツ)_/¯`,
 	} {
 		if got := show(markdown.Render(in)); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)

@@ -202,6 +202,9 @@ func (p *inlineParser) opensCode(n int) bool {
 	return joinsWords(before) || !isWord(before) && !(isQuotation(before) && before == next)
 }
 
+// maxEscapes bounds, in bytes, how far escape looks to each side, so that long runs take linear time.
+const maxEscapes = 16
+
 // escape parses a backslash. It is a mark only inside a word, before a character that would otherwise
 // be a mark, or as a line break.
 func (p *inlineParser) escape(rest string) {
@@ -213,16 +216,23 @@ func (p *inlineParser) escape(rest string) {
 		p.literal(1)
 		return
 	}
-	before, next := p.before(p.at), p.after(p.at+2)
-	line := strings.TrimLeft(p.source[strings.LastIndexByte(p.source[:p.at], '\n')+1:p.at], " ")
+	first, end := p.at, p.at+2 // of a run of the same escape
+	for first >= 2 && p.at-first < maxEscapes && p.source[first-2:first] == rest[:2] {
+		first -= 2
+	}
+	for end-p.at < maxEscapes && strings.HasPrefix(p.source[end:], rest[:2]) {
+		end += 2
+	}
+	before, next := p.before(first), p.after(end)
+	line := strings.TrimLeft(p.source[strings.LastIndexByte(p.source[:first], '\n')+1:first], " ")
 	ends := isSpace(before) || isOpening(before)
 	needed := rest[1] == '`' || strings.ContainsRune("#->", rune(rest[1])) && line == "" ||
 		strings.ContainsRune(".)", rune(rest[1])) && line != "" && strings.Trim(line, "0123456789") == "" &&
 			isSpace(next) ||
 		isWord(before) && isWord(next) && !strings.ContainsRune("->.)", rune(rest[1])) ||
 		strings.ContainsRune("*_~", rune(rest[1])) &&
-			(ends && !isSpace(next) || !isSpace(before) && (isSpace(next) || isClosing(next)) || isSpace(before) &&
-				isSpace(next)) ||
+			(ends && !isSpace(next) || isSpace(before) && isSpace(next) ||
+				!isSpace(before) && (isSpace(next) || isClosing(next) || next == '(')) ||
 		rest[1] == '[' && !isSpace(next) && strings.Contains(rest[2:], "]") || rest[1] == ']' && !isSpace(before)
 	if !needed || before == '¯' {
 		p.literal(1)
