@@ -115,14 +115,16 @@ func documents(t *testing.T) []string {
 	return list
 }
 
-// TestReadme_IsShort limits the README.
-func TestReadme_IsShort(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Count(string(text), "\n"); lines > 150 {
-		t.Errorf("README.md has %d lines; at most 150", lines)
+// TestDocuments_AreShort limits the documents that everybody reads.
+func TestDocuments_AreShort(t *testing.T) {
+	for doc, most := range map[string]int{"README.md": 150, "docs/architecture.md": 250, "CHANGELOG.md": 30} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(string(text), "\n"); lines > most {
+			t.Errorf("%s has %d lines; at most %d", doc, lines, most)
+		}
 	}
 }
 
