@@ -66,7 +66,6 @@ type group struct {
 	size      int
 	synced    bool
 	changes   int64         // of the connection when a synced group began after unsynced commits
-	left      bool          // a member was rolled back
 	committed chan struct{} // closed once err is set
 	err       error
 }
@@ -193,7 +192,6 @@ func (db *DB) join(ctx context.Context, synced bool) error {
 // whole transaction after some errors, such as a full disk; then the group fails.
 func (db *DB) leave(cause error) {
 	c := db.writer
-	db.group.left = true
 	if db.group.size--; db.group.size > 0 && !c.conn.AutocommitEnabled() &&
 		c.exec(context.Background(), "ROLLBACK TO member; RELEASE member", nil) == nil {
 		return
@@ -209,24 +207,30 @@ func (db *DB) commit() {
 	if db.group == nil {
 		return
 	}
-	err := db.writer.exec(context.Background(), "COMMIT", nil)
+	syncs := db.group.synced && db.dirty != nil && db.writer.changes() > db.group.changes
+	var err error
+	if syncs {
+		err = db.writer.writePage()
+	}
+	if err == nil {
+		err = db.writer.exec(context.Background(), "COMMIT", nil)
+	}
 	if err != nil {
 		err = fmt.Errorf("committing: %w", err)
 		if !db.writer.conn.AutocommitEnabled() {
 			err = errors.Join(err, db.writer.exec(context.Background(), "ROLLBACK", nil))
 		}
 	}
-	db.noteCommit(err == nil)
+	db.noteCommit(syncs && err == nil)
 	db.finish(err)
 }
 
-// noteCommit notes whether a power cut may undo commits. A commit that wrote nothing does
-// not wait for the disk, whatever its mode.
-func (db *DB) noteCommit(ok bool) {
+// noteCommit notes whether a power cut may undo commits.
+func (db *DB) noteCommit(synced bool) {
 	switch {
 	case !db.group.synced && db.dirty == nil:
 		db.dirty = make(chan struct{})
-	case db.group.synced && db.dirty != nil && ok && !db.group.left && db.writer.changes() > db.group.changes:
+	case synced:
 		db.markSynced()
 	}
 	if db.dirty != nil && db.timer == nil {
@@ -301,12 +305,7 @@ func (db *DB) syncLocked() error {
 	if err := db.setSynced(true); err != nil {
 		return err
 	}
-	var version int
-	err := db.writer.run(context.Background(), "PRAGMA user_version", nil,
-		func(s *sqlite.Stmt) error { return scan(s, []any{&version}) })
-	if err == nil { // writes a page, though the version stays
-		err = db.writer.execUncached(context.Background(), fmt.Sprintf("PRAGMA user_version = %d", version), nil)
-	}
+	err := db.writer.writePage()
 	if err == nil {
 		db.markSynced()
 	}

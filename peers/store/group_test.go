@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -260,6 +261,37 @@ func TestInTxUnsynced_IsSyncedWithTheNextTransactionOrLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestInTx_SyncsAfterUnsyncedThoughRowsStay updates rows to what they hold, for which SQLite writes no
+// page. What it does not write, it does not sync.
+func TestInTx_SyncsAfterUnsyncedThoughRowsStay(t *testing.T) {
+	db := openTable(t)
+	if err := db.Exec(t.Context(), `CREATE TABLE r (k TEXT PRIMARY KEY, v TEXT); INSERT INTO r VALUES ('a', 'b')`); err != nil {
+		t.Fatal(err)
+	}
+	written := func() int64 {
+		info, err := os.Stat(db.path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	for i, query := range []string{
+		`UPDATE r SET v = 'b'`,
+		`INSERT INTO r VALUES ('a', 'b') ON CONFLICT DO UPDATE SET v = excluded.v`,
+	} {
+		if err := InTxUnsynced(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (?)`, i) }); err != nil {
+			t.Fatal(err)
+		}
+		before := written()
+		if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(query) }); err != nil {
+			t.Fatal(err)
+		}
+		if dirty, _ := isDirty(t, db); dirty || written() == before {
+			t.Errorf("%s: dirty %t, %d bytes written; want a sync", query, dirty, written()-before)
+		}
+	}
 }
 
 // TestInTx_IsSyncedInGroupWithUnsynced also checks that an unsynced transaction joins a
