@@ -73,6 +73,17 @@ func (c *connection) writePage() error {
 	return c.run(context.Background(), fmt.Sprintf("PRAGMA user_version = %d", version), nil, nil)
 }
 
+// emptyLog copies SQLite's log to the database and empties it. It returns an error if another program
+// prevents that.
+func (c *connection) emptyLog() error {
+	return c.run(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(s *sqlite.Stmt) error {
+		if s.ColumnInt64(0) != 0 {
+			return errors.New("another program reads the log of the database")
+		}
+		return nil
+	})
+}
+
 // run runs one statement and calls row, which may be nil, for each of its rows.
 func (c *connection) run(ctx context.Context, query string, args []any, row func(s *sqlite.Stmt) error) error {
 	s, err := c.prepare(query)

@@ -38,6 +38,7 @@ type DB struct {
 	group   *group        // the open transaction, or nil
 	synced  bool          // the mode of writer
 	dirty   chan struct{} // nil unless a power cut may undo the last commits; closed by their sync
+	failed  bool          // a sync failed since dirty was made
 	timer   *time.Timer   // runs sync, or nil
 
 	readMu mutex       // guards the fields below
@@ -175,6 +176,11 @@ func (db *DB) join(ctx context.Context, synced bool) error {
 		db.group.size++
 		return db.writer.exec(context.Background(), "SAVEPOINT member", nil)
 	}
+	if synced && db.failed {
+		if err := db.syncLocked(); err != nil {
+			return err
+		}
+	}
 	if err := db.setSynced(synced); err != nil {
 		return err
 	}
@@ -221,15 +227,17 @@ func (db *DB) commit() {
 			err = errors.Join(err, db.writer.exec(context.Background(), "ROLLBACK", nil))
 		}
 	}
-	db.noteCommit(syncs && err == nil)
+	db.noteCommit(syncs, err != nil)
 	db.finish(err)
 }
 
-// noteCommit notes whether a power cut may undo commits.
-func (db *DB) noteCommit(synced bool) {
+// noteCommit notes whether a power cut may undo commits, and whether the disk failed to sync them.
+func (db *DB) noteCommit(synced, failed bool) {
 	switch {
 	case !db.group.synced && db.dirty == nil:
 		db.dirty = make(chan struct{})
+	case synced && failed:
+		db.failed = true
 	case synced:
 		db.markSynced()
 	}
@@ -241,7 +249,7 @@ func (db *DB) noteCommit(synced bool) {
 // markSynced notes that the disk has all commits. db.dirty is not nil.
 func (db *DB) markSynced() {
 	close(db.dirty)
-	db.dirty = nil
+	db.dirty, db.failed = nil, false
 }
 
 // awaitSync waits until the disk has what was committed before the call. It syncs unless another
@@ -296,7 +304,8 @@ func (db *DB) sync() {
 }
 
 // syncLocked writes to the log of SQLite, and waits until the disk has it. All earlier
-// commits precede that in the log.
+// commits precede that in the log. A system may forget what it failed to sync, and report success
+// the next time; then the log is first copied to the database, and begins anew.
 func (db *DB) syncLocked() error {
 	db.commit()
 	if db.dirty == nil {
@@ -305,8 +314,14 @@ func (db *DB) syncLocked() error {
 	if err := db.setSynced(true); err != nil {
 		return err
 	}
-	err := db.writer.writePage()
+	var err error
+	if db.failed {
+		err = db.writer.emptyLog()
+	}
 	if err == nil {
+		err = db.writer.writePage()
+	}
+	if db.failed = err != nil; !db.failed {
 		db.markSynced()
 	}
 	return err

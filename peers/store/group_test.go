@@ -263,19 +263,22 @@ func TestInTxUnsynced_IsSyncedWithTheNextTransactionOrLater(t *testing.T) {
 	})
 }
 
+// logSize returns the size of SQLite's log.
+func logSize(t *testing.T, db *DB) int64 {
+	t.Helper()
+	info, err := os.Stat(db.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
 // TestInTx_SyncsAfterUnsyncedThoughRowsStay updates rows to what they hold, for which SQLite writes no
 // page. What it does not write, it does not sync.
 func TestInTx_SyncsAfterUnsyncedThoughRowsStay(t *testing.T) {
 	db := openTable(t)
 	if err := db.Exec(t.Context(), `CREATE TABLE r (k TEXT PRIMARY KEY, v TEXT); INSERT INTO r VALUES ('a', 'b')`); err != nil {
 		t.Fatal(err)
-	}
-	written := func() int64 {
-		info, err := os.Stat(db.path + "-wal")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.Size()
 	}
 	for i, query := range []string{
 		`UPDATE r SET v = 'b'`,
@@ -284,12 +287,12 @@ func TestInTx_SyncsAfterUnsyncedThoughRowsStay(t *testing.T) {
 		if err := InTxUnsynced(t.Context(), db, func(tx *Tx) { tx.Exec(`INSERT INTO n VALUES (?)`, i) }); err != nil {
 			t.Fatal(err)
 		}
-		before := written()
+		before := logSize(t, db)
 		if err := InTx(t.Context(), db, func(tx *Tx) { tx.Exec(query) }); err != nil {
 			t.Fatal(err)
 		}
-		if dirty, _ := isDirty(t, db); dirty || written() == before {
-			t.Errorf("%s: dirty %t, %d bytes written; want a sync", query, dirty, written()-before)
+		if dirty, _ := isDirty(t, db); dirty || logSize(t, db) == before {
+			t.Errorf("%s: dirty %t, %d bytes written; want a sync", query, dirty, logSize(t, db)-before)
 		}
 	}
 }
@@ -463,5 +466,38 @@ func TestInTxAhead_ReturnsErrorOfSync(t *testing.T) {
 	}
 	if err := db.Exec(t.Context(), `PRAGMA query_only = OFF`); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSync_BeginsLogAnewAfterItFailed lets a sync fail. The system may then have forgotten pages of the
+// log, so that it ends there after a power cut.
+func TestSync_BeginsLogAnewAfterItFailed(t *testing.T) {
+	insert := func(tx *Tx) { tx.Exec(`INSERT OR IGNORE INTO n VALUES (1)`) }
+	for name, again := range map[string]func(db *DB) error{
+		"the transaction is repeated":   func(db *DB) error { return InTxAhead(t.Context(), db, insert) },
+		"another transaction is synced": func(db *DB) error { return InTx(t.Context(), db, insert) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openTable(t)
+			if err := InTxUnsynced(t.Context(), db, insert); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Exec(t.Context(), `PRAGMA query_only = ON`); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.awaitSync(); err == nil {
+				t.Error("the sync did not fail")
+			}
+			if err := db.Exec(t.Context(), `PRAGMA query_only = OFF`); err != nil {
+				t.Fatal(err)
+			}
+			before := logSize(t, db)
+			if err := again(db); err != nil {
+				t.Fatal(err)
+			}
+			if dirty, _ := isDirty(t, db); dirty || logSize(t, db) >= before || fmt.Sprint(numbers(t, db)) != "[1]" {
+				t.Errorf("dirty %t, the log grew from %d to %d bytes, stored %v", dirty, before, logSize(t, db), numbers(t, db))
+			}
+		})
 	}
 }
