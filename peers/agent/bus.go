@@ -122,7 +122,8 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	err := a.mailbox.InTxAhead(ctx, func(tx *mailbox.Tx) {
 		tx.OnCommit(a.turns.Notify)
 		tx.OnCommit(d.Next)
-		if unshown = decisions.AwaitsStatus(&tx.View, e); !unshown &&
+		// the button of a decision names its question itself
+		if unshown = !decisions.IsValue(c.Text) && intake.AwaitsStatus(&tx.View, e); !unshown &&
 			!decisions.HandleReply(tx, e, a.approvals.reading) &&
 			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
 			obligations.HandleReaction(tx, e)

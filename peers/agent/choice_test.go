@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
+	"hubbub/protocol/timetest"
 )
 
 // choosing asks with choices when it is told to deploy, and otherwise repeats its input.
@@ -135,6 +136,58 @@ func TestAnswer_IsTakenWithoutStatusAfterAMinute(t *testing.T) {
 			t.Errorf("the agent said %q", heard)
 		}
 	})
+}
+
+// TestReaction_WaitsForStatusOfMessage lets a thumb overtake the delivery_status of an answer, which
+// the chat repeats with a delay after the agent was down. The agent takes the thumb once it knows the
+// answer's id, or a minute after it could have learned it, and reactions to other messages at once.
+func TestReaction_WaitsForStatusOfMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(w *fixture)
+		taken  bool
+	}{
+		"at once":        {func(*fixture) {}, false},
+		"within seconds": {func(w *fixture) { w.sleep(30 * time.Second) }, false},
+		"after a minute": {func(w *fixture) { w.sleep(2 * time.Minute) }, true},
+		"after a night": {func(w *fixture) {
+			w.stop()
+			timetest.Advance(8 * time.Hour)
+			w.start()
+		}, false},
+		"long after a restart": {func(w *fixture) {
+			w.stop()
+			w.start()
+			w.sleep(2 * time.Minute)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, newStub(answering("Shall I deploy?")), nil, func(t *testing.T, w *fixture) {
+				react := func(about, author string, taken bool) {
+					t.Helper()
+					m := dm("r-"+about, "👍")
+					m.Event, m.Signal, m.ReplyTo = protocol.EventReaction, "agree", &protocol.ReplyTo{SourceID: about, Author: author}
+					if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo == 1 != taken {
+						t.Errorf("a thumb to %s is taken: %+v; want %v", about, r, taken)
+					}
+					w.sleep(5 * time.Second)
+				}
+				react("older", "", true) // no message waits for its status
+				w.say(dm("1", "is it ready?"))
+				w.sleep(5 * time.Second)
+				c.before(w)
+				react("1", "tg:77", true)
+				react("shown", "agent:lead", c.taken)
+				if c.taken {
+					return
+				}
+				w.shown(w.replies[0], "shown")
+				react("unknown", "", true)
+				if react("shown", "agent:lead", true); len(w.stub.seen()) != 2 {
+					t.Errorf("%d turns, not one for the thumb", len(w.stub.seen()))
+				}
+			})
+		})
+	}
 }
 
 // TestChoices_FirstOneCounts checks that the chosen answer replaces the question and reaches the

@@ -327,23 +327,3 @@ func isLastMessage(v *mailbox.View, d *Decision) bool {
 func isOtherAgent(v *mailbox.View, author string) bool {
 	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.Self())
 }
-
-// maxStatusDelay is how long the delivery_status of a question may take.
-const maxStatusDelay = time.Minute
-
-// AwaitsStatus reports whether an event may be about a question of the agent whose id in the chat is
-// not known yet: a reply to the agent or a reaction can overtake the delivery_status of the question.
-func AwaitsStatus(v *mailbox.View, e *mailbox.Entry) bool {
-	to := e.Content.ReplyTo
-	if to == nil || to.SourceID == "" || IsValue(e.Content.Text) || // it names its question itself
-		e.Content.Event != protocol.EventReaction && to.Author != string(v.Self()) {
-		return false
-	}
-	return store.Value[bool](v.Tx, `SELECT NOT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '')
-		AND NOT EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)
-		AND (EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
-				WHERE d.chat = ?1 AND d.state = 'pending' AND s.source_id = '')
-			OR EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = '' AND undelivered = '' AND sent_at > ?3
-				AND (key LIKE 'choice:%' OR key LIKE 'question:%')))`,
-		e.Chat, to.SourceID, e.ReceivedAt.Add(-maxStatusDelay).UnixMicro())
-}

@@ -2,10 +2,10 @@ package intake
 
 import (
 	"strings"
+	"time"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/lifecycle"
-
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -77,4 +77,27 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 		})
 	}
 	return true
+}
+
+// maxStatusDelay is how long the delivery_status of a message may take while the agent runs.
+const maxStatusDelay = time.Minute
+
+// AwaitsStatus reports whether an event may be about a message of the agent whose id in the chat is
+// not known yet. A reaction, or a reply to a question, can overtake the delivery_status of the
+// message: it is repeated with a delay after the agent was down.
+func AwaitsStatus(v *mailbox.View, e *mailbox.Entry) bool {
+	to, reaction := e.Content.ReplyTo, e.Content.Event == protocol.EventReaction
+	if to == nil || to.SourceID == "" || !mailbox.SupportsReplies(e.Chat) ||
+		!reaction && to.Author != string(v.Self()) {
+		return false
+	}
+	since := e.ReceivedAt.Add(-maxStatusDelay)
+	if since.Before(v.Mailbox().StartedAt()) {
+		since = time.Time{} // it may have been down for long
+	}
+	return store.Value[bool](v.Tx, `SELECT NOT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '')
+		AND NOT EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)
+		AND EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = '' AND undelivered = '' AND sent_at > ?3
+			AND kind <> 'signal' AND (?4 OR key LIKE 'decision:%' OR key LIKE 'choice:%' OR key LIKE 'question:%'))`,
+		e.Chat, to.SourceID, since.UnixMicro(), reaction)
 }
