@@ -241,6 +241,45 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 	})
 }
 
+// TestAttend_LooksRarelyForAnAbsentBroker checks that an idle client leaves the bus alone while
+// there is no broker, and finds one that comes hours later. After that, it looks soon again for
+// one that went away.
+func TestAttend_LooksRarelyForAnAbsentBroker(t *testing.T) {
+	withFixture(t, func(t *testing.T, w *fixture) {
+		s := w.bus.Join(t, "agent:lead", "agent:lead")
+		var looks atomic.Int32
+		c := client.New("agent:lead", func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+			looks.Add(1)
+			return s.Peer.Send(ctx, topic, m)
+		}, nil)
+		s.Refuse(func(d *peer.Delivery) error { return c.Take(w.t.Context(), d) })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Attend(ctx, collab.AnnounceParams{LogicalAgentID: "lead"}, nil) }()
+		expect := func(when string, least, most int32) {
+			t.Helper()
+			if n := looks.Swap(0); n < least || n > most {
+				t.Errorf("%s: %d requests; want %d to %d", when, n, least, most)
+			}
+		}
+		timetest.Advance(40 * time.Second)
+		expect("at first", 2, 2)
+		timetest.Advance(6 * time.Hour)
+		expect("in six hours", 24, 29)
+		stop := w.broker()
+		timetest.Advance(16 * time.Minute)
+		if !c.Seen() {
+			t.Error("a broker that came was not found within 16 minutes")
+		}
+		looks.Store(0)
+		stop()
+		timetest.Advance(15*time.Minute + 40*time.Second) // until the next heartbeat, and the look after it
+		expect("after it went away", 2, 3)
+		cancel()
+		<-done
+	})
+}
+
 // TestClient_HasSeveralIdentities covers a gateway that asks for its agents over one connection.
 func TestClient_HasSeveralIdentities(t *testing.T) {
 	withFixture(t, func(t *testing.T, w *fixture) {

@@ -12,7 +12,8 @@
 //     has claimed. With Options.Remember and Recall this also holds at a program's start.
 //   - Presence: Attend announces an endpoint and sends a heartbeat every 10 s unless the
 //     broker watches the bus. It announces the endpoint again if the broker does not know
-//     it, and looks for a broker every 30 s if there is none.
+//     it. If there is no broker, it looks for one after 30 s, and then less and less
+//     often, down to every 15 minutes.
 //   - Blocking: Call waits for the connection, the bus and the broker, for Patience in
 //     total or until its context ends. A Client starts no goroutine.
 //   - Loss: a request is sent once. A request that must arrive is made with

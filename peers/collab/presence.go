@@ -13,7 +13,7 @@ import (
 const (
 	heartbeatEvery   = 10 * time.Second
 	watchedEvery     = 15 * time.Minute // if the broker watches the bus: another broker may have replaced it
-	lookEvery        = 30 * time.Second // for a broker, if there is none
+	firstLook        = 30 * time.Second // until the next look for a broker, if there is none; doubles
 	presencePatience = 3 * time.Second
 	presenceFresh    = 2 * time.Second // how long an answer proves that the broker is there
 	recallAfter      = 24 * time.Hour  // at a start, a broker last seen longer ago is not waited for
@@ -125,20 +125,22 @@ func (c *Client) Leave(ctx context.Context) {
 }
 
 // Attend announces the client as an endpoint until ctx ends, and sends heartbeats unless the
-// broker watches the bus. It sets the EndpointID. After each successful announcement it calls
-// announced, if that is not nil.
+// broker watches the bus. It looks for an absent broker less and less often. It sets the
+// EndpointID. After each successful announcement it calls announced, if that is not nil.
 func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announced func(ctx context.Context)) {
 	who.EndpointID = c.endpoint
-	known := false
+	known, look := false, firstLook
 	for {
 		watched, err := c.attend(ctx, known, who, announced)
-		known = err == nil
 		wait := heartbeatEvery
+		if known = err == nil; known {
+			look = firstLook
+		}
 		switch {
 		case watched:
 			wait = watchedEvery
 		case errors.Is(err, collab.ErrNoBroker):
-			wait = lookEvery
+			wait, look = look, min(2*look, watchedEvery)
 		case err != nil && ctx.Err() == nil:
 			c.log.Warn().Err(err).Msg("announcement to the collaboration broker failed; trying again")
 		}
