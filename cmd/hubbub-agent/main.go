@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -74,6 +75,11 @@ func (r *targetSettings) policyFor(given []string) *netguard.Policy {
 // and a machine may run hundreds. Go's default would let each heap grow to 4 MB.
 const gcPercent = 40
 
+// processors keeps an agent on one processor at a time. It has little to compute, one thing after
+// the other. A second one costs more than it brings: threads wake each other, and the garbage
+// collector waits for each, which on a busy machine is often not running.
+const processors = 1
+
 func newSettings() *settings {
 	return &settings{agent: agent.Options{
 		Budget:  new(attention.DefaultBudget),
@@ -84,6 +90,9 @@ func newSettings() *settings {
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(processors)
 	}
 	s := newSettings()
 	program.Main(program.Program{
