@@ -138,6 +138,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 		return errors.New("the event is about a message that is not known yet; send it again later")
 	}
 	a.approvals.changed.Notify()
+	a.broker.Look()
 	a.opts.failpoint("stored")
 	return nil
 }

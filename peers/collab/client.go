@@ -12,6 +12,7 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"github.com/oklog/ulid/v2"
@@ -45,6 +46,7 @@ type Options struct {
 type Client struct {
 	self     protocol.PeerID
 	endpoint string // used by Attend
+	look     notify.Signal
 	*connection
 }
 
@@ -71,7 +73,7 @@ func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
 // As returns a client with another identity, for programs that have several. It shares Take and
 // the knowledge about the broker.
 func (c *Client) As(id protocol.PeerID) *Client {
-	return &Client{self: id, endpoint: "endpoint-" + ulid.Make().String(), connection: c.connection}
+	return &Client{self: id, endpoint: "endpoint-" + ulid.Make().String(), look: notify.New(), connection: c.connection}
 }
 
 // Endpoint returns the id under which Attend announces the client.

@@ -242,8 +242,8 @@ func TestAttend_AnnouncesAndSendsHeartbeats(t *testing.T) {
 }
 
 // TestAttend_LooksRarelyForAnAbsentBroker checks that an idle client leaves the bus alone while
-// there is no broker, and finds one that comes hours later. After that, it looks soon again for
-// one that went away.
+// there is no broker, looks for one when it has work, and finds one that comes hours later. After
+// that, it looks soon again for one that went away.
 func TestAttend_LooksRarelyForAnAbsentBroker(t *testing.T) {
 	withFixture(t, func(t *testing.T, w *fixture) {
 		s := w.bus.Join(t, "agent:lead", "agent:lead")
@@ -266,6 +266,15 @@ func TestAttend_LooksRarelyForAnAbsentBroker(t *testing.T) {
 		expect("at first", 2, 2)
 		timetest.Advance(6 * time.Hour)
 		expect("in six hours", 24, 29)
+		timetest.Advance(time.Minute)
+		looks.Store(0)
+		c.Look()
+		timetest.Advance(time.Second)
+		expect("with work", 1, 1)
+		c.Look()
+		c.Look()
+		timetest.Advance(40 * time.Second)
+		expect("with more work", 1, 1)
 		stop := w.broker()
 		timetest.Advance(16 * time.Minute)
 		if !c.Seen() {

@@ -125,14 +125,14 @@ func (c *Client) Leave(ctx context.Context) {
 }
 
 // Attend announces the client as an endpoint until ctx ends, and sends heartbeats unless the
-// broker watches the bus. It looks for an absent broker less and less often. It sets the
-// EndpointID. After each successful announcement it calls announced, if that is not nil.
+// broker watches the bus. It looks for an absent broker less and less often, unless Look is called.
+// It sets the EndpointID. After each successful announcement it calls announced, if that is not nil.
 func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announced func(ctx context.Context)) {
 	who.EndpointID = c.endpoint
 	known, look := false, firstLook
 	for {
 		watched, err := c.attend(ctx, known, who, announced)
-		wait := heartbeatEvery
+		wait, idle := heartbeatEvery, time.Duration(0) // Look ends the second
 		if known = err == nil; known {
 			look = firstLook
 		}
@@ -140,15 +140,19 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 		case watched:
 			wait = watchedEvery
 		case errors.Is(err, collab.ErrNoBroker):
-			wait, look = look, min(2*look, watchedEvery)
+			wait, idle, look = firstLook, look-firstLook, min(2*look, watchedEvery)
 		case err != nil && ctx.Err() == nil:
 			c.log.Warn().Err(err).Msg("announcement to the collaboration broker failed; trying again")
 		}
-		if !retry.Sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) || idle > 0 && !c.look.Wait(ctx, idle) {
 			return
 		}
 	}
 }
+
+// Look has Attend look for an absent broker now, or 30 seconds after it last looked. Call it when
+// the program has work for which it would ask a broker. It does not block.
+func (c *Client) Look() { c.look.Notify() }
 
 // attend sends a heartbeat, or announces an endpoint that the broker does not know.
 func (c *Client) attend(
