@@ -26,7 +26,9 @@ const drainTimeout = 500 * time.Millisecond
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
-	Confined          bool                // in a session of its own; on Linux, it and its children gain no privileges
+	// in a session of its own; on Linux, it and its children gain no privileges, and use less of the
+	// processor, since their timers may be late
+	Confined          bool
 	ParentDeathSignal syscall.Signal      // sent to the process when its owner is killed; 0 sends nothing
 	OnStart           func(pid int) error // called before Start returns; an error kills the process
 	// receives the lines of stdout and stderr that the command does not redirect; calls do not overlap
@@ -70,7 +72,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 		runtime.LockOSThread()
 		var err error
 		if o.Confined {
-			err = setNoNewPrivileges() // permanent: the thread ends with this goroutine
+			err = confine() // permanent: the thread ends with this goroutine
 		} else {
 			defer runtime.UnlockOSThread()
 		}

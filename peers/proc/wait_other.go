@@ -12,8 +12,8 @@ func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
 }
 
-// setNoNewPrivileges does nothing: only Linux can take away privileges for good.
-func setNoNewPrivileges() error { return nil }
+// confine does nothing: only Linux can take away privileges for good.
+func confine() error { return nil }
 
 // wait waits for the end of a process and then calls ended.
 func wait(cmd *exec.Cmd, ended func()) error {
