@@ -99,6 +99,27 @@ func TestUnits_AreHardened(t *testing.T) {
 	}
 }
 
+// TestUnits_StartOnceTheirSecretExists checks that what systemd skips for lack of a file starts
+// when the file is written later.
+func TestUnits_StartOnceTheirSecretExists(t *testing.T) {
+	units, seen := deployed(t), 0
+	for path, text := range units {
+		for _, m := range regexp.MustCompile(`(?m)^ConditionPath\w+=(.*)$`).FindAllStringSubmatch(text, -1) {
+			seen++
+			waits := strings.TrimSuffix(path, ".service") + ".path"
+			if !strings.Contains(units[waits], "\nPathChanged="+m[1]+"\n") {
+				t.Errorf("%s is skipped without %s, and no %s waits for that", path, m[1], waits)
+			}
+			if !regexp.MustCompile(`(?m)^Wants=.*\b` + filepath.Base(waits)).MatchString(text) {
+				t.Errorf("%s does not want %s", path, waits)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d conditions, want 2", seen)
+	}
+}
+
 // TestUnits_AreVerified lets systemd verify the units, if it is installed.
 func TestUnits_AreVerified(t *testing.T) {
 	if exec.CommandContext(t.Context(), "systemd-analyze", "--version").Run() != nil {
