@@ -31,8 +31,8 @@ func TestSample_IsUpToDate(t *testing.T) {
 
 var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z0-9-]+ = .*)\n)`)
 
-// TestSample_IsAccepted removes the comment signs from both samples and lets each program read
-// its table. Every default must be accepted, and no key may be missing.
+// TestSample_IsAccepted lets each program read its table of both samples, first as they are printed
+// and then without the comment signs. Every default must be accepted, and no key may be missing.
 func TestSample_IsAccepted(t *testing.T) {
 	for _, edition := range []struct {
 		args  []string
@@ -45,7 +45,24 @@ func TestSample_IsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		checkAccepted(t, string(text))
 		checkSample(t, string(text), edition.fixed)
+	}
+}
+
+// checkAccepted lets each program read its table.
+func checkAccepted(t *testing.T, sample string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hubbub.toml")
+	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bus", "system", "broker", "tg", "agent", "matrix", "chorus"} {
+		// A wrong level is reported after all other errors in settings.
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--data", t.TempDir(), "--log-level", "none-such").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "none-such") {
+			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)
+		}
 	}
 }
 
@@ -59,20 +76,12 @@ func checkSample(t *testing.T, text string, fixed []string) {
 	if _, err := toml.Decode(all.String(), &file); err != nil {
 		t.Fatalf("without the signs of comment the sample is no TOML: %v", err)
 	}
-	path := filepath.Join(t.TempDir(), "hubbub.toml")
-	if err := os.WriteFile(path, []byte(all.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"bus", "system", "broker", "tg", "agent", "chorus"} {
+	checkAccepted(t, all.String())
+	for _, name := range []string{"bus", "system", "broker", "tg", "agent", "matrix", "chorus"} {
 		table, _ := file[name].(map[string]any)
 		if table == nil {
 			t.Errorf("the sample lacks [%s]", name)
 			continue
-		}
-		// A wrong level is reported after all other errors in settings.
-		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--data", t.TempDir(), "--log-level", "none-such").CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "none-such") {
-			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)
 		}
 		missing := settingsOf(t, "hubbub-"+name)
 		for key := range table {

@@ -97,7 +97,7 @@ func explain(table, intro string, keys []string, d program.Description) string {
 		if i := slices.Index(keys, s.Name); i >= 0 && keys[i+1] == "" {
 			continue
 		} else if i >= 0 {
-			line = s.Name + " = " + keys[i+1]
+			line = sign + s.Name + " = " + keys[i+1]
 		}
 		b.WriteByte('\n')
 		comment(&b, sentence(s.Usage))
