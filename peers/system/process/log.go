@@ -33,8 +33,10 @@ func (l *Launcher) lookAtLogs() {
 	l.mu.Unlock()
 	for path, from := range logs {
 		to := l.passOn(path, from)
-		if err := cutLog(path, l.opts.MaxLog); err != nil {
+		if cut, err := cutLog(path, l.opts.MaxLog); err != nil {
 			l.log.Warn().Err(err).Msg("agent log not cut; it grows until the next check")
+		} else if cut {
+			to = 0
 		}
 		l.mu.Lock()
 		l.logs[path] = to
@@ -78,18 +80,19 @@ func (l *Launcher) passOn(path string, from int64) (to int64) {
 
 // cutLog moves the content of an oversized log to the older file and truncates the log. The agent
 // keeps appending to the open file, so the file itself stays.
-func cutLog(path string, bound int64) error {
+func cutLog(path string, bound int64) (cut bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= bound {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := copyEnd(path, path+".1", info.Size(), bound); err != nil {
-		return fmt.Errorf("keeping the older part of %s: %w", path, err)
+		return false, fmt.Errorf("keeping the older part of %s: %w", path, err)
 	}
-	return os.Truncate(path, 0)
+	err = os.Truncate(path, 0)
+	return err == nil, err
 }
 
 // copyEnd copies the last bytes of a file to another.
@@ -125,6 +128,9 @@ func since(path string, size int64) (text []byte, end int64) {
 		return nil, size
 	}
 	defer in.Close() //nolint:errcheck // only read
+	if info, err = in.Stat(); err != nil {
+		return nil, size
+	}
 	if info.Size() < size {
 		size = 0 // it was cut in between
 	}

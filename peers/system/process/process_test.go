@@ -351,6 +351,33 @@ func TestWarnings_AreLogged(t *testing.T) {
 	}
 }
 
+// TestWarnings_AreLogged_AfterTheLogIsCut checks a log that is as long at the next check as it
+// was before it was cut.
+func TestWarnings_AreLogged_AfterTheLogIsCut(t *testing.T) {
+	said := make(lines, 100)
+	log := zerolog.New(said)
+	l := process.New(t.TempDir(), &process.Options{Log: &log, MaxLog: 1000})
+	start(t, l, specOf(l, "x"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	for _, warning := range []string{"first", "other"} {
+		appendTo(t, l.LogFile("x"), `{"level":"warn","message":"`+warning+`"}`+strings.Repeat("\n", 1000))
+		eventually(t, "the warning "+warning, func() bool { return len(said) > 0 })
+		if got := <-said; !strings.Contains(got, warning) {
+			t.Errorf("passed on %q, want the warning %q", got, warning)
+		}
+		eventually(t, "the log is cut", func() bool {
+			info, err := os.Stat(l.LogFile("x"))
+			return err == nil && info.Size() == 0
+		})
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // lines take each line of a log.
 type lines chan string
 
