@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,15 +15,10 @@ func sysProcAttr(ownerDeath syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Pdeathsig: ownerDeath}
 }
 
-// timerSlack is how late the timers of a confined process may be. The runtime of Go has a thread
-// that sleeps for 20 µs at a time while a program works. With Linux's slack of 50 µs, that took an
-// eighth of the processor time of an agent.
-const timerSlack = 250 * time.Microsecond
-
 // confine prevents this thread and its children from gaining privileges: setuid programs run as
-// their caller. It also lets their timers be late by timerSlack.
+// their caller. It also lets their timers be late by TimerSlack.
 func confine() error {
-	unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) //nolint:errcheck // only slower without it
+	unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(TimerSlack), 0, 0, 0) //nolint:errcheck // only slower without it
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/protocol/datafolder"
 
@@ -146,6 +147,7 @@ func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property
 	set("UMask", uint32(0o077))
 	set("LimitCORE", uint64(0))
 	set("NoNewPrivileges", true)
+	set("TimerSlackNSec", uint64(proc.TimerSlack))
 	l.place(set, spec, place)
 	if err := confine(set, l.opts.Scope == ScopeSystem, spec.Unit); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/peers/system/systemd"
 	"hubbub/peers/system/systemtest"
@@ -41,6 +42,7 @@ type report struct {
 	EtcWritable bool
 	Dir         string
 	NoNewPrivs  bool
+	TimerSlack  string
 	Processes   int // that it could start
 	Could       []string
 }
@@ -99,6 +101,8 @@ func agent(args []string) int {
 	r.EtcWritable = os.WriteFile("/etc/written-by-an-agent", nil, 0o600) == nil
 	status, _ := os.ReadFile("/proc/self/status")
 	r.NoNewPrivs = bytes.Contains(status, []byte("NoNewPrivs:\t1"))
+	slack, _ := os.ReadFile("/proc/self/timerslack_ns")
+	r.TimerSlack = string(bytes.TrimSpace(slack))
 	for name, try := range attempts {
 		if try() == nil {
 			r.Could = append(r.Could, name)
@@ -243,6 +247,9 @@ func TestSystemd_ConfinesTheAgent(t *testing.T) {
 	}
 	if r.Token != "the-token" {
 		t.Errorf("token %q", r.Token)
+	}
+	if want := strconv.FormatInt(int64(proc.TimerSlack), 10); r.TimerSlack != want {
+		t.Errorf("the timer slack is %s ns; want %s", r.TimerSlack, want)
 	}
 	if r.UID == 0 || r.EtcWritable || !r.NoNewPrivs || !strings.HasSuffix(r.Dir, "confined") {
 		t.Errorf("user %d, /etc writable %v, no new privileges %v, in %s", r.UID, r.EtcWritable, r.NoNewPrivs, r.Dir)
