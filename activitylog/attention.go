@@ -32,7 +32,7 @@ func (a *AttentionRecord) Sent() string {
 }
 
 // Concerns reports whether the record is about an event with that id, about a turn that merged
-// the event, or about a message of the agent with that id.
+// the event, or about a message from the agent with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
 	turn, ok := a.Content.(*protocol.TurnRecord)
 	return a.EventID == eventID || a.Sent() == eventID || ok && slices.Contains(turn.MergedEventIDs, eventID)

@@ -142,7 +142,7 @@ func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publicat
 // Publications returns the publications of a message, in the order of their first rows.
 func (a *Assembler) Publications(messageID string) []*Publication { return a.publications[messageID] }
 
-// All returns the publications of all messages, in no particular order of the messages.
+// All returns the publications of all messages, in no particular order.
 func (a *Assembler) All() []*Publication {
 	return slices.Concat(slices.Collect(maps.Values(a.publications))...)
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestAssembler_ForgetsWhenLive checks that a live Assembler forgets a finished
-// publication, skips a row whose send_start it has not seen, and bounds what
-// never ends.
+// TestAssembler_ForgetsWhenLive checks that a live Assembler forgets a finished publication,
+// skips a row whose send_start it has not seen, and bounds publications that never end.
 func TestAssembler_ForgetsWhenLive(t *testing.T) {
 	a := Assembler{MaxPending: 2}
 	add := func(event Event, id, rpc string) (*Publication, *Delivery) {

@@ -78,8 +78,8 @@ type DiskUsage struct {
 // tooYoung is the age below which the size of a log allows no forecast.
 const tooYoung = time.Hour
 
-// Forecast estimates from the growth so far how many bytes the log will take, and in how much
-// time it will reach that size. If everything is kept, bytes is the growth in a day. It returns
+// Forecast estimates from the growth so far how many bytes the log will take, and how long it
+// will take to reach that size. If everything is kept, bytes is the growth in a day. It returns
 // false if the log is too young for an estimate.
 func (k Retention) Forecast(f DiskUsage, now time.Time) (bytes int64, in time.Duration, ok bool) {
 	age := now.Sub(f.Since)

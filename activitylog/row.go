@@ -6,8 +6,8 @@ import (
 	"hubbub/protocol"
 )
 
-// A Row is one line of the log before it is written. An empty string is stored
-// as NULL, except MessageID, which is stored as ”.
+// A Row is one line of the log before it is written. An empty string is stored as NULL, except
+// MessageID, which is stored as an empty string.
 //
 // Payload must be JSON text, and neither it nor any string may change after the
 // row is appended: the log keeps them, without a copy, until they are committed.

@@ -47,7 +47,7 @@ func (e *Entry) Subjects() []string {
 
 func isEmpty(id string) bool { return id == "" }
 
-// CollabSubjects returns the ids that an event of the broker names: its own, its target's, and
+// CollabSubjects returns the ids that an event from the broker names: its own, its target's, and
 // those in its payload.
 func CollabSubjects(fact *protocol.CollabEvent) []string {
 	type named struct {

@@ -36,7 +36,7 @@ type checker struct {
 	partly       partlyLogged
 	damaged      []string // given checkpoints
 
-	// times of the first and the last row; rows between them may be of any time, because a clock
+	// times of the first and the last row; rows between them may have any time, because a clock
 	// may be wrong
 	begin, end time.Time
 }
@@ -90,8 +90,8 @@ func (c *checker) gap(e *activitylog.Entry, at time.Time) {
 	c.gaps = append(c.gaps, gapPlace{e.Log, e.ID, at})
 }
 
-// evaluateDone evaluates the finished publications whose last row is not of about the time of the
-// current row: it is older, or the clock was put back since. No log can have more rows of them.
+// evaluateDone evaluates the finished publications whose last row is far from the current row in
+// time: it is older, or the clock has been set back since. No log can have more rows of them.
 func (c *checker) evaluateDone(now time.Time) {
 	n := 0
 	for ; n < len(c.done) && now.Sub(c.done[n].Seen).Abs() > c.longest; n++ {

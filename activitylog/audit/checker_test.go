@@ -410,12 +410,12 @@ func TestEvaluate_WaitsForLongestTime(t *testing.T) {
 	}
 	ch.done = []*activitylog.Publication{within(nil)}
 	if ch.evaluateDone(logtest.Epoch); len(ch.done) != 0 || ch.verdict.Complete != 4 {
-		t.Errorf("the clock was put back: %d are left, %+v", len(ch.done), ch.verdict)
+		t.Errorf("the clock was set back: %d are left, %+v", len(ch.done), ch.verdict)
 	}
 }
 
-// TestVerify_ExpectsNoOrderOfTimes: a log that retention cut in a message begins and ends with
-// rows of now, also if rows between them are of 1970 or of next year.
+// TestVerify_ExpectsNoOrderOfTimes verifies a log that retention has cut within a message. It
+// begins and ends with rows of the present, even if rows between them are from 1970 or next year.
 func TestVerify_ExpectsNoOrderOfTimes(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"behind": -56 * 365 * 24 * time.Hour, "ahead": 400 * 24 * time.Hour} {
 		ch := checking(1)

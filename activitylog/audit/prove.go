@@ -24,7 +24,7 @@ type Proof struct {
 	Index int64  // of the entry in the tree
 	Size  int64  // of the signed tree
 	Key   string // the verifier key of the signer
-	Rows  []byte // the entry: one JSON object a line
+	Rows  []byte // the entry: one JSON object per line
 	Text  []byte // the proof in the format of c2sp.org/tlog-proof; its extra data are the rows
 }
 

@@ -42,8 +42,8 @@ func TestCluesOf(t *testing.T) {
 	}
 }
 
-// TestParent_FindsMostReliableCause checks that the most reliable relation decides: with the
-// last message before that fits, or else with the first one after.
+// TestParent_FindsMostReliableCause checks that the most reliable relation decides: the last
+// matching message before it, or else the first one after it.
 func TestParent_FindsMostReliableCause(t *testing.T) {
 	at := func(minutes int) time.Time { return logtest.Epoch.Add(time.Duration(minutes) * time.Minute) }
 	answer := func(id string, answers ...string) clues { return clues{id: id, from: "agent:a", answers: answers} }

@@ -134,8 +134,8 @@ const lastLook = time.Second
 // Follow calls fn with the selected rows after a place, and then with new ones, until ctx ends or
 // fn returns an error. After ctx ends, it reads once more and returns nil. Follow continues when
 // the bus restarts, and waits for a log that does not exist yet or is locked. It calls waiting,
-// which may be nil, once for each such period. Unless the filter has an end, the times of new rows
-// do not matter, because the clock may be put back.
+// which may be nil, once for each such period. Unless the filter has an end, the times of new
+// rows do not matter, because the clock may be set back.
 func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error),
 	fn func([]activitylog.Entry) error) error {
 	if !f.Since.IsZero() && f.Until.IsZero() {

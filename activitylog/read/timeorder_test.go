@@ -149,7 +149,7 @@ func readAll(t *testing.T, r *Reader, f Filter, dir segment.Direction, n int) (i
 	}
 }
 
-// findBySQL compares conditions on ts, also with texts that are not times, with a scan of the
+// findBySQL compares conditions on ts, even with texts that are not times, with a scan of the
 // texts of all rows.
 func findBySQL(t *testing.T, r *Reader, rows []activitylog.Row, random *rand.Rand, list []time.Time) {
 	t.Helper()
@@ -199,9 +199,9 @@ func findBySQL(t *testing.T, r *Reader, rows []activitylog.Row, random *rand.Ran
 	}
 }
 
-// TestFollow_ShowsNewRowsOfAClockPutBack follows the rows of the last minute while the clock is put
-// back by an hour: from the beginning, from a place, and before there is a log.
-func TestFollow_ShowsNewRowsOfAClockPutBack(t *testing.T) {
+// TestFollow_ShowsNewRowsOfAClockSetBack follows the rows of the last minute while the clock is
+// set back by an hour: from the beginning, from a place, and before there is a log.
+func TestFollow_ShowsNewRowsOfAClockSetBack(t *testing.T) {
 	opts := &write.Options{SegmentAge: 100 * 365 * 24 * time.Hour}
 	row := func(text string, at time.Duration) activitylog.Row {
 		return activitylog.Row{At: logtest.Epoch.Add(at).UnixMicro(), Event: activitylog.Subscribe, Topic: text}
@@ -214,9 +214,9 @@ func TestFollow_ShowsNewRowsOfAClockPutBack(t *testing.T) {
 		at     Cursor
 		want   []string
 	}{
-		"from the beginning": {stored, since, nil, []string{"recent", "put back", "later"}},
-		"from a place":       {stored, since, Cursor{2}, []string{"put back", "later"}},
-		"no log yet":         {nil, since, nil, []string{"put back", "later"}},
+		"from the beginning": {stored, since, nil, []string{"recent", "set back", "later"}},
+		"from a place":       {stored, since, Cursor{2}, []string{"set back", "later"}},
+		"no log yet":         {nil, since, nil, []string{"set back", "later"}},
 		"until a time":       {stored, Filter{Since: since.Since, Until: logtest.Epoch.Add(time.Minute)}, nil, []string{"recent", "later"}},
 	} {
 		path := filepath.Join(t.TempDir(), "activity.db")
@@ -227,7 +227,7 @@ func TestFollow_ShowsNewRowsOfAClockPutBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
 		grow := sync.OnceFunc(func() {
-			writetest.Store(t, path, opts, []activitylog.Row{row("put back", -time.Hour), row("later", 0)})
+			writetest.Store(t, path, opts, []activitylog.Row{row("set back", -time.Hour), row("later", 0)})
 		})
 		if c.at != nil {
 			grow() // after the place, before the start

@@ -50,7 +50,7 @@ func Long(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours())/24)
 }
 
-// Ago formats the age of something in one or two units, with between between them.
+// Ago formats an age in one or two units, separated by the text between.
 func Ago(d time.Duration, between string) string {
 	switch {
 	case d < time.Minute:

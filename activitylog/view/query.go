@@ -18,7 +18,7 @@ const notPrefix = "!"
 type Query struct {
 	Topic, Peer, Status, Text, Since, Until string
 	Types, Events                           []string
-	Brief                                   bool // one row a message, unless events or a status are selected
+	Brief                                   bool // one row per message, unless events or a status are selected
 }
 
 // Statuses are the statuses of rows.

@@ -82,7 +82,8 @@ func (f *reasonFinder) Visit(n ast.Node) ast.Visitor {
 	return f
 }
 
-// findReasons reads the peers' source: whoever adds a reason need not know of this test.
+// findReasons reads the peers' source, so that a developer who adds a reason need not know this
+// test.
 func findReasons(t *testing.T) map[string]string {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -287,8 +287,8 @@ func told(t *testing.T, u use, path string) string {
 	return strings.ReplaceAll(string(text), path, "PATH")
 }
 
-// TestObstacle_IsReported puts something else where a file of the log is, or is to be.
-// Every use must then fail, or return the same as for an intact log.
+// TestObstacle_IsReported puts something else where a file of the log is, or will be. Every use
+// must then fail, or return the same as for an intact log.
 func TestObstacle_IsReported(t *testing.T) {
 	if logtest.Raced {
 		t.Skip("nothing in it runs at one time")

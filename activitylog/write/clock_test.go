@@ -203,8 +203,8 @@ func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
 	}
 }
 
-// TestPrune_IgnoresTimesInTheFuture checks that rows of a wrong clock neither keep a file
-// longer than the files after it nor remove one early.
+// TestPrune_IgnoresTimesInTheFuture checks that rows written with a wrong clock neither keep a
+// file longer than the files after it nor remove one early.
 func TestPrune_IgnoresTimesInTheFuture(t *testing.T) {
 	path, _ := threePerFile(t, 13)
 	tamper(t, segment.Path(path, 2), "UPDATE span SET until = until + 400 * 86400000000")
@@ -386,7 +386,7 @@ func TestWriter_KeepsTheLogWhenTheClockIsAheadAtItsStart(t *testing.T) {
 			}
 			checked = at == 0 && s.Wall.After(began) || at != 0 && s.Wall.Equal(began)
 		}
-		if err := errors.Join(stop(), w.compactor.compact(t.Context())); err != nil { // a whole pass, if the stop cut one
+		if err := errors.Join(stop(), w.compactor.compact(t.Context())); err != nil { // a complete pass, in case the stop cut one short
 			t.Fatal(err)
 		}
 		return text.String()

@@ -61,7 +61,7 @@ func signedLog(t *testing.T) string {
 // lastMessage is the last one of such a log.
 var lastMessage = logtest.Sent(5004, logtest.Epoch)[0].MessageID
 
-// tamper changes a file by sqlite's own means.
+// tamper changes a file with SQLite's own means.
 func tamper(t *testing.T, path, sql string) {
 	t.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
@@ -135,7 +135,7 @@ func TestVerify_NamesFirstAlteredRow(t *testing.T) {
 		"an actor that is not text":  {path, "UPDATE event SET actor = CAST(x'ff' AS TEXT) WHERE id = %[1]s", recent, "altered"},
 		"a row removed":              {second, "DELETE FROM event WHERE id = %[1]s", middle, "removed"},
 		"a live row removed":         {path, "DELETE FROM event WHERE id = %[1]s", recent, "removed"},
-		"two rows swapped":           {second, swap, middle, ""}, // moved, or altered if they are of two commits
+		"two rows swapped":           {second, swap, middle, ""}, // moved, or altered if they are from two commits
 		"two live rows swapped":      {path, swap, recent, "moved"},
 		"a row added":                {path, "INSERT INTO event SELECT id + 1, at, kind, msg, rpc_id, actor, topic, message_id, payload, status, error FROM event WHERE id = %[1]s", tail, "added"},
 		"the last row cut":           {path, "DELETE FROM event WHERE id = %[1]s", tail, "removed"},

@@ -395,8 +395,8 @@ func locks(t *testing.T, path string) (n int) {
 	return n
 }
 
-// TestPrune_WorksOnFullDisk checks that the hashes kept of a file fit into the
-// space that the file used.
+// TestPrune_WorksOnFullDisk checks that the hashes kept for a file fit into the space that the
+// file used.
 func TestPrune_WorksOnFullDisk(t *testing.T) {
 	whole, _ := threePerFile(t, 8)
 	dir := mountTemporary(t, "2m")

@@ -11,7 +11,7 @@ import (
 	"hubbub/activitylog/read"
 )
 
-// written stores the rows of a script in a log of their own.
+// written stores the rows of a script in a new log.
 func written(s *logtest.Script, bus string) (path string) {
 	s.T.Helper()
 	path = filepath.Join(s.T.TempDir(), "activity.db")

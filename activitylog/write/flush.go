@@ -13,7 +13,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writeChunk writes one chunk and retries until it is committed, or the time for a stop is over.
+// writeChunk writes one chunk and retries until it is committed, or the time allowed for a stop
+// is over.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
 		if w.sink != nil && ctx.Err() == nil && w.sink.due() { // do not rotate during a stop

@@ -92,8 +92,8 @@ func TestKill_LosesOnlyTheEnd(t *testing.T) {
 	}
 }
 
-// killAfter runs the appending program, kills it after so many promises, and
-// returns the last of them.
+// killAfter runs the appending program, kills it after the given number of promises, and returns
+// the last of them.
 func killAfter(t *testing.T, path string, promises int) int {
 	t.Helper()
 	self, err := os.Executable()

@@ -68,7 +68,7 @@ type backlog struct {
 // pacing is what is known about the speed of the disk.
 type pacing struct {
 	progress time.Time // time of the last commit, or when the queue became non-empty
-	steps    time.Time // until when the current steps of the writer and its checkpoint may take
+	steps    time.Time // deadline of the current steps of the writer and of its checkpoint
 	limit    int       // rows that the writer can write within maxLag; 0 if unknown
 	credit   int       // rows that may be queued beyond limit
 	slow     bool      // the disk is so slow that publishers are held only when the queue is full
@@ -87,9 +87,9 @@ type gap struct {
 	reason string
 }
 
-// TryAppend queues rows, all or none, and reports whether it did. The caller must wait while the
-// queue is full, or its oldest row is about to exceed what a kill may lose, and the writer makes
-// progress. TryAppend does so for the given time at most, and then returns false.
+// TryAppend queues rows, all or none, and reports whether it did. While the writer makes
+// progress, the caller must wait if the queue is full, or if its oldest row is about to exceed
+// what a kill may lose. TryAppend waits for the given time at most, and then returns false.
 //
 // If the queue is full and the writer makes no progress, the rows are counted as lost, a log_gap
 // row will report them, and TryAppend returns true.
@@ -301,7 +301,7 @@ func (q *queue) markWritten(c *chunk, first int64, n int, took time.Duration) {
 	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n], c.gaps > 0})
 	c.written += n
 	q.written += n
-	if n >= chunkRows { // the writer wrote as fast as it can
+	if n >= chunkRows { // the writer wrote as fast as it could
 		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"hubbub/protocol/timetest"
 )
 
-// waiting returns a Writer with a queue that change has changed, and that made
-// progress 10 ms ago.
+// waiting returns a Writer that made progress 10 ms ago, with a queue that change has modified.
 func waiting(change func(w *Writer, q *queue)) *Writer {
 	w := NewWriter("none", &Options{QueueRows: 100, QueueBytes: 10_000, Hold: 4 * time.Second})
 	w.q.progress = time.Now().Add(-10 * time.Millisecond)
@@ -123,7 +122,7 @@ func TestStats_CountsWaitingRows(t *testing.T) {
 		if s := w.Stats(); s.Lag != stallAfter-1 || s.Stalled || !s.Failing || s.QueuedRows != 1 || s.QueuedBytes != rowOverhead+1 {
 			t.Errorf("%+v", s)
 		}
-		w.q.take() // in flight, it waits still
+		w.q.take() // in flight, it still waits
 		timetest.Advance(time.Nanosecond)
 		w.q.push([]activitylog.Row{{}})
 		if s := w.Stats(); s.Lag != stallAfter || !s.Stalled || s.QueuedRows != 2 {

@@ -27,7 +27,7 @@ func threePerFile(t *testing.T, messages int) (path string, rows []activitylog.R
 		commits = append(commits, logtest.Sent(i, logtest.Epoch.Add(time.Duration(i)*time.Hour)))
 	}
 	path = filepath.Join(t.TempDir(), "activity.db")
-	store(t, path, &Options{SegmentRows: 14, SegmentAge: 100 * 365 * 24 * time.Hour}, commits...) // each fifth message has two rows, others six
+	store(t, path, &Options{SegmentRows: 14, SegmentAge: 100 * 365 * 24 * time.Hour}, commits...) // every fifth message has two rows, others six
 	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -363,8 +363,8 @@ func lastNote(t *testing.T, of string, n int) string {
 	return strings.ReplaceAll(note, "'", "''")
 }
 
-// changeKeptTree prunes the first file of a log, and changes the file with its hashes; nil removes
-// that.
+// changeKeptTree prunes the first file of a log, and changes the file with its hashes; nil
+// removes it.
 func changeKeptTree(t *testing.T, path string, change func(tree string, content []byte) []byte) {
 	if _, err := Prune(t.Context(), path, logtest.Epoch.Add(3*time.Hour)); err != nil {
 		t.Fatal(err)

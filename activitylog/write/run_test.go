@@ -57,7 +57,7 @@ func (s *countedSink) sync() error { return fault(&s.syncing) }
 
 func (s *countedSink) close() error { s.closed.Add(1); return nil }
 
-// onCounted is a Writer on such a sink, which it opens each time, and its log.
+// onCounted returns a Writer with such a sink, which it opens each time, and its log.
 func onCounted(s *countedSink, opts *Options) (w *Writer, opened *atomic.Int64, log *strings.Builder) {
 	if opts == nil {
 		opts = &Options{}
@@ -177,7 +177,7 @@ type failingSink struct {
 func (s *failingSink) write([]activitylog.Row) (int64, int, error) { return 0, 0, s.err }
 
 // TestSync_FailedOneKeepsRows checks that the rows stay committed, are reported, and are
-// given up when a stop has taken its time.
+// abandoned when the time for a stop is over.
 func TestSync_FailedOneKeepsRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countedSink{}

@@ -11,8 +11,8 @@ import (
 	"hubbub/activitylog/internal/logtest"
 )
 
-// slowDatabase is a database on a disk whose syncs take a time: those of a commit, of a commit
-// that restarts the write-ahead log, and all that a step may do.
+// slowDatabase is a database on a disk whose syncs take a given time: those of a commit, of a
+// commit that restarts the write-ahead log, and all that a step may do.
 type slowDatabase struct {
 	*database
 	disk   time.Duration
@@ -36,8 +36,8 @@ func (s *slowDatabase) idle() error {
 	return s.database.idle()
 }
 
-// TestSlowDisk_LosesNothing covers first starts, restarts, sealed files, checkpoints and a
-// full write-ahead log, however many syncs each takes: publishers at full speed are held as
+// TestSlowDisk_LosesNothing covers first starts, restarts, sealed files, checkpoints and a full
+// write-ahead log, which need different numbers of syncs. Publishers at full speed are held as
 // long as the disk makes progress.
 func TestSlowDisk_LosesNothing(t *testing.T) {
 	for _, disk := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second} {

@@ -27,8 +27,8 @@ import (
 // kill itself at that step of a change of its files.
 const killedStep = "HUBBUB_TEST_KILLED_STEP"
 
-// stepOptions give a log a new file every few rows, and keep few of them where the kill
-// falls while one is removed.
+// stepOptions give a log a new file every few rows, and keep few of them if the kill must come
+// while one is removed.
 func stepOptions(name string) *Options {
 	o := &Options{SegmentRows: 12}
 	if strings.HasPrefix(name, "unlinked") {

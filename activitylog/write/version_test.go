@@ -35,7 +35,7 @@ func lockedLog(t *testing.T) (path string, conn *sqlite.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"} { // next to a write-ahead log, one can read
+	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"} { // with a write-ahead log, the database could be read
 		if err := sqlitex.ExecuteTransient(conn, sql, nil); err != nil {
 			t.Fatal(err)
 		}

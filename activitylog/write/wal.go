@@ -107,7 +107,7 @@ const littleFrames = 500
 
 // backgroundCheckpoint moves the write-ahead log at path into its database, on its own
 // connection, while the writer continues. It repeats this for new frames until few are left, a
-// reader blocks it, or the writer is as fast. It reports each step.
+// reader blocks it, or the writer adds frames as fast as it moves them. It reports each step.
 func backgroundCheckpoint(path string, beginStep func(syncs int)) error {
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {

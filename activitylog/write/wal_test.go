@@ -47,7 +47,7 @@ func openGated(t *testing.T) *gatedDatabase {
 // largePayload makes a write-ahead log large with few rows.
 var largePayload = []byte(strconv.Quote(strings.Repeat("x", 64<<10)))
 
-// put writes so many rows of 64 KiB.
+// put writes n rows of 64 KiB.
 func (g *gatedDatabase) put(t *testing.T, rows int) {
 	t.Helper()
 	batch := make([]activitylog.Row, rows)
@@ -65,8 +65,8 @@ func (g *gatedDatabase) put(t *testing.T, rows int) {
 	}
 }
 
-// growBehindReader makes the write-ahead log larger than it should be, by a
-// reader that keeps a transaction open until the returned function ends it.
+// growBehindReader makes the write-ahead log larger than it should be, with the help of a reader
+// that keeps a transaction open until the returned function ends it.
 func (g *gatedDatabase) growBehindReader(t *testing.T, bytes int64) (release func()) {
 	t.Helper()
 	g.put(t, 1)

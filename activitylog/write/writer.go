@@ -81,7 +81,7 @@ type Writer struct {
 // deadlines are those of a stop; zero before it begins.
 type deadlines struct {
 	by       time.Time // if the disk fails or no rows wait
-	extended time.Time // until when the program is known to wait
+	extended time.Time // time until which the program is known to wait
 }
 
 // A channelMutex is a lock that may be held while the disk is slow. Unlike a goroutine that waits
@@ -178,7 +178,7 @@ func (w *Writer) writeQueued(ctx context.Context) {
 }
 
 // idle lets the database do its work while no rows wait. Rows that arrived while it waited for
-// the disk have the whole hold.
+// the disk get the full hold.
 func (w *Writer) idle() {
 	began := time.Now()
 	if err := w.sink.idle(); err != nil {

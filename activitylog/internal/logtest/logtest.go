@@ -20,7 +20,7 @@ import (
 // Epoch is the time of the first row of the logs that the tests write.
 var Epoch = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 
-// A Script builds the rows of a log as a bus would, with one message a millisecond.
+// A Script builds the rows of a log as a bus would, with one message per millisecond.
 type Script struct {
 	T    testing.TB
 	Now  time.Time

@@ -11,7 +11,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// addSubjects creates the table about of a sealed file: the send_start rows that are about a
+// addSubjects creates the table "about" of a sealed file: the send_start rows that are about a
 // subject, which is the id of an event or of a broker's record. Without the table, finding them
 // would need a scan of all rows.
 func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {

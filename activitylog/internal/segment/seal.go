@@ -16,7 +16,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Seal replaces a rotated file by a copy with lookup tables, and then writes its checksum. The
+// Seal replaces a rotated file with a copy with lookup tables, and then writes its checksum. The
 // file is never written again. Current readers continue with the old file.
 func Seal(ctx context.Context, path string) error {
 	v, err := Open(path)

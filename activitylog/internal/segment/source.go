@@ -349,7 +349,7 @@ func (r *Snapshot) End() int64 {
 }
 
 // EnvelopeOf returns the envelope of a message from the parts that may have rows in an interval,
-// without the view except.
+// except the view except.
 func (r *Snapshot) EnvelopeOf(messageID string, times Interval, except *View) (h Envelope) {
 	for _, p := range slices.Backward(r.Parts) {
 		if !times.Meet(r.Span(p)) {

@@ -12,7 +12,7 @@ import (
 	"hubbub/activitylog/write"
 )
 
-// Log stores the rows of a script, of any age, in a log of their own.
+// Log stores the rows of a script, whatever their age, in a new log.
 func Log(s *logtest.Script, bus string) (path string) {
 	s.T.Helper()
 	path = filepath.Join(s.T.TempDir(), "activity.db")
