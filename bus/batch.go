@@ -25,8 +25,9 @@ type batch struct {
 	frame   []byte            // scratch
 }
 
-// A settling holds the deliveries and messages that a peer's answers have ended and that are not in
-// the log yet. All answers that arrived together are recorded together, before anything is sent.
+// A settling holds the deliveries and messages that a peer's answers have ended but that are not
+// yet in the log. All answers that arrived together are recorded together, before anything is
+// sent.
 type settling struct {
 	processed []*delivery    // processed by the peer, and still without an outcome
 	finished  []*publication // whose last delivery has an outcome
@@ -147,12 +148,12 @@ func (b *batch) conclude() {
 	b.finished = list[:0]
 }
 
-// patience is how long fan-outs that wait for a common flush wait for the log, measured from the
-// arrival of their messages. Sent in parts, they take more system calls, and so do their answers.
+// patience is how long batched fan-outs wait for the log, counted from the arrival of their
+// messages. Sent in parts, they take more system calls, and so do their answers.
 const patience = 250 * time.Millisecond
 
 // record appends rows to the activity log, with their secrets removed. If the log makes it wait,
-// it flushes first, but not a fan-out that has not waited for long.
+// it flushes first, unless only a recent fan-out is waiting.
 func (b *batch) record(rows ...activitylog.Row) {
 	if b.server.log == nil {
 		return

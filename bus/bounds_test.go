@@ -57,9 +57,8 @@ func TestQueueBytes_AtLimitAndPast(t *testing.T) {
 	}
 }
 
-// TestSlowBytes_AtLimitAndPast makes a delivery wait for each of two silent peers, and
-// then lowers the limit by one byte. Another peer does not notice that the limit is
-// reached.
+// TestSlowBytes_AtLimitAndPast makes a delivery wait for each of two silent peers, and then
+// lowers the limit by one byte. Another peer does not notice that the limit is reached.
 func TestSlowBytes_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	size := len(`{"topic":"agent:silent1","payload":}`) + len(payload("m1", "cli:op", text))

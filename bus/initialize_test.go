@@ -47,9 +47,9 @@ func (k *kept) events() (events []activitylog.Event) {
 	return events
 }
 
-// TestInitialize_HandlesSessionThatEndsMeanwhile ends a session before it gets its
-// clientId, after that, and once it is one of a peer. It never stays in the bus,
-// and the log has as many ends as beginnings.
+// TestInitialize_HandlesSessionThatEndsMeanwhile ends a session before it gets its clientId,
+// after that, and once it belongs to a peer. It never stays in the bus, and the log has as many
+// ends as beginnings.
 func TestInitialize_HandlesSessionThatEndsMeanwhile(t *testing.T) {
 	const id = "agent:a"
 	for name, c := range map[string]struct {
@@ -90,8 +90,8 @@ func TestInitialize_HandlesSessionThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestInitialize_EndsWhatIsNoLongerGranted withdraws a grant after it was checked,
-// before the session is one of a peer, and before a subscription counts.
+// TestInitialize_EndsWhatIsNoLongerGranted withdraws a grant after it was checked, before the
+// session belongs to a peer, and before a subscription counts.
 func TestInitialize_EndsWhatIsNoLongerGranted(t *testing.T) {
 	log := &kept{}
 	srv := New(log, nil)

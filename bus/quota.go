@@ -45,7 +45,7 @@ type usage struct {
 	rejectLogged  time.Time // when a refusal was last logged
 }
 
-// burst is for how many seconds of messages and bytes a bucket has room.
+// burst is how many seconds' worth of messages and bytes a bucket holds.
 const burst = 2
 
 const secondsPerDay = 24 * 60 * 60
@@ -288,9 +288,9 @@ func (u *usage) checkRatesLocked(at time.Time, change bool) error {
 const maxPause = time.Second
 
 // chargeOverhead charges work that is neither a message nor a change: a refusal, the answer to a
-// ping, or the lookup of an unexpected answer. Each second, as much overhead is free as the
-// credential may send messages. More is not refused, since a refusal is also overhead. Instead,
-// the reader of the session must pause for the returned time.
+// ping, or the lookup of an unexpected answer. In each second, overhead up to the credential's
+// message limit is free. More is not refused, since a refusal is also overhead. Instead, the
+// reader of the session must pause for the returned time.
 func (u *usage) chargeOverhead(at time.Time) time.Duration {
 	if u == nil {
 		return 0

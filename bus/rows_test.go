@@ -14,8 +14,8 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// rows reads the activity log, one line a row: event, message, rpc id, actor,
-// topic, status, payload and error.
+// rows reads the activity log, one line per row: event, message, rpc id, actor, topic, status,
+// payload and error.
 func rows(t *testing.T, b *bustest.Bus, where string) []string {
 	t.Helper()
 	b.Sync(t)

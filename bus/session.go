@@ -104,8 +104,8 @@ func (s *session) read() error {
 	}
 }
 
-// pauseReading waits if the credential has caused too many refusals and pings. Meanwhile, the
-// peer keeps what it writes.
+// pauseReading waits if the credential has caused too many refusals and pings. Meanwhile,
+// backpressure holds back what the peer writes.
 func (s *session) pauseReading() {
 	if s.client.pause > 0 {
 		s.releaseBatch()

@@ -86,7 +86,7 @@ func TestSweep_StopsCallingOnSweepWhenBlocked(t *testing.T) {
 	}
 	srv.sessions.mu.Unlock()
 	<-sweeps
-	go func() { // the sweep may be about to tell of another
+	go func() { // the sweep may be about to report another
 		for range sweeps {
 		}
 	}()

@@ -11,6 +11,5 @@
 //   - The bus is the real one. URL is a listener on loopback. Dial connects in memory, and
 //     works inside a synctest bubble if StartInMemory has started the bus there.
 //   - Everything that was started ends before the test does.
-//   - A wait for something that does not come fails the test after a while, and in a bubble at
-//     once.
+//   - A wait for something that never comes fails the test after a while, or at once in a bubble.
 package bustest

@@ -118,7 +118,7 @@ var _ bus.Cluster = (*Cluster)(nil)
 // Attach implements bus.Cluster.
 func (c *Cluster) Attach(local bus.Local) { c.local = local }
 
-// Run takes part in the cluster until ctx ends, and then tells the others that it leaves. It
+// Run takes part in the cluster until ctx ends, and then tells the others that it is leaving. It
 // continues if no NATS server can be reached.
 func (c *Cluster) Run(ctx context.Context) error {
 	nc, err := c.connect()

@@ -32,7 +32,7 @@
 // # One identity, one delivery
 //
 // These statements hold for each message and each identity, even if buses freeze, resume, die,
-// are cut off, or meet each other late:
+// are cut off, or find each other late:
 //
 //  1. At most one session gets the message. The bus that accepted the message, the entry bus,
 //     decides which one, in a single lookup in its index. The index has one session of each
@@ -42,7 +42,7 @@
 //     if two buses both believe that they have an identity, only the named one delivers.
 //  2. A message goes on to another session only if the named one never received it and never
 //     will: its bus says so (Result.Absent), or this bus never passed the forward to NATS. To
-//     keep the order, it goes on only while it is the last message of its sender. Otherwise its
+//     keep the order, it goes on only while it is the last message from its sender. Otherwise its
 //     failure says that it was not written, and the sender may send it again.
 //  3. A failure without "written" is final. A forward that is given up before it is passed to
 //     NATS is never sent (markSent). A forward that was passed to NATS is "written", because
@@ -63,24 +63,24 @@
 //
 // # One messageId, one delivery
 //
-// Before a bus delivers a message with once, it asks all other reachable buses. It asks one
-// question and waits for one reply each. Meanwhile, the sender's next frames wait, so that the
-// order holds. The bus delivers the message if all others allow it. If two buses ask at the same
-// time, the one with the lower name delivers. Each asked bus notes the asker, and every bus
+// Before a bus delivers a message with once, it asks all other reachable buses. It asks each of
+// them one question and waits for one reply. Meanwhile, the sender's next frames wait, so that
+// the order holds. The bus delivers the message if all others allow it. If two buses ask at the
+// same time, the one with the lower name delivers. Each asked bus notes the asker, and every bus
 // receives the outcome. So, for ten minutes:
 //
 //  1. A repeat at any bus gets the first outcome, even if the bus that delivered is gone.
 //  2. A repeat is refused and never delivered if the outcome is unknown and the bus that took
 //     the message is gone or out of reach: the message may have been delivered.
-//  3. A bus waits for a silent bus until that counts as missing. A bus that has just started or
-//     lost NATS, or has not met all buses that others hear from, refuses the message. No bus waits
-//     for a bus that nobody hears from.
+//  3. A bus waits for a silent bus until the silent bus counts as missing. A bus that has just
+//     started or lost NATS, or has not met all buses that others hear from, refuses the message.
+//     No bus waits for a bus that nobody hears from.
 //  4. In a partition, each side delivers the messages that it does not know, with "partial" in
 //     the result. If a sender moves to the other side, its repeat is therefore delivered there
 //     again. When the buses meet again, each side keeps its own outcome.
-//  5. A bus with a full table does not note the messages of others, and refuses its own
-//     messages with once. Statements 1 and 2 then hold at that bus only while it can ask the
-//     bus that delivered.
+//  5. A bus with a full table does not note the messages from others, and refuses its own
+//     messages with once. Statements 1 and 2 then hold at that bus only while it can ask the bus
+//     that delivered.
 //
 // The Agent Communication Protocol describes a single bus. This is Hubbub's extension.
 package cluster

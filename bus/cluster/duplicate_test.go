@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// onceParams are those of a sendMessage with once, of the identity tg:1.
+// onceParams are the params of a sendMessage with once from tg:1.
 func onceParams(id string) string {
 	return fmt.Sprintf(`{"once":true,"topic":"agent:x","payload":{"messageId":%q,"type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, id)
 }

@@ -39,7 +39,7 @@ func (h *heartbeats) withinLease(beat uint64, at time.Time) bool {
 	return age(at, h.sent(beat)) < h.lease
 }
 
-// sent returns when a heartbeat was sent. It returns zero for one that is too old or of another
+// sent returns when a heartbeat was sent. It returns zero for one that is too old or from another
 // run.
 func (h *heartbeats) sent(beat uint64) time.Time {
 	h.mu.Lock()

@@ -17,7 +17,7 @@ type member struct {
 	// the last heartbeats that it has received from other buses; 0 for a bus that it does not hear
 	// from
 	heard      map[string]uint64
-	knownUntil time.Time // when this bus sent the heartbeat that m had received last when it sent its peers
+	knownUntil time.Time // when this bus sent the last heartbeat that m had received before it sent its peers
 	stale      bool      // its peers are not known for certain and must be requested
 	requested  time.Time // when its peers were requested
 	waiting    []pendingChange

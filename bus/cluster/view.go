@@ -16,7 +16,7 @@ type view struct {
 	reachable  []string             // names of the buses that send heartbeats
 	silent     []string             // names of the silent buses
 	unmet      bool                 // another bus receives heartbeats of a bus that this one has not met
-	knownUntil map[string]time.Time // by bus: until when its peers are known for certain
+	knownUntil map[string]time.Time // by bus: the time until which its peers are known for certain
 }
 
 // recordHello records the content of another bus's hello; updateView publishes it.

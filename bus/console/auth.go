@@ -38,7 +38,7 @@ type visitor struct {
 	Access
 	Token    string    // for the forms on this visitor's pages
 	Cookie   bool      // entered by a link, and can leave
-	ActUntil time.Time // until when a visitor who entered by a link may act
+	ActUntil time.Time // time until which a visitor who entered by a link may act
 	address  *url.URL  // of a link: the address of the bus for the browser
 	bearer   bool      // sent a bearer token, so no other page caused the request
 	expires  time.Time

@@ -29,8 +29,8 @@ func (s *fixture) linkOf(t *testing.T, name string) string {
 	return u.Path
 }
 
-// enter follows a link and returns where the pages of the visit lie, and the cookie as
-// a header line.
+// enter follows a link and returns where the pages of the visit are, and the cookie as a header
+// line.
 func (s *fixture) enter(t *testing.T, name string) (home, cookie string) {
 	t.Helper()
 	a := s.ask(t, http.MethodGet, s.linkOf(t, name), "")

@@ -20,7 +20,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A idleBus is a bus of 1,000 peers that does nothing.
+// An idleBus is a bus of 1,000 peers that does nothing.
 type idleBus struct{ peers []report.Peer }
 
 func (c *idleBus) Peers() []report.Peer { return slices.Clone(c.peers) }

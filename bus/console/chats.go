@@ -222,7 +222,7 @@ func author(a *protocol.Author) string {
 	return text.Clip(name, 80)
 }
 
-// applyReply applies a reply of an agent.
+// applyReply applies a reply from an agent.
 func (f *readModel) applyReply(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatReply
 	if json.Unmarshal(m.Content, &content) != nil || content.Typing || !isChat(e.Topic) {
@@ -354,7 +354,7 @@ func (f *readModel) applyAgentRecord(e *activitylog.Entry, m *protocol.Message, 
 	}
 }
 
-// BudgetUntil returns until when a budget prevents turns, or zero.
+// BudgetUntil returns the time until which a budget prevents turns, or zero.
 func (a *agent) BudgetUntil(now time.Time) time.Time {
 	until, err := time.Parse(time.RFC3339, a.BudgetRecord.Until)
 	if err != nil || !until.After(now) {

@@ -88,7 +88,8 @@ func sections(body string) (pending, standing, decided string) {
 	return pending, standing, decided
 }
 
-// newDecisionFixture is a fixture with two visitors, of whom the operator may ask the broker.
+// newDecisionFixture is a fixture with two visitors, only one of whom, the operator, may ask the
+// broker.
 func newDecisionFixture(t *testing.T) (*fixture, *fakeBroker) {
 	s, d := newFixture(t, newFakeCredentials()), &fakeBroker{}
 	s.credentials.mu.Lock()

@@ -83,7 +83,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	l.Visitor = v
 	l.Counters = c.bus.Counters()
 	l.Query = strings.TrimSpace(r.FormValue("q"))
-	defer l.releaseModel() // also if the page panics
+	defer l.releaseModel() // even if the page panics
 	if trouble := c.model.readError.Load(); trouble != nil {
 		l.Stale = *trouble
 	} else if s := l.Counters.Log; s != nil && s.Failing {
@@ -345,7 +345,7 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// relativeTime describes how far in the past or future a time of the broker is.
+// relativeTime describes a broker time relative to now.
 func relativeTime(now time.Time, at string) string {
 	t := collab.ParseTime(at)
 	if t.After(now) {

@@ -106,8 +106,8 @@ func TestPages_ShowHostileNamesAsText(t *testing.T) {
 	}
 }
 
-// TestPages_NameTheZoneOfEachClock looks for the zone of each time of day from the last heading
-// before it on.
+// TestPages_NameTheZoneOfEachClock checks that the zone of each time of day is named between the
+// last heading before it and the time.
 func TestPages_NameTheZoneOfEachClock(t *testing.T) {
 	s := newFixture(t, nil)
 	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: "x", Error: "y", Agent: "agent:lead", Destination: "tg:42", Queue: "q"}}

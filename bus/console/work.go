@@ -55,7 +55,7 @@ type step struct {
 
 const maxSteps = 60
 
-// applyBrokerEvent applies an event of the broker.
+// applyBrokerEvent applies an event from the broker.
 func (f *readModel) applyBrokerEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var ev protocol.CollabEvent
 	if m.From != protocol.PeerBroker || json.Unmarshal(m.Content, &ev) != nil {

@@ -7,8 +7,8 @@
 //   - A token is never stored: the file holds its SHA-256.
 //   - A derived token is valid at one address only. It opens neither another address nor the
 //     bus.
-//   - Grants are lists of patterns. A pattern that a client asks for must be covered by a
-//     granted one, which must match everything that the asked one matches.
+//   - Grants are lists of patterns. A pattern that a client requests must be covered by a granted
+//     one, which must match everything that the requested one matches.
 //   - If the file is deleted or becomes invalid while the bus runs, the last valid state stays
 //     in force, and Reload returns an error.
 //   - A change of the file is written whole or not at all (rename). Only its owner can read

@@ -18,9 +18,9 @@ func (l *Limit) UnmarshalTOML(value any) error {
 	return nil
 }
 
-// Limits bound how much the holders of one credential, and of those that it has issued, may
-// use together on each bus: connections and subscriptions at once, messages and their bytes
-// a second, and bytes of the activity log a day.
+// Limits bound how much the holders of one credential, and of those that it has issued, may use
+// together on each bus: connections and subscriptions at once, messages and their bytes per
+// second, and bytes of the activity log per day.
 type Limits struct {
 	Sessions      Limit `flag:"credential-sessions" positive:"1000" toml:"credential-sessions,omitzero" json:"credential-sessions,omitempty" usage:"connections of one credential at once, unless credentials.toml says otherwise"`
 	Subscriptions Limit `flag:"credential-subscriptions" positive:"10000" toml:"credential-subscriptions,omitzero" json:"credential-subscriptions,omitempty" usage:"subscriptions of all sessions of one credential, unless credentials.toml says otherwise"`

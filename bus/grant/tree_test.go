@@ -11,8 +11,7 @@ import (
 	"hubbub/bus/grant"
 )
 
-// issuing makes a file in which root issued a and b, a issued deep, and alone stands by
-// itself.
+// issuing makes a file in which root issued a and b, a issued deep, and alone issued nothing.
 func issuing(t *testing.T) *grant.File {
 	t.Helper()
 	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
@@ -33,7 +32,7 @@ func issuing(t *testing.T) *grant.File {
 	return f
 }
 
-// shape returns the names of the credentials, each with the depth at which it stands.
+// shape returns the names of the credentials, each with its depth.
 func shape(f *grant.File) string {
 	var b strings.Builder
 	grant.WalkIssued(f.List(), "", func(c *grant.Credential, depth int) { b.WriteString(strings.Repeat(">", depth) + c.Name + " ") })
@@ -104,8 +103,8 @@ func TestIssue_RefusedCredentialIsNotStored(t *testing.T) {
 	}
 }
 
-// TestFile_DropsCredentialsWithoutIssuer removes an issuer from the file, and has issuers in a
-// circle.
+// TestFile_DropsCredentialsWithoutIssuer removes an issuer from the file, and lets issuers form a
+// cycle.
 func TestFile_DropsCredentialsWithoutIssuer(t *testing.T) {
 	f := issuing(t)
 	path := filepath.Join(t.TempDir(), grant.FileName)

@@ -49,8 +49,7 @@ type Counters struct {
 	Unanswered    int                `json:"unanswered"`
 	Queued        int                `json:"queued"`
 	Bounds        map[string]float64 `json:"bounds"` // in force
-	// use of the limits that can fill up; for a limit of each peer, that of the
-	// peer that uses most
+	// use of the limits that can fill up; for a per-peer limit, the highest use by any peer
 	Used map[string]float64 `json:"-"`
 
 	Log     *write.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
