@@ -95,7 +95,7 @@ func checkJoinsChat(t *testing.T, binding string) {
 }
 
 // checkReceived checks what an agent of the SDK has printed of each message: its header with the
-// policy, and the words in a fence; and once per conversation the rules and the contract before.
+// policy, and the words in a fence, preceded once per conversation by the rules and the contract.
 func checkReceived(t *testing.T, printed string) {
 	t.Helper()
 	header := regexp.MustCompile(`(?s)C2A EVENT\n.*\nauthor: human:(Will|Ann)\n.*\nresponse_policy: must_respond\n.*\nfence: (\w+)\n\nMESSAGE\n<<(\w+)\n(.+)\n(\w+)>>\n$`)

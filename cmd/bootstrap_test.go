@@ -67,7 +67,8 @@ func TestBootstrap(t *testing.T) {
 }
 
 // checkWatcher lets a program in Python watch assignments, and say a word in the chat. It
-// receives the report that Telegram wants it later, and then that it was shown.
+// receives a report that Telegram asked for a pause, and then a report that the message was
+// shown.
 func checkWatcher(s *fixture) {
 	if exec.CommandContext(s.t.Context(), "python3", "--version").Run() != nil {
 		s.t.Skip("python3 is missing")

@@ -166,9 +166,9 @@ func TestC2AProgram_InPython(t *testing.T) {
 	}
 }
 
-// TestC2AProgram_RefusesCapabilities checks what an independent C2A program receives that takes no
-// event twice, no signals and no log: what it did not accept never comes again, also after it
-// crashed and after its agent was killed, and the author is notified each time.
+// TestC2AProgram_RefusesCapabilities checks what an independent C2A program receives if it takes
+// no event twice, no signals and no log: an event that it did not accept never comes again, even
+// after it crashed or its agent was killed, and the author is notified each time.
 func TestC2AProgram_RefusesCapabilities(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

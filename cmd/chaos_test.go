@@ -62,7 +62,7 @@ is reported to the agent, listed by "hubbub outbox list" and not sent again.
 `
 
 // TestChaos_KillsAmongTenChats kills a random program every two seconds while ten chats talk. No
-// message may be lost, duplicated or out of order. The exception are answers that were on their
+// message may be lost, duplicated or out of order. The exceptions are answers that were on their
 // way to Telegram when the bridge died: they are reported as unknown and never repeated.
 func TestChaos_KillsAmongTenChats(t *testing.T) {
 	length := duration(t, "HUBBUB_CHAOS_TIME")

@@ -71,7 +71,7 @@ func (c *chorusService) state() (said []chorusMessage, faults []string) {
 	return state.Said, state.Faults
 }
 
-// ask posts a message of a person. It returns the agents' messages after it as "sender: text",
+// ask posts a message from a person. It returns the agents' messages after it as "sender: text",
 // once all wanted texts have come.
 func (c *chorusService) ask(text string, wants ...string) (then []string) {
 	c.s.t.Helper()
@@ -304,8 +304,8 @@ func TestChorusChannel_AgentSpeaksFirst(t *testing.T) {
 	checkUnusualMessages(s, room)
 }
 
-// checkUnusualMessages lets a service in which solo is alone bring messages that not every service
-// has: of a person with the agent's name, with attachments, and empty ones.
+// checkUnusualMessages lets a service in which solo is alone send messages that not every service
+// sends: from a person with the agent's name, with attachments, and empty ones.
 func checkUnusualMessages(s *fixture, room *chorusService) {
 	s.t.Helper()
 	const file, heard = "https://files.example/plan.pdf", "I heard my namesake."

@@ -337,7 +337,7 @@ func (s *fixture) during(f decisionFault, now bool, chat models.Chat, do func())
 	}
 }
 
-// awaitMessage returns the newest message of the bot in a chat for which fits returns true, or
+// awaitMessage returns the newest message from the bot in a chat for which fits returns true, or
 // nil.
 func (s *fixture) awaitMessage(chat models.Chat, fits func(*models.Message) bool) (found *models.Message) {
 	for _, m := range s.api.Messages(chat.ID) {

@@ -87,7 +87,7 @@ func (e *emulator) say(chat int64, kind string, user int64, text string) {
 	e.call("/sendMessage", message)
 }
 
-// said returns the messages of the bot in a chat.
+// said returns the messages from the bot in a chat.
 func (e *emulator) said(chat string) (texts []string) {
 	e.t.Helper()
 	var history []struct {

@@ -139,8 +139,8 @@ func TestModelKey_RejectionIsReported(t *testing.T) {
 }
 
 // TestSlowChat_DoesNotDelayOthers checks an agent in two chats. Half of its turns may hang in one
-// chat; further turns there wait and say why; the other chat is answered. Two messages of another
-// agent cost one turn.
+// chat; further turns there wait and say why; the other chat is answered. Two messages from
+// another agent cost one turn.
 func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

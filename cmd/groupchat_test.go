@@ -69,7 +69,7 @@ func toolCall(prompt string) (tool, arguments string) {
 	return "", ""
 }
 
-// reply returns the reply of an agent in its nth turn.
+// reply returns the reply from an agent in its nth turn.
 func reply(me, prompt string, n int) string {
 	text := messageIn(prompt)
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]

@@ -114,7 +114,7 @@ func makeWAL(t *testing.T, path string) {
 	}
 }
 
-// maxPanics bounds the starts of the homeserver after it has ended by itself.
+// maxPanics bounds the starts of the homeserver after it has ended unexpectedly.
 const maxPanics = 20
 
 // serve starts the homeserver. Sometimes Dendrite panics while it starts after a kill; until starts it again.
@@ -279,7 +279,7 @@ func (p *person) say(room, text string, more map[string]any) string {
 	return p.do("send", map[string]any{"room": room, "content": content})
 }
 
-// A shown is the content of a message of the bot.
+// A shown is the content of a message from the bot.
 type shown struct {
 	ID      string
 	Type    string `json:"msgtype"`
@@ -408,8 +408,8 @@ func (p *person) in(t *testing.T) *person {
 	return p
 }
 
-// groupRoom checks the bootstrap of a room, silence, mention, formatting, reply, reaction, edit, thread
-// and redaction. After each act of a person it calls then.
+// groupRoom checks the bootstrap of a room, silence, mention, formatting, reply, reaction, edit,
+// thread and redaction. It calls then after each act of a person.
 func groupRoom(m *matrix, will, ann *person, then func()) (room string) {
 	m.t.Helper()
 	did := func(event string) string {
@@ -478,7 +478,7 @@ func (m *matrix) gotOnce(event, source string) protocol.ChatMessage {
 	return found
 }
 
-// count returns how many messages of the bot, other than edits, have a text.
+// count returns how many messages from the bot, other than edits, have a text.
 func (p *person) count(room, text string) (n int) {
 	for _, s := range p.fromBot(room, "m.room.message") {
 		if s.Relates.Type != "m.replace" && strings.Contains(s.Body, text) {
@@ -488,7 +488,7 @@ func (p *person) count(room, text string) (n int) {
 	return n
 }
 
-// secondAgent adds an agent to a room, which also gets a chat of Telegram.
+// secondAgent adds an agent to a room, which also gets a Telegram chat.
 func secondAgent(t *testing.T, m *matrix, will *person, room string) {
 	env := []string{"HUBBUB_DATA=" + m.data, "HUBBUB_BUS=" + m.tap.address(), "HUBBUB_LOG_FORMAT=json"}
 	start(t, m.whole, "hubbub-agent", env, "--id", "second", "--harness", "scripted", "--compose-window", "100ms")

@@ -195,9 +195,9 @@ func checkMatrixJoinAndLeave(m *matrix, will, ann *person) {
 	second.hears(room, "does the new device read message")
 }
 
-// checkMatrixSignedDevice checks that the bot's device is signed by its account, and that only the owner can read
-// the files of keys, also in a backup. Then a new device, in a folder with the recovery key alone, is
-// signed too.
+// checkMatrixSignedDevice checks that the bot's device is signed by its account, and that only
+// the owner can read the files of keys, even in a backup. Then a new device, in a folder with the
+// recovery key alone, is signed too.
 func checkMatrixSignedDevice(t *testing.T, m *matrix) {
 	if signed, all := m.botDevices(); signed != 1 || all != 1 {
 		t.Errorf("%d of %d devices of the bot are signed", signed, all)

@@ -31,7 +31,7 @@ func (p *person) invited(more map[string]any) string {
 	return room
 }
 
-// saw reports whether the person saw an event of the bot.
+// saw reports whether the person saw an event from the bot.
 func (p *person) saw(room, kind, event string) bool {
 	return slices.ContainsFunc(p.fromBot(room, kind), func(s shown) bool { return event == "" || s.ID == event })
 }

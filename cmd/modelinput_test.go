@@ -93,7 +93,7 @@ func (c *recordingModel) promptsWith(text string) (found []string) {
 	return found
 }
 
-// ended waits until a message of a person has been handled completely.
+// ended waits until a message from a person has been handled completely.
 func (s *fixture) ended(m *models.Message) {
 	s.t.Helper()
 	source := fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
@@ -132,7 +132,8 @@ func (f *inputFixture) awaitInput(what, text string) {
 	f.await(what, func() bool { return len(f.model.promptsWith(text)) == 1 })
 }
 
-// awaitShown returns the first message of the bot in the direct chat that fits.
+// awaitShown returns the first message from the bot in the direct chat for which fits returns
+// true.
 func (f *inputFixture) awaitShown(fits func(*models.Message) bool) (found *models.Message) {
 	f.t.Helper()
 	f.await("a message of the bot", func() bool { found = f.awaitMessage(f.dm, fits); return found != nil })

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A malformedModel is the endpoint of a model that answers as the message asks, in the ways of
+// A malformedModel is the endpoint of a model that answers as the message asks, in the formats of
 // real endpoints. It counts requests that report an earlier error.
 type malformedModel struct {
 	edited  chan struct{} // closed when the message that "wait" holds is edited

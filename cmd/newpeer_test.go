@@ -158,7 +158,7 @@ func checkOrder(t *testing.T, bus string, messages int) {
 	}
 }
 
-// TestNewPeer_Shell checks that it answers, also after a restart of the bus.
+// TestNewPeer_Shell checks that it answers, even after a restart of the bus.
 func TestNewPeer_Shell(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is missing")

@@ -18,7 +18,7 @@ import (
 )
 
 // An evasiveModel is the endpoint of a model that does not answer the question but signals done.
-// To "silent" and to reminders it does neither.
+// For "silent" and for reminders it does neither.
 type evasiveModel struct {
 	mu    sync.Mutex
 	knows []string // the events of reminders
@@ -117,7 +117,7 @@ func (s *fixture) awaitNoObligation(peers ...string) {
 	})
 }
 
-// awaitText waits for a message of the bot that contains a text.
+// awaitText waits for a message from the bot that contains a text.
 func (s *fixture) awaitText(chat models.Chat, text string) (found *models.Message) {
 	s.t.Helper()
 	s.await(text, func() bool {

@@ -24,8 +24,8 @@ var (
 	keyLine   = regexp.MustCompile(`^#? ?([a-z0-9-]+) = `)
 )
 
-// TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, also in comments, is
-// a flag of its program.
+// TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, including those in
+// comments, is a flag of its program.
 func TestSampleSettings_AreCurrent(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))

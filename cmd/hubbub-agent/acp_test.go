@@ -93,7 +93,7 @@ func (h *fixture) stop() {
 	}
 }
 
-// say sends a message of Will, by a given bridge topic, until the agent took it.
+// say sends a message from Will, on a topic of the bridge, until the agent has accepted it.
 func (h *fixture) say(from protocol.PeerID, text string, mcp string) {
 	h.t.Helper()
 	h.said++
@@ -134,7 +134,7 @@ func (h *fixture) ask(text, want string) {
 
 // TestACP_AsksAPersonForPermission checks that with --permission ask the author of the message
 // decides in the chat, and that reading needs no permission. With --approve, a person also
-// decides about permitted calls.
+// decides on permitted calls.
 func TestACP_AsksAPersonForPermission(t *testing.T) {
 	for name, c := range map[string]struct {
 		args           []string
@@ -185,7 +185,7 @@ var acpContents = map[string]string{
 
 const cutNote = "\n\n[The model's answer was cut here: it reached its maximum length.]"
 
-// TestACP_AsksInWordsWhatAProgramWantsToKnow answers questions of a program in words.
+// TestACP_AsksInWordsWhatAProgramWantsToKnow answers questions from a program in words.
 func TestACP_AsksInWordsWhatAProgramWantsToKnow(t *testing.T) {
 	h := &fixture{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")

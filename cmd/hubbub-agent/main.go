@@ -58,7 +58,7 @@ type endpoint struct {
 	MaxTokens int    `flag:"max-tokens" default:"4096" usage:"maximum output tokens of one answer of the harness openai or anthropic; a longer answer is shortened, or marked as cut"`
 }
 
-// targetSettings are the addresses that may be called besides buses and models.
+// targetSettings are the addresses that may be called in addition to buses and models.
 type targetSettings struct {
 	A2AURL  string         `flag:"a2a-url" usage:"address of an external agent that speaks A2A 1.0, for the harness a2a; its card is below the address, and its token comes from HUBBUB_A2A_TOKEN"`
 	Allow   []string       `flag:"allow-target" usage:"addresses, as CIDR, that may be called although they are not public, and by http, such as that of a Chorus gateway on another machine than the bus, that in --files-url of a bridge, or those in the card at --a2a-url (repeatable)"`

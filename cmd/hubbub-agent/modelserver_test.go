@@ -26,7 +26,7 @@ type modelServer struct {
 // A request is the input of a model, independent of the API.
 type request struct {
 	tools   map[string]json.RawMessage // schemas by name
-	prompt  string                     // the newest of an agent's prompts; "" in requests of the program's own
+	prompt  string                     // the newest of an agent's prompts; "" in requests from the program's own
 	results []string                   // of the tools that were called since
 	gone    <-chan struct{}            // closed when the program has given up the request
 }
@@ -357,7 +357,7 @@ var calls struct {
 	n int
 }
 
-// callID names a tool call as no other.
+// callID returns a unique ID for a tool call.
 func callID() string {
 	calls.Lock()
 	defer calls.Unlock()

@@ -102,7 +102,7 @@ type foreignFixture struct {
 	mu      sync.Mutex
 	tries   map[string]int // by command
 	results []string       // results of tools
-	back    []string       // prompts with which came back what somebody waits for
+	back    []string       // prompts that returned an obligation
 }
 
 func newForeignFixture(t *testing.T, f *foreignProgram, permission string, more ...string) *foreignFixture {
@@ -253,7 +253,7 @@ func chat(r *request, tool string, arguments obj) move {
 	return move{text: fmt.Sprintf("there is no tool %s among %q", tool, names)}
 }
 
-// eventOf is the id of the event of a prompt.
+// eventOf returns the id of the event in a prompt.
 func eventOf(prompt string) string {
 	_, id, _ := strings.Cut(prompt, "\nevent_id: ")
 	id, _, _ = strings.Cut(id, "\n")
@@ -370,7 +370,7 @@ func trusted(t *testing.T, h *foreignFixture) {
 	})
 }
 
-// asking checks the questions of a program about which a person decides.
+// asking checks the questions from a program about which a person decides.
 func asking(t *testing.T, h *foreignFixture) {
 	row(t, "permission asked and decided", func(t *testing.T) {
 		for _, word := range []string{"no", "yes"} {
@@ -393,7 +393,7 @@ func asking(t *testing.T, h *foreignFixture) {
 func obliged(t *testing.T, f *foreignProgram) {
 	on := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
 	off := newForeignFixture(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
-	say := func(h *foreignFixture, author string, m protocol.ChatMessage) { // of each another: what one writes is one turn
+	say := func(h *foreignFixture, author string, m protocol.ChatMessage) { // each from another author, because the messages of one author are one turn
 		m.Chat, m.Author = &protocol.Chat{ID: "42", Kind: "dm"}, &protocol.Author{ID: author, Kind: "human"}
 		harnesstest.Until(t, "the agent takes a message", func() bool {
 			return h.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo == 1
@@ -453,7 +453,8 @@ func obliged(t *testing.T, f *foreignProgram) {
 	}
 }
 
-// dies: a program that dies with its request ends the decision as cancelled, in the chat and on record.
+// dies checks that a program that dies with an open request ends the decision as cancelled, in
+// the chat and on record.
 func dies(t *testing.T, h *foreignFixture) {
 	h.say("tg:42", "run touch "+filepath.Join(h.workspace, "never"), "")
 	if asked := h.reply(); !strings.Contains(asked, "Decide with") {
@@ -510,7 +511,7 @@ func row(t *testing.T, name string, do func(t *testing.T)) {
 	})
 }
 
-// event sends a message of Will, after adding the required members.
+// event sends a message from Will, after adding the required members.
 func (h *foreignFixture) event(from protocol.PeerID, m protocol.ChatMessage) {
 	if m.Chat == nil {
 		m.Chat = &protocol.Chat{ID: from.Name(), Kind: "dm"}
@@ -547,7 +548,7 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// secrets looks for tokens of ours where they must not be.
+// secrets looks for our tokens where they must not be.
 func (h *foreignFixture) secrets(t *testing.T) {
 	var own struct{ Token string }
 	raw, err := os.ReadFile(filepath.Join(h.data, "mcp.json"))

@@ -193,7 +193,7 @@ func TestConsoleIdentity_IsThePersonsIfGranted(t *testing.T) {
 			t.Errorf("%+v asks as %s", c, id)
 		}
 	}
-	for want, c := range map[protocol.PeerID]*grant.Credential{ // as ann, where that may be
+	for want, c := range map[protocol.PeerID]*grant.Credential{ // as ann, if that is allowed
 		"cli:ann.run": {Name: "will", Identities: []string{"cli:*"}}, "cli:will.run": {Name: "will", Identities: []string{"cli:will.*"}},
 	} {
 		if id := consoleIdentity(c, ".run", "cli:ann"); id != want {

@@ -59,8 +59,8 @@ func busProgram() program.Program {
 // all returns all settings, in the order of the flags.
 func (s *settings) all() []any { return []any{&s.bus, &s.log, s, &s.cluster} }
 
-// run opens the log and serves until ctx ends. The log is closed after the bus, so that it has
-// everything that the bus did.
+// run opens the log and serves until ctx ends. The log is closed after the bus, so that it
+// records everything that the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
 	release, err := env.AwaitData(ctx) // the activity log has one writer
 	if err != nil {

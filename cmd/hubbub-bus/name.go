@@ -16,9 +16,9 @@ import (
 // nameFile keeps the name of the bus in its data folder.
 const nameFile = "bus.name"
 
-// keptName returns the name of a bus without --name. It draws the name at the first start and keeps
-// it, because the other buses of a cluster would miss the old name. A name is not copied to another
-// data folder: two buses need two names.
+// keptName returns the name of a bus without --name. It chooses a random name at the first start
+// and keeps it, because the other buses of a cluster would miss the old name. A name is not
+// copied to another data folder: two buses need two names.
 func keptName(data string) (string, error) {
 	path := filepath.Join(data, nameFile)
 	raw, err := os.ReadFile(path)

@@ -73,7 +73,7 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 	first = strings.TrimPrefix(first, filepath.Base(command)+": ")
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return nil // or it is too slow: its start will show
+		return nil // or it is too slow, which its start will show
 	case first == "":
 		err = fmt.Errorf("%s: %w", command, err)
 	case proc.IsUsageError(err):

@@ -17,7 +17,7 @@ func (f Folder) Retry(ctx context.Context, name string) error {
 	return f.change(ctx, name, (*outbox.Outbox).Retry)
 }
 
-// Drop gives up an item.
+// Drop discards an item.
 func (f Folder) Drop(ctx context.Context, name string) error {
 	return f.change(ctx, name, (*outbox.Outbox).Drop)
 }

@@ -1,5 +1,5 @@
 // Package deadletter lists the undelivered messages of the programs of a data folder, and lets a
-// person decide about them.
+// person decide on them.
 //
 // Guarantees:
 //

@@ -104,7 +104,7 @@ func (k programFiles) describe(ctx context.Context, q *bridge.Queue, found *outb
 const maxText = 200
 
 // summarize returns the type and text of a stored message. It returns "" for anything that is not
-// a message of the bus, because that may be confidential.
+// a message from the bus, because that may be confidential.
 func summarize(body []byte) string {
 	var m struct {
 		Type    string

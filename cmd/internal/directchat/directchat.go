@@ -16,7 +16,7 @@ import (
 // this suffix.
 func Suffix(agent protocol.PeerID) string { return ".chat-" + agent.Name() }
 
-// NewMessage returns a message of a person to an agent. self is the identity of the chat.
+// NewMessage returns a message from a person to an agent. self is the identity of the chat.
 func NewMessage(self protocol.PeerID, person, text string) protocol.Message {
 	return protocol.NewMessage(protocol.TypeChatMessage, self, protocol.ChatMessage{
 		Text: text, Chat: &protocol.Chat{ID: string(self), Kind: "dm"},

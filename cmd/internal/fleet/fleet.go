@@ -21,7 +21,7 @@ type Child struct {
 
 // Options are the optional settings of a Fleet. Nil is valid.
 type Options struct {
-	Line       func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
+	Line       func(name string, line []byte) // takes each line of a child's log; calls for one child do not overlap
 	Event      func(name, text string)        // takes events of a child, as sentences
 	MinBackoff time.Duration                  `positive:"500ms"` // pause before the first restart
 	MaxBackoff time.Duration                  `positive:"30s"`   // longest pause

@@ -27,9 +27,9 @@ type member struct {
 
 	mu        sync.Mutex // guards the fields below
 	process   *proc.Process
-	stopUntil time.Time     // a stop of the process takes so long
+	stopUntil time.Time     // how long a stop of the process takes
 	ready     chan struct{} // closed once the process has reported that it is ready
-	down      chan struct{} // closed when waiting is useless: the child failed too often or ended for good
+	down      chan struct{} // closed when waiting is useless: the child failed too often or ended permanently
 }
 
 func newMember(c Child, o Options) *member {
@@ -38,7 +38,7 @@ func newMember(c Child, o Options) *member {
 
 // run keeps the child running until ctx ends (nil), or until it stays down. A child that keeps
 // failing is still started every RestPause, because its problem may disappear. Only in the first
-// stage it stays down, which ends everything, so that the parent of this program can act.
+// stage does it stay down, which ends everything, so that the parent of this program can act.
 func (c *member) run(ctx context.Context) error {
 	defer c.close(c.down)
 	pauses := retry.Backoff{Min: c.o.MinBackoff, Max: c.o.MaxBackoff}

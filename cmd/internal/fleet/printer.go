@@ -57,7 +57,7 @@ func (p *Printer) Line(name string, line []byte) {
 	p.print(name, entry)
 }
 
-// Event prints an event of a program.
+// Event prints an event from a program.
 func (p *Printer) Event(name, text string) {
 	p.print(name, map[string]any{"level": "warn", "message": text, "time": p.now().Format(time.RFC3339Nano)})
 }

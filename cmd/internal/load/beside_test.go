@@ -248,7 +248,8 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// grow writes so many rows into a log, as a bus would over a week, unless it is there.
+// grow writes the given number of rows into a log, as a bus would over a week, unless it is
+// there.
 func grow(ctx context.Context, folder string, rows int) error {
 	path := filepath.Join(folder, "activity.db")
 	if _, err := os.Stat(path); err == nil {
@@ -283,8 +284,8 @@ func grow(ctx context.Context, folder string, rows int) error {
 	return <-logged
 }
 
-// grown returns the rows of a message: in a hundred, one from a person, its reply, and
-// what the agent decided about it.
+// grown returns the rows of a message. Of a hundred messages, one is from a person, one is the
+// agent's decision, and one is its reply.
 func grown(m *message, i int, at int64) []activitylog.Row {
 	var raw [16]byte
 	m.random.Read(raw[:]) //nolint:errcheck // it never fails

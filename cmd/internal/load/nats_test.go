@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serveNATS runs nats-server with a WebSocket listener on an address until ctx ends. With a folder
-// it keeps a copy of every message in a JetStream stream there, which is synced so often; 0 is the
-// server's own two minutes.
+// serveNATS runs nats-server with a WebSocket listener on an address until ctx ends. With a
+// folder it keeps a copy of every message in a JetStream stream there, which is synced at that
+// interval; 0 is the server's own two minutes.
 func serveNATS(ctx context.Context, address, folder string, syncEvery time.Duration) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

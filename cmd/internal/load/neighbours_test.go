@@ -14,12 +14,11 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// BenchmarkNeighbours measures how long a message takes from one peer to another and back
-// while others load the same bus: a fan-out to 10,000 peers twice a second, 2,000 peers
-// that arrive at once every two seconds, and 30 that never read what one sends them. A pair
-// through a server that only echoes, at the same time, shows what the machine itself makes
-// of it. The three are in processes of their own. LOAD_TEST_FOR is how long each is
-// measured (default 10s).
+// BenchmarkNeighbours measures how long a message takes from one peer to another and back while
+// others load the same bus: a fan-out to 10,000 peers twice a second, 2,000 peers that arrive at
+// once every two seconds, and 30 that never read what one sends them. A pair through a server
+// that only echoes, at the same time, shows what the machine itself contributes. The three are in
+// processes of their own. LOAD_TEST_FOR is how long each is measured (default 10s).
 func BenchmarkNeighbours(b *testing.B) {
 	length := 10 * time.Second
 	if text := os.Getenv("LOAD_TEST_FOR"); text != "" {

@@ -88,7 +88,7 @@ const (
 const (
 	finBit   = 0x80
 	maskBit  = 0x80
-	maxFrame = 16 << 20 // maximum length of a frame of the server
+	maxFrame = 16 << 20 // maximum length of a frame from the server
 )
 
 // webSocketFrames is the client side of RFC 6455 without extensions. Each frame must be a whole

@@ -13,8 +13,7 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// TestAdvice_NamesTheOwner looks at the folder of this user with the
-// eyes of another one.
+// TestAdvice_NamesTheOwner looks at the folder of this user as another user.
 func TestAdvice_NamesTheOwner(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o700); err != nil {
@@ -41,7 +40,7 @@ func TestAdvice_NamesTheOwner(t *testing.T) {
 }
 
 // TestAdvice_SendsNobodyBackToRoot looks at a file of root as the owner of the data folder. Root
-// works there as that owner, so to become root does not help.
+// works there as that owner, so becoming root does not help.
 func TestAdvice_SendsNobodyBackToRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make folders of others")

@@ -145,7 +145,7 @@ func (w *asyncWriter) write(text []byte) error {
 	}
 }
 
-// Flush waits until the lines that are queued now are written, at most for d.
+// Flush waits until the lines that are queued now are written, for at most d.
 func (w *asyncWriter) Flush(d time.Duration) {
 	w.mu.Lock()
 	if len(w.queue) == 0 {

@@ -334,8 +334,8 @@ func TestLogTo_RedirectsTheLog(t *testing.T) {
 	}
 }
 
-// TestSIGHUP_StopsOnlyAtATerminal checks that SIGHUP does not stop a service, which gets it to
-// reload settings.
+// TestSIGHUP_StopsOnlyAtATerminal checks that SIGHUP does not stop a service, which takes it as a
+// request to reload its settings.
 func TestSIGHUP_StopsOnlyAtATerminal(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("nohup runs the tests: nothing hears SIGHUP")

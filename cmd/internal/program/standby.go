@@ -32,8 +32,9 @@ func (s *Standby) Check() error {
 	return CheckFile("cluster-creds", s.Creds)
 }
 
-// RunBridge is Run for the bridge of a bot, which calls ready when it serves. Before that, an error of
-// refused is one of usage: later, a token that was valid may become so again.
+// RunBridge is Run for the bridge of a bot, which calls ready when it serves. Before that, an
+// error of refused is a usage error. Later it is not, because a token that was valid may become
+// valid again.
 func (s *Standby) RunBridge(ctx context.Context, env *Env, bot string, refused error,
 	work func(ctx context.Context, ready func()) error) error {
 	var served atomic.Bool

@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Usage makes an error of wrong usage. The program exits with 2.
+// Usage makes a usage error. The program exits with 2.
 func Usage(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
 }
@@ -43,7 +43,8 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// wrong marks the error of wrong settings. The program exits with 2, unless the error is retryable.
+// wrong marks an error as caused by wrong settings. The program exits with 2, unless the error is
+// retryable.
 func wrong(err error) error {
 	if _, usage := errors.AsType[*usageError](err); usage || IsRetryable(err) || errors.Is(err, context.Canceled) {
 		return err
@@ -51,9 +52,9 @@ func wrong(err error) error {
 	return Usage("%w", err)
 }
 
-// Retryable marks an error that may disappear without a change of the settings, such as a file that
-// is still empty. The program exits with 1 even if [Usage] wraps the error, so that its supervisor
-// starts it again.
+// Retryable marks an error that may disappear without a change to the settings, such as a file
+// that is still empty. The program exits with 1 even if [Usage] wraps the error, so that its
+// supervisor starts it again.
 func Retryable(err error) error { return &retryableError{err} }
 
 type retryableError struct{ err error }

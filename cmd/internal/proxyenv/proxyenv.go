@@ -1,7 +1,7 @@
-// Package proxyenv makes ALL_PROXY name the proxy for HTTP and HTTPS unless a variable of the scheme
-// does, as in curl. Go reads only those variables, and reads them once: a library may do so while
-// packages are initialized. Because this package imports so little, and because of its path, it is
-// initialized before net/http and all who import that.
+// Package proxyenv makes ALL_PROXY name the proxy for HTTP and HTTPS unless a variable of the
+// scheme does, as in curl. Go reads only those variables, and reads them once: a library may do
+// so while packages are initialized. Because this package imports so little, and because of its
+// path, it is initialized before net/http and everything that imports it.
 //
 // Go ignores a value that it cannot parse, and then uses no proxy. [Check] refuses it.
 package proxyenv

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Progress shows on a terminal how far an operation is. It updates every second and shows
-// nothing in the first second. A nil Progress shows nothing.
+// A Progress shows on a terminal how far an operation has progressed. It updates every second and
+// shows nothing in the first second. A nil Progress shows nothing.
 type Progress struct {
 	count atomic.Int64
 	end   sync.Once

@@ -78,7 +78,7 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 	return cmd
 }
 
-// checkClock returns an error if the bus does not trust the clock that gives an age its time.
+// checkClock returns an error if the bus does not trust the clock, from which an age is computed.
 func checkClock(path string, before time.Time) error {
 	s, err := write.ReadClock(path)
 	if err != nil || s.Ahead <= 0 {

@@ -101,7 +101,7 @@ func (o *decisionSummary) String() string {
 	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
 }
 
-// run decides about past events again and prints the results.
+// run decides on past events again and prints the results.
 func (p *replayOptions) run(cmd *cobra.Command, r *read.Reader, f read.AttentionFilter) error {
 	cfg, err := p.config()
 	if err != nil {
@@ -166,8 +166,7 @@ func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 	}
 }
 
-// decide reads the log once. It decides about each chat event with what the log contained before
-// it.
+// decide reads the log once. It decides on each chat event with what the log contained before it.
 func (p *replayOptions) decide(
 	cmd *cobra.Command, r *read.Reader, f read.AttentionFilter, cfg attention.Config,
 ) ([]replayedEvent, error) {
@@ -279,7 +278,7 @@ func (p *history) chat(id string) *chatHistory {
 	return p.chats[id]
 }
 
-// decide decides about a chat message and updates the history.
+// decide decides on a chat message and updates the history.
 func (p *history) decide(
 	e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config,
 ) attention.Decision {
@@ -328,7 +327,7 @@ func (p *history) addRow(e *activitylog.Entry) {
 	}
 }
 
-// addReply adds the reply of an agent.
+// addReply adds the reply from an agent.
 func (p *history) addReply(e *activitylog.Entry) {
 	var c protocol.ChatReply
 	if _, ok := e.Decode(&c); !ok || c.Text == "" {

@@ -106,7 +106,7 @@ func printStats(p *output.Printer, list []agentstats.Stats, titles *view.Titles)
 // minDispositionColumns left for it.
 const statsColumns, minDispositionColumns = 76, 16
 
-// dispositions lists how the events of an agent ended.
+// dispositions lists how the events from an agent ended.
 func dispositions(s *agentstats.Stats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))

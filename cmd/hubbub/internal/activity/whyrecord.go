@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A brokerEvent is an event of the broker about a record, with its description.
+// A brokerEvent is an event from the broker about a record, with its description.
 type brokerEvent struct {
 	At      time.Time `json:"ts"`
 	EventID string    `json:"eventId"`

@@ -34,7 +34,7 @@ type agentChat struct {
 	interactive bool                    // a person types at a terminal
 	replies     chan protocol.ChatReply // from the agent
 	sent        []string                // IDs of the messages sent
-	awaiting    []string                // IDs to which an answer is awaited
+	awaiting    []string                // IDs of the messages that await an answer
 }
 
 // runAgentChat sends text to an agent and prints its answer. Without text it sends each line of
@@ -103,7 +103,7 @@ func connectedPeers(ctx context.Context, env *program.Env) map[string]bool {
 	return there
 }
 
-// receive handles a message of the agent. It runs in the goroutine that reads the connection.
+// receive handles a message from the agent. It runs in the goroutine that reads the connection.
 func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
@@ -184,7 +184,7 @@ func (t *agentChat) run(cmd *cobra.Command, lines <-chan string, wait time.Durat
 }
 
 // matchReply reports whether a reply belongs to a message of this chat, and whether it answers
-// the last one. If that message decided about an earlier message, or answered its question, the
+// the last one. If that message decided on an earlier message, or answered its question, the
 // reply to the earlier one counts as the answer.
 func (t *agentChat) matchReply(reply *protocol.ChatReply) (ours, answered bool) {
 	if reply.Edits != "" {

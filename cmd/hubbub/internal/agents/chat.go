@@ -65,7 +65,7 @@ func NewChat() *cobra.Command {
 	return cmd
 }
 
-// errNoAgent means that the flags name a system, which is not a demo, and that no agent is named.
+// errNoAgent means that the flags name a system other than a demo, but no agent.
 var errNoAgent = program.Usage("AGENT is missing: with --bus or --config, hubbub chat talks to an agent and not " +
 	"to a demo")
 

@@ -59,8 +59,8 @@ func newChatCommand() *cobra.Command {
 	return cmd
 }
 
-// chatSettings is the settings file of the measured programs. The spawn rate, Telegram's pacing and the
-// wait for more of the same author do not delay anything.
+// chatSettings is the settings file of the measured programs. The spawn rate, Telegram's pacing
+// and the wait for more messages from the same author do not delay anything.
 const chatSettings = `[bus]
 listen = %q
 

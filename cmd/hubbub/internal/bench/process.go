@@ -63,8 +63,8 @@ func (p *process) private() int64 {
 
 var syncLine = regexp.MustCompile(`(?m)^.* +(\d+)(?: +\d+)? +(?:fsync|fdatasync)$`)
 
-// countSyncs counts the synchronizations of the disk that the processes make while work
-// runs. The counts are -1 if strace is missing or may not follow the processes.
+// countSyncs counts the disk syncs that the processes make while work runs. The counts are -1 if
+// strace is missing or may not follow the processes.
 func countSyncs(ctx context.Context, processes []process, work func() error) error {
 	tracers := make([]*tracer, len(processes))
 	for i := range processes {
@@ -80,7 +80,7 @@ func countSyncs(ctx context.Context, processes []process, work func() error) err
 	return failed
 }
 
-// A tracer counts the synchronizations of one process.
+// A tracer counts the disk syncs of one process.
 type tracer struct {
 	cmd     *exec.Cmd
 	summary bytes.Buffer

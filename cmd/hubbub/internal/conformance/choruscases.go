@@ -118,7 +118,7 @@ func person(name string) func() chorusMessage {
 // namesake is a person with the name of the first agent.
 func (r *chorusRun) namesake() chorusMessage { return chorusMessage{Sender: r.agents[0].name} }
 
-// person returns a function that makes messages of a person with that name.
+// person returns a function that makes messages from a person with that name.
 func (r *chorusRun) post(ctx context.Context, channel string, m chorusMessage, to ...*chorusAgent) (int, error) {
 	post := r.newPost()
 	if m.ID == "" {
@@ -227,8 +227,8 @@ func (r *chorusRun) wantSilence(ctx context.Context, posts ...int) error {
 	return nil
 }
 
-// program answers each message of the agent at once, each time in other words, as a program that
-// does not declare itself as one.
+// program answers each message from the agent at once, each time in different words, like a
+// program that does not declare itself as one.
 func (r *chorusRun) program(ctx context.Context, channel string) error {
 	messages := make(chan struct{}, maxExchange+1)
 	r.mu.Lock()
@@ -271,8 +271,8 @@ func (r *chorusRun) program(ctx context.Context, channel string) error {
 	}
 }
 
-// room returns a case with a message to two agents of a channel, at most that many of which
-// may answer.
+// room returns a case with a message to two agents of a channel, of which at most the given
+// number may answer.
 func (r *chorusRun) room(text string, atMost int) func(ctx context.Context, channel string) error {
 	return func(ctx context.Context, channel string) error {
 		post, err := r.post(ctx, channel, chorusMessage{Sender: "alice", Content: text}, r.agents[:2]...)

@@ -49,7 +49,7 @@ type heardEvent struct {
 	text string // of a message
 }
 
-// A chorusPost is a message of the service, as JSON.
+// A chorusPost is a message from the service, as JSON.
 type chorusPost struct {
 	Channel  chorus.Channel `json:"channel"`
 	Message  chorusMessage  `json:"message"`
@@ -150,7 +150,8 @@ func (s *chorusService) send(ctx context.Context, to *chorusAgent, post int, p c
 	return s.sendRaw(ctx, to.connection, raw)
 }
 
-// sendRaw POSTs a body to a connection string, again after 5xx as the protocol allows.
+// sendRaw POSTs a body to a connection string, and repeats the POST after a 5xx, as the protocol
+// allows.
 func (s *chorusService) sendRaw(ctx context.Context, connection string, body []byte) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -63,7 +63,7 @@ func newConformanceHost() *cobra.Command {
 	return cmd
 }
 
-// writeReport replaces the report by one with the given results.
+// writeReport replaces the report with one with the given results.
 func writeReport(cmd *cobra.Command, path string, list []conformance.Verdict) error {
 	var text bytes.Buffer
 	page := &cobra.Command{}

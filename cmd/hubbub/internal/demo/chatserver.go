@@ -17,7 +17,7 @@ import (
 // BotName is the name by which the demo's group mentions the bot.
 const BotName = "hubbub_bot"
 
-// groupID is the ID of the demo's group. It is small to be easy to read.
+// groupID is the ID of the demo's group. It is small so that it is easy to read.
 const groupID = -1001
 
 // A ChatServer stands in for Telegram in the demo. It is safe for concurrent use.

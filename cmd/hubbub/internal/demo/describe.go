@@ -105,7 +105,7 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 	return n, true
 }
 
-// describeCollab describes a request, result or event of the broker. It returns false for
+// describeCollab describes a request, result or event from the broker. It returns false for
 // messages that only keep the broker informed.
 func describeCollab(p *publication) (string, bool) {
 	var c struct {

@@ -267,7 +267,7 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 // clockJumpShown is how long a jump of the clock is shown after it has ended.
 const clockJumpShown = 30 * 24 * time.Hour
 
-// checkClock tells whether the clock of the machine has jumped while a bus ran here.
+// checkClock reports whether the clock of the machine has jumped while a bus ran here.
 func checkClock(data string) []tg.Finding {
 	const advice = "Check what sets the clock (timedatectl)."
 	s, err := write.ReadClock(filepath.Join(data, "activity.db"))
@@ -367,7 +367,7 @@ func checkOutboxes(ctx context.Context, data string) tg.Finding {
 // spawnerFile is the spawner's database in the data folder.
 const spawnerFile = "system.db"
 
-// checkAgents looks for agents that the spawner has given up.
+// checkAgents looks for agents that the spawner has given up on.
 func checkAgents(ctx context.Context, data string) []tg.Finding {
 	path := filepath.Join(data, spawnerFile)
 	if !program.FileExists(path) {
@@ -421,11 +421,10 @@ func agentLog(data, name string) string {
 	}
 }
 
-// maxUndecided bounds the wait of an event for its decision, which takes milliseconds.
+// maxUndecided bounds how long an event waits for its decision, which takes milliseconds.
 const maxUndecided = 30 * time.Second
 
-// checkMailboxes looks for agents that do not decide about events, and for agents whose turns
-// fail.
+// checkMailboxes looks for agents that do not decide on events, and for agents whose turns fail.
 func checkMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
 	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(data), pattern) // the only possible error is a bad pattern
@@ -473,8 +472,8 @@ func bridgeState(ctx context.Context, env *program.Env, token string) tg.BridgeS
 	return known
 }
 
-// storedEnv returns the variables that `hubbub up` wrote for the agents. The terminal of doctor
-// seldom has them.
+// storedEnv returns the variables that `hubbub up` wrote for the agents. The terminal that runs
+// doctor rarely has them.
 func storedEnv(data string) []string {
 	content, err := os.ReadFile(filepath.Join(data, provision.AgentEnvFile))
 	if err != nil {

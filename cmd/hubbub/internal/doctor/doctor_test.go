@@ -97,7 +97,7 @@ func TestFileExists_InaccessibleFile(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !program.FileExists(file) || !program.FileExists(filepath.Join(file, "below")) { // refused, also for root
+	if !program.FileExists(file) || !program.FileExists(filepath.Join(file, "below")) { // refused, even for root
 		t.Error("what is there, or cannot be looked at, is missing")
 	}
 }

@@ -110,7 +110,7 @@ func Line(cmd *cobra.Command, result any, format string, args ...any) error {
 }
 
 // List prints a list: with --json as one line for each item, otherwise with print. For an empty
-// list it prints none.
+// list it prints the text none.
 func List[T any](cmd *cobra.Command, list []T, none string, print func(*Printer, []T)) error {
 	p := NewPrinter(cmd)
 	switch {

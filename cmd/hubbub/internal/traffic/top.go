@@ -111,7 +111,7 @@ func quitOnKey(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		cancel()
-		_ = xterm.Restore(int(os.Stdin.Fd()), before) // fails only if the terminal has gone
+		_ = xterm.Restore(int(os.Stdin.Fd()), before) // fails only if the terminal is gone
 	}
 }
 
@@ -151,7 +151,7 @@ type topScreen struct {
 	lines         []string
 }
 
-// newTopScreen returns a screen of the size of out.
+// newTopScreen returns a screen the size of out.
 func newTopScreen(out io.Writer) *topScreen {
 	t := &topScreen{Painter: term.NewPainter(out)}
 	if f, ok := out.(*os.File); ok {

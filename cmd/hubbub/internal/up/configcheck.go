@@ -71,7 +71,7 @@ type ConfigError struct {
 	Key     string `json:"key,omitempty"`
 	Message string `json:"says"`
 
-	retryable bool // it may disappear without a change of the settings
+	retryable bool // it may disappear without a change to the settings
 }
 
 // String formats the error as compilers do.

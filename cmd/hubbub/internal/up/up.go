@@ -63,8 +63,8 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	return runPlan(cmd.Context(), env, p, printer)
 }
 
-// joinErrors returns the errors in the settings as one, or nil. It is one of usage unless all of
-// them may disappear without a change of the settings.
+// joinErrors returns the errors in the settings as one, or nil. It is a usage error unless all of
+// them may disappear without a change to the settings.
 func joinErrors(list []ConfigError) error {
 	var lines []string
 	usage := false
