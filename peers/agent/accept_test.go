@@ -24,8 +24,8 @@ import (
 	"hubbub/protocol"
 )
 
-// A gate blocks a turn while its message is edited. Whoever reaches the moment first continues
-// once the edit is in the mailbox.
+// A gate blocks a turn while its message is edited. The first to reach the moment continues once
+// the edit is in the mailbox.
 type gate struct {
 	moment string
 	unseen bool   // the turn continues before the agent handles the edit, instead of afterwards

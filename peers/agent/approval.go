@@ -24,7 +24,7 @@ import (
 
 const (
 	decisionPoll = 30 * time.Second // between queries for a decision, in case its notification was lost
-	maxShown     = 2000             // bytes shown of the arguments of a call
+	maxShown     = 2000             // bytes of a call's arguments that are shown
 )
 
 // approvals lets people decide for the turns of one agent.

@@ -301,7 +301,7 @@ func TestDecision_WordCountsForTheLatestQuestion(t *testing.T) {
 				if (ran == 1) != c.decides {
 					t.Errorf("the word ran it %d times: %q", ran, w.verdicts())
 				}
-				w.say(dm("4", w.asked().Buttons[0].Value)) // the button still means what it stands under
+				w.say(dm("4", w.asked().Buttons[0].Value)) // the button still refers to the question above it
 				w.sleep(10 * time.Second)
 				if ran != 1 {
 					t.Errorf("ran %d times: %q", ran, w.verdicts())

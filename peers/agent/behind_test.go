@@ -11,7 +11,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// inBroker returns a wake by w3 over a question.
+// inBroker returns a wake from agent w3 about a question.
 func inBroker(id, state, behind string, more map[string]any) map[string]any {
 	q := map[string]any{"id": id, "title": "what of it?", "state": state, "onBehalfOf": behind}
 	for k, v := range more {
@@ -20,9 +20,9 @@ func inBroker(id, state, behind string, more map[string]any) map[string]any {
 	return map[string]any{"deliveryId": "dlv-" + id, "rule": "next_move_owner", "senderId": "w3", "senderIdentity": "agent:w3", "senderKind": "agent", "question": q}
 }
 
-// TestExchange_IgnoresQuestionsForAPerson checks that an agent answers questions of another agent
-// if a person caused them. Otherwise it calls a person in where the asking agent reads it, and
-// declines the rest until a person causes one.
+// TestExchange_IgnoresQuestionsForAPerson checks that an agent answers questions from another
+// agent if a person caused them. Otherwise it calls a person in where the asking agent reads it,
+// and declines the rest until a person causes one.
 func TestExchange_IgnoresQuestionsForAPerson(t *testing.T) {
 	n := 0
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {

@@ -215,7 +215,7 @@ func TestClaim_OfTheBrokerIsNeededForARoleEvent(t *testing.T) {
 }
 
 // TestBroker_IsAwaitedDuringARestart checks that, while the broker is away, no agent answers a
-// message that several could, until it has been away for long.
+// message that several could, until it has been away for a long time.
 func TestBroker_IsAwaitedDuringARestart(t *testing.T) {
 	withFixture(t, newStub(accepting), holder, func(t *testing.T, w *fixture) {
 		claim := func(event string) chan map[string]any {
@@ -506,7 +506,7 @@ func TestQuestion_AnswerReachesTheChatThatAsked(t *testing.T) {
 			})
 			w.sleep(10 * time.Second)
 		}
-		answer("evt-8", "q-0") // not a question of this agent: no chat may receive it
+		answer("evt-8", "q-0") // not a question from this agent: no chat may receive it
 		answer("evt-9", "q-1")
 		w.wantTexts("It is eu-west.")
 		equal(t, "refusals", w.refusals(), []string{

@@ -31,7 +31,7 @@ func (w *fixture) overBudget() (list []string) {
 	return list
 }
 
-// ask says something and waits until it was seen to.
+// ask says something and waits until it has been handled.
 func (w *fixture) ask(ids ...string) {
 	for _, id := range ids {
 		w.say(dm(id, "hello"))
@@ -88,7 +88,7 @@ func TestBudget_LimitsOneAuthor(t *testing.T) {
 
 func TestBudget_HoldsInABurst(t *testing.T) {
 	withFixture(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{ChatTurns: 3}}, func(t *testing.T, w *fixture) {
-		for i := range 20 { // authors of their own: the messages are not merged
+		for i := range 20 { // separate authors, so that the messages are not merged
 			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("u", i), "human"))
 		}
 		w.sleep(time.Minute)

@@ -191,7 +191,8 @@ func TestReaction_WaitsForStatusOfMessage(t *testing.T) {
 }
 
 // TestChoices_FirstOneCounts checks that the chosen answer replaces the question and reaches the
-// agent, also where such words alone oblige nobody. Other words reach the agent and choose nothing.
+// agent, even where such words alone oblige nobody. Other words reach the agent and choose
+// nothing.
 func TestChoices_FirstOneCounts(t *testing.T) {
 	reply := func(m protocol.ChatMessage) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"}

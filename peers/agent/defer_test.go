@@ -38,7 +38,7 @@ func TestDefer_RedeliversAfterRestarts(t *testing.T) {
 		w.wantTexts()
 		w.sleep(20 * time.Second)
 		w.wantDispositions("e1 deferred", "e1 deferred")
-		w.sleep(2*time.Minute + 10*time.Second) // the second rest is twice as long
+		w.sleep(2*time.Minute + 10*time.Second) // the second pause is twice as long
 		w.wantDispositions("e1 deferred", "e1 deferred", "e1 responded")
 		w.wantTexts("done at attempt 3")
 		last := w.stub.seen()[2]

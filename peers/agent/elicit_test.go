@@ -13,7 +13,8 @@ import (
 )
 
 // TestElicit_IsAnsweredInWords checks that the author of the turn's message answers in their
-// chat. A question of that person, messages of others and a thumbs-up are not answers. "Wait" takes one back.
+// chat. A question of that person, messages from others and a thumbs-up are not answers. "Wait"
+// takes one back.
 func TestElicit_IsAnsweredInWords(t *testing.T) {
 	to := func(m protocol.ChatMessage, source string) protocol.ChatMessage {
 		m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}

@@ -34,9 +34,9 @@ func TestSignal_DoneWithoutRecipientClosesNothing(t *testing.T) {
 	})
 }
 
-// TestAsk_ObligesUntilThePersonClosesIt checks that /ask obliges its addressee until the person closes it. An ordinary
-// message does not oblige, nor does a forwarded one, one of an agent, or one to an agent of an
-// older draft.
+// TestAsk_ObligesUntilThePersonClosesIt checks that /ask obliges its addressee until the person
+// closes it. An ordinary message does not oblige, nor does a forwarded one, one from an agent, or
+// one to an agent with an older draft.
 func TestAsk_ObligesUntilThePersonClosesIt(t *testing.T) {
 	forwarded := dm("f1", "/ask is it blocked?")
 	forwarded.Forwarded = "Eve"

@@ -36,7 +36,7 @@ func joinAgent(w *fixture, id protocol.PeerID, s *stub, opts *agent.Options) (st
 	}
 }
 
-// broken fails every turn for good.
+// broken fails every turn permanently.
 func broken(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 	return harness.Outcome{}, fmt.Errorf("%w: no such model", harness.ErrPermanent)
 }

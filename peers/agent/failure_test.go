@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol"
 )
 
-// noAnswerToAgent is what an agent reads that gets no answer.
+// noAnswerToAgent is what an agent reads when it gets no answer.
 const noAnswerToAgent = "I could not answer this message. Ask somebody else, or go on without it."
 
 // TestFailure_IsReportedToTheAskingAgent checks that an agent is notified once per message,

@@ -260,8 +260,8 @@ func TestDocuments_AreReadWithTheTool(t *testing.T) {
 	})
 }
 
-// TestVoice_IsTranscribed checks that a recording is transcribed once and shown as its text, also to
-// programs that read no prompt. Without a transcription, or when it fails, the prompt says so.
+// TestVoice_IsTranscribed checks that a recording is transcribed once and shown as its text, even
+// to programs that read no prompt. Without a transcription, or when it fails, the prompt says so.
 func TestVoice_IsTranscribed(t *testing.T) {
 	voice := protocol.Attachment{Kind: "voice", Name: "voice.ogg", MimeType: "audio/ogg", Ref: "http://bridge/v", Size: 3}
 	for name, c := range map[string]struct {

@@ -102,8 +102,8 @@ func (s *stub) seen() []harness.Turn {
 	return append([]harness.Turn{}, s.turns...)
 }
 
-// A fixture is one agent on a bus with a Telegram bridge, on a clock that tests
-// turn by sleeping.
+// A fixture is one agent on a bus with a Telegram bridge, on a clock that tests advance by
+// sleeping.
 type fixture struct {
 	t      *testing.T
 	bus    *bustest.Bus
@@ -202,7 +202,7 @@ func (w *fixture) collect() {
 	}
 }
 
-// say sends a chat message from tg:42 and fails unless it was taken.
+// say sends a chat message from tg:42 and fails unless it was accepted.
 func (w *fixture) say(m protocol.ChatMessage) {
 	w.t.Helper()
 	r := w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeTGMessage, m)
@@ -211,14 +211,14 @@ func (w *fixture) say(m protocol.ChatMessage) {
 	}
 }
 
-// dm is a direct message of Will.
+// dm is a direct message from Will.
 func dm(id, text string) protocol.ChatMessage {
 	return protocol.ChatMessage{
 		SourceID: id, Text: text, Chat: &protocol.Chat{ID: "42", Kind: "dm"}, Author: &protocol.Author{ID: "77", Kind: "human", DisplayName: "Will"},
 	}
 }
 
-// post is a message of Will in a channel.
+// post is a message from Will in a channel.
 func post(id, text string) protocol.ChatMessage {
 	m := dm(id, text)
 	m.Chat = &protocol.Chat{ID: "C1", Kind: "channel", Title: "ops"}

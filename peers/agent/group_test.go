@@ -37,7 +37,7 @@ type group struct {
 	notes  []record
 }
 
-// An sentReply is what an agent of the group said.
+// A sentReply is what an agent of the group said.
 type sentReply struct {
 	from  protocol.PeerID
 	reply protocol.ChatReply

@@ -137,8 +137,8 @@ func TestEvalArms_AAndD(t *testing.T) {
 	}
 }
 
-// TestEvalArm_B checks that the author's or delegate's "done" for the recipient closes it for
-// good, even if the reaction is removed.
+// TestEvalArm_B checks that the author's or delegate's "done" for the recipient closes it
+// permanently, even if the reaction is removed.
 func TestEvalArm_B(t *testing.T) {
 	s := newStub(evading)
 	withFixture(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *fixture) {

@@ -60,8 +60,8 @@ func TestOutbound_SaysVisibilityAndDirectedness(t *testing.T) {
 	}
 }
 
-// TestVisibility_OfAPrivateAnswerIsKept checks that an answer for one person is not shown to others, also
-// if it is an interim message.
+// TestVisibility_OfAPrivateAnswerIsKept checks that an answer for one person is not shown to
+// others, even if it is an interim message.
 func TestVisibility_OfAPrivateAnswerIsKept(t *testing.T) {
 	for _, interim := range []bool{false, true} {
 		for _, kind := range []string{"dm", "channel", "thread"} {

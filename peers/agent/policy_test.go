@@ -119,8 +119,8 @@ func TestTurn_WithoutAnAnswerNotifiesTheAuthorOnce(t *testing.T) {
 	})
 }
 
-// TestTurn_EndingSilentlyRunsOnceMore checks that a person who waits gets a second attempt, that the model
-// learns why, and that nothing which was done, not even a receipt, is done again.
+// TestTurn_EndingSilentlyRunsOnceMore checks that a person who waits gets a second attempt, that
+// the model learns why, and that nothing, not even a receipt, is done twice.
 func TestTurn_EndingSilentlyRunsOnceMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, arguments string
@@ -371,8 +371,9 @@ func TestClaim_NeedsOneAnswerInItsTurn(t *testing.T) {
 	})
 }
 
-// TestReaction_MeansAgreementOrDone checks that agreeing to a question of the agent begins a turn. A "done"
-// closes what is open about the message, or about the message that the agent answered.
+// TestReaction_MeansAgreementOrDone checks that agreeing to a question from the agent begins a
+// turn. A "done" closes what is open about the message, or about the message that the agent
+// answered.
 func TestReaction_MeansAgreementOrDone(t *testing.T) {
 	react := func(w *fixture, id, signal, about, author string) {
 		w.say(protocol.ChatMessage{
@@ -413,8 +414,8 @@ func TestReaction_MeansAgreementOrDone(t *testing.T) {
 	})
 }
 
-// TestInjection_IsDecidedAgainWithoutItsMode checks that the event of a program that came back without an
-// injection mode is decided again, so that its author gets an answer.
+// TestInjection_IsDecidedAgainWithoutItsMode checks that the event from a program that came back
+// without an injection mode is decided again, so that its author gets an answer.
 func TestInjection_IsDecidedAgainWithoutItsMode(t *testing.T) {
 	tries := 0
 	s := newStub(nil)

@@ -102,7 +102,7 @@ func TestPost_IsBoundedByADailyBudget(t *testing.T) {
 }
 
 // TestPost_IsForbiddenWhereAnAnswerIs covers a halt, a chat that was left, a held exchange of
-// agents, and an event of another agent. In a channel, a post is allowed.
+// agents, and an event from another agent. In a channel, a post is allowed.
 func TestPost_IsForbiddenWhereAnAnswerIs(t *testing.T) {
 	var got []string
 	s := newStub(silent)

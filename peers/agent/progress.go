@@ -312,9 +312,9 @@ func (a *Agent) output(ctx context.Context, o harness.Output) error {
 	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
 }
 
-// storeReport queues a report for the chat of its turn, behind earlier output. For events of the
-// broker, it is sent as progress instead. An error becomes the reason if the turn ends without
-// more output, and an author who waits for an answer is notified at once.
+// storeReport queues a report for the chat of its turn, behind earlier output. For events from
+// the broker, it is sent as progress instead. An error becomes the reason if the turn ends
+// without more output, and an author who waits for an answer is notified at once.
 func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	t := tx.Turn(o.TurnID)
 	if t == nil {

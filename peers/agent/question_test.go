@@ -53,7 +53,7 @@ func (w *fixture) shown(r protocol.ChatReply, source string) {
 	})
 }
 
-// inReply is a message that answers the one of an id.
+// inReply returns a message that answers the one with an id.
 func inReply(m protocol.ChatMessage, source string) protocol.ChatMessage {
 	m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}
 	return m
@@ -111,7 +111,7 @@ func TestQuestion_ReachesAPersonInTheirChat(t *testing.T) {
 				w.sleep(10 * time.Second)
 				equal(t, "after what is no answer", w.questions(), []string{shown})
 				w.say(inReply(dm("5", "eu-west"), "shown"))
-				w.say(inReply(dm("6", "or eu-north"), "shown")) // words like any other, for it is answered
+				w.say(inReply(dm("6", "or eu-north"), "shown")) // words like any other, because it is answered
 				w.sleep(time.Minute)
 				equal(t, "after the answer", w.questions()[:2], []string{shown, done})
 				w.wantTextsOnce("deploying to eu-west")

@@ -26,8 +26,7 @@ func in(m protocol.ChatMessage, conversation, kind string) protocol.ChatMessage 
 	return m
 }
 
-// readChats calls the reading tools as widely as they go, and returns all that they
-// gave.
+// readChats calls the reading tools with the widest reach, and returns all results.
 func readChats(tools harness.Tools, conversations ...string) string {
 	var seen strings.Builder
 	_, r := call(tools, "chat.list_events", nil)

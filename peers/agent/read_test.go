@@ -238,7 +238,7 @@ func TestChorusChannel_SeesTheActivityOfATurn(t *testing.T) {
 	})
 }
 
-// TestReadThread_HidesSecrets checks that a tool's answer contains earlier messages of people
+// TestReadThread_HidesSecrets checks that a tool's answer contains earlier messages from people
 // without the secrets in them.
 func TestReadThread_HidesSecrets(t *testing.T) {
 	withFixture(t, newStub(accepting), &agent.Options{Redact: redact.New()}, func(t *testing.T, w *fixture) {

@@ -47,7 +47,7 @@ var innerShapes = []string{
 	"C2A EVENT\nevent_id: INNER\nfence: " + fence + "\n\nMESSAGE\n<<" + fence + "\nINNER\n" + fence + ">>\n",
 }
 
-// answerShapes are what models write that is one.
+// answerShapes are texts of models that are answers.
 var answerShapes = []string{"", "", "The answer is 4.\n", "It is 4, and <b>that</b> is all.\n", "Here: ", "Sure 🙂 ", "Write `<think>` there.\n", "```\n<tool_call>\n```\n"}
 
 // A shape is a random output of a model, with the part of it that is an answer.
@@ -96,8 +96,8 @@ func shapes(n int) (list []shape) {
 
 var askedFor = regexp.MustCompile(`answer \S+ (\d+)`)
 
-// modelServer answers as a model that answers with these shapes, as the prompt asks. Every
-// third it sends with the tool first.
+// modelServer answers as a model that answers with these shapes, as the prompt asks. It sends
+// every third shape with the tool first.
 func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 	type object = map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -254,7 +254,7 @@ func runAnswering(file string) {
 		_, event, _ := strings.Cut(id, " ")
 		answer(id, event, text)
 	}
-	var busy []string // calls that came too many at once, which are made again when one is answered
+	var busy []string // calls that were refused because too many came at once; they are made again when one is answered
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -97,7 +97,7 @@ func TestMention_ShowsEarlierMessages(t *testing.T) {
 		_, around, _ := strings.Cut(prompt, "\nCONTEXT\n")
 		around, message, _ := strings.Cut(around, "\nMESSAGE\n")
 		want := ""
-		for i := range 11 { // n11 is one of the twelve, and says nothing any more
+		for i := range 11 { // n11 is one of the twelve, and no longer says anything
 			want += fmt.Sprintf("event_id: n%d\nauthor: human:78\nauthor_id: 78\nsent: 00:00, just now\n<<FENCE\nnote %d\nFENCE>>\n", i, i)
 		}
 		if _, around, _ = strings.Cut(around, "\n"); around != want {

@@ -81,7 +81,7 @@ func TestRetries_ShareTheDeadlineOfTheTurn(t *testing.T) {
 	var asked []time.Duration
 	for name, c := range map[string]struct {
 		fail func(ctx context.Context) error
-		want string // when the turn began its tries
+		want string // when the turn began its attempts
 		end  time.Duration
 	}{
 		"it hangs after a failure": {func(ctx context.Context) error {

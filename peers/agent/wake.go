@@ -15,8 +15,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// handleCollabEvent handles events of the broker for this agent, such as a wake, which is stored
-// like any other event.
+// handleCollabEvent handles events from the broker for this agent, such as a wake, which is
+// stored like any other event.
 func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
 	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
 		return peer.Reject("only the collaboration broker may send collab_events")
@@ -133,7 +133,7 @@ func obligationOf(w *collab.Wake) (o *protocol.Obligation, since string) {
 	return nil, ""
 }
 
-// isAnswer reports whether a wake has the answer to a question of this agent.
+// isAnswer reports whether a wake has the answer to a question from this agent.
 func isAnswer(w *collab.Wake) bool {
 	return w.Question != nil && w.Question.State == collab.QuestionAnswered && w.Message == nil && w.WorkItem == nil
 }
@@ -176,8 +176,8 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 }
 
 // Answer queues the answer to a wake: as the answer to its question, a message in its
-// conversation, or the output of its flight. Notices of the agent's program and interim messages
-// are posted to the conversation. A notice that there will be no answer also answers the
+// conversation, or the output of its flight. Notices from the agent's program and interim
+// messages are posted to the conversation. A notice that there will be no answer also answers the
 // question, or is addressed to the agent that asked. Signals are reported as flight states; see
 // Disposed.
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID,

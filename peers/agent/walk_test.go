@@ -88,7 +88,7 @@ func (w *walk) person() {
 	w.say(fmt.Sprint("p", w.messages), texts[n], []string{"77", "78"}[w.r.IntN(2)], "human", mentions...)
 }
 
-// relay forwards the messages of agents.
+// relay forwards the messages from agents.
 func (w *walk) relay() {
 	for ; w.heard < len(w.said); w.heard++ {
 		u := w.said[w.heard]

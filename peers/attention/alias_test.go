@@ -20,7 +20,8 @@ func TestCheckAlias(t *testing.T) {
 	}
 }
 
-// TestLabels_TouchWordsWithoutSpaces checks labels in scripts that join words, and some that are none.
+// TestLabels_TouchWordsWithoutSpaces checks labels in scripts that join words, and texts that are
+// not labels.
 func TestLabels_TouchWordsWithoutSpaces(t *testing.T) {
 	for text, want := range map[string]string{
 		"你好，@lead你在吗":      "@lead",

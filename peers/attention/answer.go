@@ -67,8 +67,8 @@ func newAnswerPhrases(w *Words) answerPhrases {
 }
 
 // Read reads a clear yes or no. Every word and every sign of the text must be known: a condition,
-// a question, a quotation, a correction, a struck or a drawled word makes it no clear answer. The caller
-// checks whom the text answers; labels are ignored.
+// a question, a quotation, a correction, a struck or a drawled word makes the answer unclear. The
+// caller checks whom the text answers; labels are ignored.
 func (r *AnswerReader) Read(text string) Answer {
 	if len(text) > maxAnswer {
 		return AnswerOther
@@ -113,12 +113,12 @@ func (r *AnswerReader) Read(text string) Answer {
 	return found[0]
 }
 
-// exclaimed are words that with a sign are an exclamation in another language: laughter in English, enough
-// in Spanish.
+// exclaimed are words that are an exclamation in another language if a sign is added: laughter in
+// English, "enough" in Spanish.
 var exclaimed = map[string]string{"ha": "!", "xa": "!", "ya": "¡"}
 
 // shorten returns a word as it is spelled if letters of it are repeated: "daaa". drawled reports
-// whether they are within the word, as in "suuure", which may be a doubt.
+// whether they are within the word, as in "suuure", which may express doubt.
 func (r *AnswerReader) shorten(word string) (spelled string, drawled bool) {
 	known := r.phrases().words
 	if known[word] {
@@ -159,7 +159,7 @@ func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
 // innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
 var innerTick = compiled("(\\pL)[`´](\\pL)")
 
-// Faces of punctuation: a bracket is one, too, where there are none of the other kind.
+// Faces made of punctuation. A bracket is also one if the text has no bracket of the other kind.
 var (
 	smile    = compiled(`[:=]['’-]?(?:\)+|D\b)|\^\^|\)+`)
 	frown    = compiled(`[:=]['’-]?\(+|\(+`)

@@ -167,8 +167,8 @@ type situation struct {
 	cfg      *Config
 	mentions mentions
 	words    []string // of the spoken part, without labels
-	replyMe  bool     // it answers a message of this agent
-	replyNot bool     // it answers a message of another agent
+	replyMe  bool     // it answers a message from this agent
+	replyNot bool     // it answers a message from another agent
 }
 
 func newSituation(e *Event, self *Self, facts *Facts, cfg *Config) situation {

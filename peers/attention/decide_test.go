@@ -129,7 +129,7 @@ func TestVectors_CoverEveryRule(t *testing.T) {
 	}
 }
 
-// anyEvent draws events with wild and with meaningful fields.
+// anyEvent generates events with random and with meaningful fields.
 func anyEvent(t *rapid.T) attention.Event {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"", "thanks", "stop", "@lead leave", "@lead", "@backend-agents?", "@w3 hi", "```", "`@lead", "> @lead", "@", "@@", "@a@b", "a@b", "@lead.", "\xff@lead",
@@ -237,8 +237,9 @@ func TestDecide_ForwardObligesNobody(t *testing.T) {
 	}
 }
 
-// TestDecide_ThanksAndEmojiObligeNobody covers every language whose words are known. Thanks and emoji
-// oblige only as an answer to a question of the agent. A stop word stops in each language.
+// TestDecide_ThanksAndEmojiObligeNobody covers every language whose words are known. Thanks and
+// emoji oblige only as an answer to a question from the agent. A stop word stops in each
+// language.
 func TestDecide_ThanksAndEmojiObligeNobody(t *testing.T) {
 	self := attention.Self{ID: "agent:lead"}
 	decide := func(text string, facts attention.Facts) attention.Decision {

@@ -19,9 +19,9 @@
 //   - A knock contains no user text: no body and no name. Its topic is one of a fixed set of
 //     sentences, possibly with the title of a thread. The knock of a repeated obligation also
 //     has its default action, as a header value.
-//   - A body, name, title or id cannot forge a prompt block. A header value is one line
-//     without control and bidirectional characters. The body follows a fence that the caller
-//     draws at random for every turn, and that is lengthened if the body contains it.
+//   - A body, name, title or id cannot forge a prompt block. A header value is one line without
+//     control and bidirectional characters. The body follows a fence that the caller generates at
+//     random for every turn, and that is lengthened if the body contains it.
 //
 // The package implements three drafts of C2A: 2026-06-02 (four policies, directedness), its
 // projection 2026-06-24 (three policies, addressedToMe), and 2026-08-11, which adds obligations

@@ -45,7 +45,7 @@ const (
 	KindStatus     EventKind = "status"
 
 	KindReminder    EventKind = "reminder"    // set by the agent itself
-	KindUndelivered EventKind = "undelivered" // a message of the agent will never be shown
+	KindUndelivered EventKind = "undelivered" // a message from the agent will never be shown
 	KindReturn      EventKind = "return"      // an open obligation is presented again
 )
 
@@ -117,7 +117,7 @@ type Facts struct {
 	// its own question was the last message here, or is the message answered or reacted to
 	Asked    bool   `json:"asked,omitempty"`
 	Question string `json:"question,omitempty"` // its text
-	// it is the first message of a person after a question that the agent asked them here
+	// it is the first message from a person after a question that the agent asked them here
 	Answers bool `json:"answers,omitempty"`
 	// an agent sent the same text before, it had a turn here, and no person has written since; or
 	// an earlier reaction with the same signal to the same message had a turn

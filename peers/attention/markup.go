@@ -110,7 +110,7 @@ func init() { // since measures of kinds refer to the table
 			does: hide}, // cut in its first word
 		{first: "<[◁", opens: begins(`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|<` +
 			beginnings("start_of_turn>", "end_of_turn>") + `|\[/?` +
-			// no other text ends so
+			// no other text ends like that
 			beginnings("THINK]", "TOOL_CALLS]", "INST]", "AVAILABLE_TOOLS]") + `|◁[a-z/]*)\z`), does: hide},
 		{line: true, opens: begins(`(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)|[a-z0-9]{16,}>\z`), does: hide},
 		{line: true, opens: begins(headerLine), measure: (*scanner).header},
@@ -276,7 +276,8 @@ var (
 	prose   = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
 )
 
-// maxBefore is more than the bytes before a mark that decide whether its sentence mentions it.
+// maxBefore exceeds the number of bytes before a mark that decide whether its sentence mentions
+// it.
 const maxBefore = 32
 
 // mention keeps a mark that its sentence mentions: a mark in quotation marks, one that is called

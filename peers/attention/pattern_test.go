@@ -20,7 +20,8 @@ func TestPatterns_Compile(t *testing.T) {
 	}
 }
 
-// TestVisibleText_EndMarkAfterShortAnswer reads the end mark behind an answer of at most one character.
+// TestVisibleText_EndMarkAfterShortAnswer reads the end mark after an answer of at most one
+// character.
 func TestVisibleText_EndMarkAfterShortAnswer(t *testing.T) {
 	for text, want := range map[string]string{"</s>": "", " </s>": "", "5</s>": "5", "<s></s>": "", "<s>5</s>": "5"} {
 		if got := VisibleText(text); got != want {

@@ -83,7 +83,7 @@ var refusals = []permitRow{
 func PermitMessage(s ReplyContext) Refusal { return permit(&s, false) }
 
 // PermitReaction is PermitMessage for a signal. Signals promise and acknowledge. They need no
-// claim and are allowed where a message is not, except on events of others and after leaving.
+// claim and are allowed where a message is not, except on events from others and after leaving.
 func PermitReaction(s ReplyContext) Refusal { return permit(&s, true) }
 
 // permit returns the first refusal that applies to a message or a signal.

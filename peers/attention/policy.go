@@ -42,7 +42,7 @@ const (
 	DirectedAmbient  Directedness = "ambient"
 )
 
-// MessageDirectedness returns whom a message of an agent obliges: those named in its text, or
+// MessageDirectedness returns whom a message from an agent obliges: those named in its text, or
 // else whom its author chose, or nobody.
 func MessageDirectedness(text string, chosen Directedness) Directedness {
 	if chosen = cmp.Or(chosen, DirectedAmbient); chosen == DirectedAmbient && len(textMentions(spokenPart(text))) > 0 {

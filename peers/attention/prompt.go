@@ -35,8 +35,8 @@ type Line struct {
 }
 
 // Block renders the user turn for an event: header lines, then the text of others behind a fence.
-// The caller draws the fence, a random string of at least 16 characters, for each turn. If a text
-// contains it, Block uses a longer one, which the header names.
+// The caller generates the fence, a random string of at least 16 characters, for each turn. If a
+// text contains it, Block uses a longer one, which the header names.
 //
 // An event with a knock is rendered without its content and context.
 func (p *Prompt) Block(fence string) string {

@@ -102,7 +102,7 @@ func withSignal(signals ...Signal) func(*situation) bool {
 	return func(v *situation) bool { return slices.Contains(signals, Signal(v.event.Signal)) }
 }
 
-// onMine reports whether a reaction was put on a message of this agent.
+// onMine reports whether a reaction was put on a message from this agent.
 func onMine(v *situation) bool { return v.replyMe }
 
 // isNews reports whether a reaction is the first one of its kind to its message.
@@ -112,14 +112,14 @@ func ofNoAgent(v *situation) bool { return !v.replyNot }
 
 func byPerson(v *situation) bool { return v.event.authorKind() == AuthorHuman }
 
-// declares selects messages of agents that declare whom they oblige.
+// declares selects messages from agents that declare whom they oblige.
 func declares(d Directedness) func(*situation) bool {
 	return func(v *situation) bool { return v.event.authorKind() == AuthorAgent && v.event.Directedness == d }
 }
 
 func (v *situation) namesNobody() bool { return v.mentions == mentions{} }
 
-// declaredForOther reports whether a message of an agent declares that it obliges others: it
+// declaredForOther reports whether a message from an agent declares that it obliges others: it
 // names neither this agent nor one of its roles, and if it is directed at the author of the
 // message that it answers, that is somebody else.
 func (v *situation) declaredForOther() bool {

@@ -8,7 +8,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-const drawn = "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa" // a fence as it is drawn for a turn
+const drawn = "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa" // a fence as it is generated for a turn
 
 // innerParts are examples of hidden parts, each as models wrote it.
 var innerParts = []string{

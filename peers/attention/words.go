@@ -22,10 +22,10 @@ type Words struct {
 	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, that make an answer unclear, in place of those that it knows (repeatable)"`
 }
 
-// embeddedWords are the words by default, in English, Russian, Ukrainian, Persian, Arabic, Spanish,
-// Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, in lines of one language each. The
-// words for yes, no and unclear answer a question about a permission. A phrase stands for itself:
-// "claro que no" is no "claro".
+// embeddedWords are the default words, in English, Russian, Ukrainian, Persian, Arabic, Spanish,
+// Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, with one language per line. The words
+// for yes, no and unclear answer a question about a permission. A phrase stands for itself:
+// "claro que no" is not "claro".
 //
 //go:embed words.json
 var embeddedWords []byte

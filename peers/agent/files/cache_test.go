@@ -23,7 +23,7 @@ import (
 // png begins as every PNG does.
 const png = "\x89PNG\r\n\x1a\n"
 
-// bridge is a bridge that serves files, with a keeper that fetches from it.
+// bridge is a bridge that serves files, with a cache that fetches from it.
 type bridge struct {
 	*files.Cache
 	url     string

@@ -19,7 +19,7 @@ var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 // isImage reports whether models accept images of a type.
 func isImage(mime string) bool { return slices.Contains(images, mime) }
 
-// MayBeImage reports whether a file is shown as an image, as far as its message says.
+// MayBeImage reports whether a file can be shown as an image, judging by its message.
 func MayBeImage(a *protocol.Attachment) bool {
 	return a.Kind == "photo" || a.Kind == "document" && isImage(a.MimeType)
 }

@@ -1,4 +1,4 @@
 package files
 
-// OfficeText reads at most so many bytes of the parts of a document.
+// OfficeText reads a limited number of bytes of the parts of a document.
 var OfficeText = officeText

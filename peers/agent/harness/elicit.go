@@ -27,14 +27,14 @@ const (
 	FormPrefix   = "form:"
 )
 
-// Limits on the question of a server or a program.
+// Limits on the question from a server or a program.
 const (
 	maxQuestion = 4 << 10
 	maxForm     = 2000 // bytes of a question that is answered in words, as it is shown
 	maxFields   = 20
 )
 
-// The actions by which a question of a server or a program is answered.
+// The actions by which a question from a server or a program is answered.
 const (
 	ElicitAccept  = "accept"
 	ElicitDecline = "decline"
@@ -78,7 +78,7 @@ func Elicit(ctx context.Context, people Approver, name, message string, schema a
 	return ElicitCancel, nil
 }
 
-// confirm lets a person decide about a proposed answer.
+// confirm lets a person decide on a proposed answer.
 func (*form) confirm(ctx context.Context, people Approver, name, message string, content map[string]any) (
 	string, map[string]any) {
 	question, err := json.Marshal(map[string]any{"asks": message, "answer": content})
@@ -112,7 +112,7 @@ type field struct {
 	preset   any // its default
 }
 
-// newForm returns the form of a schema. No schema is a form without fields.
+// newForm returns the form of a schema. A missing schema is a form without fields.
 func newForm(schema any) (*form, error) {
 	raw, err := json.Marshal(schema)
 	if err != nil {

@@ -102,7 +102,7 @@ type Host struct {
 	Output func(ctx context.Context, o Output) error
 }
 
-// An Output is one message or report of a program in a turn.
+// An Output is one message or report from a program in a turn.
 type Output struct {
 	TurnID string
 	Key    string    // unique among the agent's outputs; a repeated key changes nothing

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// harnesses are put through hostCases. What each drives does with an event what
-// a scripted agent does; a failing one fails at its first turn, before it acts.
+// harnesses are put through hostCases. The program or model behind each harness handles an event
+// as a scripted agent does; a failing one fails at its first turn, before it acts.
 var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 	"scripted": func(t *testing.T, failing bool) harness.Harness {
 		if failing {
@@ -123,7 +123,7 @@ func (r reference) awaitCancel(t *testing.T) {
 	})
 }
 
-// words are how a model's API is asked and answers.
+// words read the requests and write the answers of a model's API.
 type words struct {
 	read  func(body []byte) (prompt string, results []string) // the last prompt, and the results of the calls since
 	write func(text string, call *harnesstest.Call, n int) any
@@ -305,8 +305,8 @@ func (o *host) turn(conversation, policy, text string) *harness.Turn {
 	return &harness.Turn{ID: "turn_" + conversation, Attempt: 1, Chat: "tg:" + conversation, Event: e, System: "rules", Prompt: playPrefix + string(raw), Workspace: o.TempDir(), ChatServer: o.own}
 }
 
-// run runs a turn to its end, again when the harness failed for now, as an agent
-// does, and returns the calls that came of it, n at least.
+// run runs a turn to its end, repeating it after a temporary failure as an agent does. It returns
+// the resulting calls, at least n.
 func (o *host) run(t *harness.Turn, n int) []string {
 	o.Helper()
 	for {

@@ -137,7 +137,7 @@ func (r Result) Images() (all []Image) {
 }
 
 // IsToolName reports whether said, the name that a program gives to a tool, means the tool called
-// name. Programs replace its dot by other characters and prepend the name of its server.
+// name. Programs replace its dot with other characters and prepend the name of its server.
 func IsToolName(said, name string) bool {
 	return strings.Contains(normalizeToolName(said), normalizeToolName(name))
 }

@@ -68,7 +68,7 @@ type Approver interface {
 	// Sensitive reports whether the configuration requires a person's decision about a tool:
 	// "shell" or "mcp:SERVER.TOOL".
 	Sensitive(tool string) bool
-	// Approve waits until a person has decided about one call. It returns nil if the call may run
+	// Approve waits until a person has decided on one call. It returns nil if the call may run
 	// now, once, and the decision is recorded. Otherwise the error says why not.
 	Approve(ctx context.Context, tool string, arguments json.RawMessage) error
 	// Ask waits until a person has answered a question in words, and returns the words. The error
@@ -236,7 +236,7 @@ type Part struct {
 	Kind     string `json:"-"` // for a file: photo, voice and so on
 }
 
-// MarshalJSON writes a text part with its text, also if that is empty, since programs rely on it.
+// MarshalJSON writes a text part with its text, even if that is empty, since programs rely on it.
 func (p Part) MarshalJSON() ([]byte, error) {
 	type plain Part
 	if p.Type != "text" {

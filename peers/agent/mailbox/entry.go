@@ -75,7 +75,7 @@ func (e *Entry) Files() []protocol.Attachment {
 // ClaimGranted reports whether the event is shown because its claim was granted.
 func (e *Entry) ClaimGranted() bool { return strings.HasPrefix(e.Decision.Reason, "claim_granted") }
 
-// SentAt returns when the event was written, as far as its chat says so plausibly, else when it was
+// SentAt returns when the event was written if its chat gives a plausible time, else when it was
 // received.
 func (e *Entry) SentAt() time.Time {
 	at, err := time.Parse(time.RFC3339, e.Content.CreatedAt)

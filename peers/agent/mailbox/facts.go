@@ -102,10 +102,10 @@ func (v *View) Facts(e *Entry) attention.Facts {
 // openQuestion is how long a question to a person in a group waits for an answer that names nobody.
 const openQuestion = 30 * time.Minute
 
-// mayAnswer reports whether an event is the first message of a person, outside of direct messages,
-// after a question that the agent asked them at asked. Messages to others, and pauses such as "brb",
-// do not count. If no person's message led to the question, anybody may answer. Nobody may if another
-// agent has written since: the person may be answering that.
+// mayAnswer reports whether an event is the first message from a person, outside of direct
+// messages, after the question that the agent asked them at the time asked. Messages to others,
+// and pauses such as "brb", do not count. If no person's message led to the question, anybody may
+// answer. Nobody may if another agent has written since: the person may be answering that.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||
@@ -169,8 +169,8 @@ const agents = `agents (author) AS (SELECT min(author) FROM events WHERE author_
 	SELECT (SELECT min(author) FROM events WHERE author_kind = 'agent' AND author > a.author) FROM agents a WHERE a.author IS NOT NULL)`
 
 // brokerConversation selects the pseudo conversations of events that came through the broker
-// outside of any conversation. No person writes there. The counter exchangeStartedAt has when a
-// person last caused such an event.
+// outside of any conversation. No person writes there. The counter exchangeStartedAt has the time
+// when a person last caused such an event.
 const (
 	brokerConversation = `(p.conversation = 'work' OR p.conversation LIKE 'work:%')`
 	exchangeStartedAt  = "behind_at"

@@ -39,7 +39,7 @@ func QuotedName(a *protocol.Author) string {
 	return backtick + text.Clip(strings.ReplaceAll(name, backtick, "'"), 60) + backtick
 }
 
-// WithNames replaces identities in a text for a chat by the names of the people there, as far as they
+// WithNames replaces identities in a text for a chat with the names of the people there, if they
 // have written to the agent.
 func (v *View) WithNames(said string, chat protocol.Topic, ids ...string) string {
 	slices.SortFunc(ids, func(a, b string) int { return len(b) - len(a) }) // tg:77 is a part of tg:770
@@ -54,7 +54,7 @@ func (v *View) WithNames(said string, chat protocol.Topic, ids ...string) string
 	return strings.NewReplacer(pairs...).Replace(said)
 }
 
-// FindPerson returns the newest event of a person in the given chat or, if they do not write
+// FindPerson returns the newest event from a person in the given chat or, if they do not write
 // there, in their direct chat with the agent. It returns nil if there is none. The name is an
 // identity ("tg:77"), an author as shown in headers ("human:77"), or a user name.
 func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
@@ -98,7 +98,7 @@ func (e *Entry) ObligationID() string {
 }
 
 // PartyIdentity returns the identity of a party that a chat names. The kind of the party decides
-// about a bare id.
+// on a bare id.
 func PartyIdentity(p protocol.Party, chat protocol.Topic) string {
 	switch {
 	case p.ID == "" || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleUnknown:

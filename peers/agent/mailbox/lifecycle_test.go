@@ -129,8 +129,8 @@ func TestTurnRecord_NamesItsMessages(t *testing.T) {
 	}
 }
 
-// TestHandleExplanation_EndsWhatWasUnclear checks that only unclear events of the same author and
-// thread end.
+// TestHandleExplanation_EndsWhatWasUnclear checks that only unclear events from the same author
+// and thread end.
 func TestHandleExplanation_EndsWhatWasUnclear(t *testing.T) {
 	events := map[string]struct {
 		author, thread string

@@ -173,7 +173,7 @@ func (tx *Tx) RecordRefusal(e *Entry, eventID, tool, reason string) {
 	})
 }
 
-// MessageFor returns a message of this agent in response to an event. e may be nil.
+// MessageFor returns a message from this agent in response to an event. e may be nil.
 func (m *Mailbox) MessageFor(e *Entry, t protocol.MessageType, content any) protocol.Message {
 	msg := protocol.NewMessage(t, m.id, content)
 	if e != nil {

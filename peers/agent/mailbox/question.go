@@ -16,7 +16,7 @@ func (v *View) Questions(eventID string) int {
 	return store.Value[int](v.Tx, `SELECT count(*) FROM questions WHERE event_id = ? AND event_id <> ''`, eventID)
 }
 
-// ShowQuestion shows a question of the broker to the author of e, in the chat of e, once.
+// ShowQuestion shows a question from the broker to the author of e, in the chat of e, once.
 func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 	if tx.SentAs(QuestionPrefix+id) != nil {
 		return
@@ -28,7 +28,7 @@ func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 	tx.SendText(e, SentNotice, QuestionPrefix+id, question+"\n\n"+how)
 }
 
-// ShowAnswered replaces a question in a chat by a note that it is answered.
+// ShowAnswered replaces a question in a chat with a note that it is answered.
 func (tx *Tx) ShowAnswered(id, by string) {
 	if asked := tx.SentAs(QuestionPrefix + id); asked != nil {
 		if e := tx.Entry(asked.EventID); e != nil {
@@ -38,7 +38,7 @@ func (tx *Tx) ShowAnswered(id, by string) {
 	ReplaceQuestion(tx, id, "Answered by "+by+".")
 }
 
-// ReplaceQuestion replaces a question by its outcome, once.
+// ReplaceQuestion replaces a question with its outcome, once.
 func ReplaceQuestion(tx *Tx, id, what string) {
 	asked := tx.SentAs(QuestionPrefix + id)
 	if asked == nil || tx.SentAs(repliedPrefix+id) != nil {

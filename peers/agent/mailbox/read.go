@@ -107,7 +107,7 @@ func (v *View) Unanswered(chat protocol.Topic) []string {
 		protocol.TopicBroker, chat)
 }
 
-// A Line is one message of a conversation: an event, or a message of the agent.
+// A Line is one message of a conversation: an event, or a message from the agent.
 type Line struct {
 	At    time.Time
 	Entry *Entry

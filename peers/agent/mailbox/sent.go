@@ -28,7 +28,7 @@ const (
 	SentInterim SentKind = "interim"
 )
 
-// A Sent is a message of the agent. Its delivery state is in the outbox.
+// A Sent is a message from the agent. Its delivery state is in the outbox.
 type Sent struct {
 	MessageID    protocol.MessageID
 	EventID      string
@@ -260,15 +260,16 @@ func WithButtons(question string, buttons []protocol.Button) string {
 	return question
 }
 
-// questionText returns what the given message of the agent may ask, or "".
+// questionText returns what the given message from the agent may ask, or "".
 func (v *View) questionText(e *Entry, sourceID string) string {
 	return store.Value[string](v.Tx, `SELECT `+askedText+
 		` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`,
 		e.Chat, sourceID)
 }
 
-// hasReacted reports whether an earlier reaction with the same signal to a message of the agent has
-// begun a turn: a thumb that was taken back and set again, or another person's, says nothing new.
+// hasReacted reports whether an earlier reaction with the same signal to a message from the agent
+// has begun a turn: a thumb that was taken back and set again, or another person's, says nothing
+// new.
 func (v *View) hasReacted(e *Entry, sourceID string) bool {
 	return e.Content.Event == protocol.EventReaction && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events
 		WHERE conversation = ?1 AND received_at >= (SELECT sent_at FROM sent WHERE chat = ?2 AND source_id = ?3

@@ -323,8 +323,8 @@ func (e *Entry) Mergeable() bool {
 		e.Content.Event == protocol.EventMessage
 }
 
-// IsFragment reports whether the event is part of another message of its author, which is addressed
-// to the agent.
+// IsFragment reports whether the event is part of another message from its author, which is
+// addressed to the agent.
 func (e *Entry) IsFragment() bool { return e.Decision.Rule() == attention.ReasonFragment }
 
 func rankOf(list []*Entry) int {

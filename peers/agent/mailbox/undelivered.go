@@ -116,7 +116,8 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 	}
 }
 
-// isStopped reports whether the newest event of a person in the chat of an event stopped the chat.
+// isStopped reports whether the newest event from a person in the chat of an event stopped the
+// chat.
 func isStopped(tx *store.Tx, e *Entry) bool {
 	return store.Value[bool](tx, `SELECT kind = 'message' AND coalesce(json_extract(content, '$.signal'), '') = 'stop'
 		FROM events WHERE conversation = ? AND chat = ? AND author_kind = 'human' ORDER BY received_at DESC, seq DESC LIMIT 1`,

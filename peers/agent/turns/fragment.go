@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol"
 )
 
-// Factors of the compose window: after a name alone, whose author is about to write more, and beside an
-// item that its author did not type, which takes a while to find and send.
+// Factors of the compose window: after a name alone, because its author is about to write more;
+// and beside an item that its author did not type, because it takes a while to find and send.
 const (
 	nameFactor = 2.5
 	itemFactor = 5
@@ -32,8 +32,9 @@ func windowAfter(e *mailbox.Entry, window time.Duration) time.Duration {
 	return window
 }
 
-// isNear reports whether two events in order may be fragments of one message by their times: of their
-// receipt and, for events that were delayed on the way, of their writing.
+// isNear reports whether two events in order are close enough in time to be fragments of one
+// message. It compares when they were received or, if they were delayed on the way, when they
+// were written.
 func isNear(before, after *mailbox.Entry, window time.Duration) bool {
 	reach := windowAfter(before, window)
 	if isItem(before) || isItem(after) {
@@ -43,8 +44,8 @@ func isNear(before, after *mailbox.Entry, window time.Duration) bool {
 	return after.ReceivedAt.Sub(before.ReceivedAt) <= reach && after.SentAt().Sub(before.SentAt()) <= reach+precision
 }
 
-// mayBeFragment reports whether an event outside of direct messages may belong to another message of
-// its author.
+// mayBeFragment reports whether an event outside of direct messages may belong to another message
+// from its author.
 func mayBeFragment(e *mailbox.Entry) bool {
 	return e.Content.Event == protocol.EventMessage && e.Content.Author.Kind == string(attention.AuthorHuman) &&
 		e.Content.Chat.Kind != string(attention.ConversationDM) && !e.FromBroker()
@@ -95,9 +96,9 @@ func (r *Runner) continues(v *mailbox.View, e *mailbox.Entry) bool {
 // of one that names the agent.
 func waitsForName(e *mailbox.Entry) bool { return mayBeFragment(e) && e.Decision.NamesNobody() }
 
-// includeEarlier holds the messages to nobody that precede an event addressed to the agent and are
-// fragments of it: the beginning of a long text that the chat has split, or the file that a question
-// is about.
+// includeEarlier holds the messages addressed to nobody that precede an event addressed to the
+// agent and are fragments of it: the beginning of a long text that the chat has split, or the
+// file that a question is about.
 func (r *Runner) includeEarlier(tx *mailbox.Tx, e *mailbox.Entry) {
 	if !isBeginning(e) {
 		return

@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// heldAt is a message that came so many seconds after noon.
+// heldAt is a message that came the given number of seconds after noon.
 func heldAt(id string, seconds float64, change ...func(e *mailbox.Entry)) *mailbox.Entry {
 	e := &mailbox.Entry{
 		EventID: id, Chat: "tg:42", ReceivedAt: noon.Add(time.Duration(seconds * float64(time.Second))),

@@ -33,8 +33,8 @@ func fragmentKey(e *mailbox.Entry) string {
 	return string(e.Chat) + "\x00" + e.ThreadKey() + "\x00" + e.Content.Author.ID
 }
 
-// HandleTyping notes that the author of e is typing. It delays their waiting fragments, at most
-// by Options.ComposeCap. e is not an event.
+// HandleTyping notes that the author of e is typing. It delays their waiting fragments, by at
+// most Options.ComposeCap. e is not an event.
 func (r *Runner) HandleTyping(e *mailbox.Entry) {
 	t := &r.tracker
 	t.mu.Lock()

@@ -25,17 +25,17 @@ import (
 
 const token = "tok-of-the-agent-elsewhere"
 
-// An remoteAgent is an agent of the official library. It does what the first word says.
+// A remoteAgent is an agent of the official library. It does what the first word says.
 type remoteAgent struct {
 	*httptest.Server
 	card *sdk.AgentCard
-	cut  bool // the stream breaks off behind its first event
+	cut  bool // the stream breaks off after its first event
 
 	mu       sync.Mutex
 	received []*sdk.Message
 	tokens   []string // shown with each request
 	working  chan sdk.TaskID
-	finish   chan struct{} // has "wait" end well
+	finish   chan struct{} // lets "wait" end well
 	canceled chan sdk.TaskID
 	refuse   int // HTTP status of all answers but the card
 }
@@ -86,7 +86,7 @@ func (e *remoteAgent) messages() []*sdk.Message {
 	return slices.Clone(e.received)
 }
 
-// A truncatingWriter breaks the connection behind the first event of a stream.
+// A truncatingWriter breaks the connection after the first event of a stream.
 type truncatingWriter struct {
 	http.ResponseWriter
 }
@@ -161,7 +161,7 @@ func (e *remoteAgent) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.
 	}
 }
 
-// join runs a harness for the agent elsewhere until the test ends.
+// join runs a harness for the remote agent until the test ends.
 func (e *remoteAgent) join(t *testing.T, report func(harness.Progress)) harness.Harness {
 	t.Helper()
 	h := a2a.New(e.URL+"/below", &a2a.Options{
@@ -227,7 +227,7 @@ func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 }
 
 // TestTurn_SendsTheEvent checks the header, policy and fence of an event that owes an answer. The
-// standing rules precede them where a conversation begins or the rules have changed. Each
+// standing rules precede them when a conversation begins or the rules have changed. Each
 // conversation has one context, and a question's answer goes to the task that asked.
 func TestTurn_SendsTheEvent(t *testing.T) {
 	both(t, func(t *testing.T, e *remoteAgent) {

@@ -3,14 +3,12 @@
 //
 // Guarantees:
 //
-//   - The remote agent receives the prompt of the event: header, policy and the
-//     fenced text, with images if its card accepts them. The standing rules and
-//     the collaboration contract come before it where a conversation begins or
-//     they have changed. It receives no tools and no earlier messages.
-//     An event that requires no answer is not sent, since the agent has no tool
-//     to answer it. The messages of one conversation share one context of the
-//     agent. If the agent asked something, the next message goes to the task
-//     that asked.
+//   - The remote agent receives the prompt of the event: header, policy and the fenced text, with
+//     images if its card accepts them. The standing rules and the collaboration contract come
+//     before it when a conversation begins or when they have changed. It receives no tools and no
+//     earlier messages. An event that requires no answer is not sent, since the agent has no tool
+//     to answer it. The messages of one conversation share one context of the agent. If the agent
+//     asked something, the next message goes to the task that asked.
 //   - A turn ends with its task. If a stream breaks, the task is polled until it
 //     has ended. If the turn ends first, the task is canceled; the turn waits
 //     briefly for the task's ID.

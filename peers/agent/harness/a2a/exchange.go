@@ -78,7 +78,7 @@ func (x *exchange) run(ctx context.Context) (again bool) {
 	return false
 }
 
-// noTools tells an agent elsewhere how its answer reaches the chat.
+// noTools tells a remote agent how its answer reaches the chat.
 const noTools = "You have none of the chat tools that these rules name: what you answer to this message is sent to the " +
 	"chat as it is. To stay silent, answer with nothing."
 
@@ -148,7 +148,7 @@ func (x *exchange) poll(ctx context.Context) {
 	x.err = nil
 }
 
-// cancel tells the agent elsewhere to stop.
+// cancel tells the remote agent to stop.
 func (x *exchange) cancel(ctx context.Context) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), x.h.opts.CancelTimeout)
 	defer end()

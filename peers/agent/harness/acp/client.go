@@ -260,7 +260,7 @@ func (p *agentProcess) handleNotification(params json.RawMessage) {
 	}
 }
 
-// handleRequest handles a request of the program. Since this side announced no files and no
+// handleRequest handles a request from the program. Since this side announced no files and no
 // terminals, it refuses all requests but those for permission and those that ask a person.
 func (p *agentProcess) handleRequest(
 	ctx context.Context,
@@ -280,8 +280,8 @@ func (p *agentProcess) handleRequest(
 	return acpsdk.RequestPermissionResponse{Outcome: p.decidePermission(ctx, &r)}, nil
 }
 
-// elicit asks a person a question of the program; see harness.Elicit. A question outside a turn has
-// nobody to answer it.
+// elicit asks a person a question from the program; see harness.Elicit. A question outside a turn
+// has nobody to answer it.
 func (p *agentProcess) elicit(ctx context.Context, params json.RawMessage) (any, *acpsdk.RequestError) {
 	var r struct {
 		SessionID       acpsdk.SessionId `json:"sessionId"`

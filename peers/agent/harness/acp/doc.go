@@ -20,8 +20,8 @@
 //     always permitted if a known program identifies them by data that a model
 //     cannot write; the agent itself enforces policy. The program gets neither
 //     files nor terminals from this side.
-//   - A question of the program (elicitation) is asked in the chat; see
-//     harness.Elicit. One that needs a web page is canceled.
+//   - A question from the program (elicitation) is asked in the chat; see harness.Elicit. One
+//     that needs a web page is canceled.
 //   - When a turn's context ends, the program is asked to stop. If it does not
 //     stop within Options.CancelTimeout, it is restarted, which also ends its
 //     other turns.

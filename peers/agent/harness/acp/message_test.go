@@ -8,8 +8,8 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// TestMessages_AreApart checks that a break separates the messages of a program, and that content
-// other than text is shown or named.
+// TestMessages_AreApart checks that a break separates the messages from a program, and that
+// content other than text is shown or named.
 func TestMessages_AreApart(t *testing.T) {
 	says := func(text string) acpsdk.SessionUpdate { return acpsdk.UpdateAgentMessageText(text) }
 	named := func(text, id string) acpsdk.SessionUpdate {

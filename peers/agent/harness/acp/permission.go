@@ -135,7 +135,7 @@ func settingName(kind acpsdk.ToolKind) string {
 	return cmp.Or(string(kind), string(acpsdk.ToolKindOther))
 }
 
-// isPermitted decides about one request without asking a person.
+// isPermitted decides on one request without asking a person.
 func isPermitted(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
 	return p == PermitEverything || chatTool ||
 		(p == PermitReading || p == PermitAsking) && slices.Contains(readOnlyKinds, kind)

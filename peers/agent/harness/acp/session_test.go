@@ -107,7 +107,7 @@ func TestSession_ExplainsWhyItIsNotOpened(t *testing.T) {
 			<-ctx.Done()
 			return nil, acpsdk.NewInternalError("late")
 		})
-		for i, want := range []time.Duration{1, 2, 4, 4} { // minutes: what is always ended too early never begins
+		for i, want := range []time.Duration{1, 2, 4, 4} { // minutes, because a program that is always ended too early never starts
 			from := time.Now()
 			_, err := slow.openSession(t.Context(), &harness.Turn{})
 			if i == 0 && (err == nil || err.Error() != "the program did not open a session within 1m0s") || time.Since(from) != want*time.Minute {
@@ -173,7 +173,7 @@ func TestHandleRequest_AnswersOnlyPermissions(t *testing.T) {
 			t.Errorf("%s: %v, want %d", method, refusal, c.code)
 		}
 	}
-	// Of a turn that is not running nothing is permitted.
+	// Nothing is permitted for a turn that is not running.
 	if got := p.decidePermission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", Options: []acpsdk.PermissionOption{{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}}}); got.Selected != nil || got.Cancelled == nil {
 		t.Errorf("a permission outside of a turn: %+v", got)
 	}

@@ -91,7 +91,7 @@ func turn(sequence int64) *harness.Turn {
 	}}
 }
 
-// fast sends deliveries again soon, but leaves a busy machine the time for an answer.
+// fast sends deliveries again soon, but leaves time for an answer on a busy machine.
 func fast(o *c2a.Options) { o.AnswerTimeout = 2 * time.Second }
 
 // delivered is one chat/deliver as the program got it.

@@ -114,7 +114,7 @@ var logLevels = map[string]zerolog.Level{
 	"emergency": zerolog.ErrorLevel,
 }
 
-// log writes a log message of the program, at its level.
+// log writes a log message from the program, at its level.
 func (s *session) log(params json.RawMessage) {
 	var p struct {
 		Level  string          `json:"level"`

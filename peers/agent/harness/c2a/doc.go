@@ -14,13 +14,12 @@
 //     supported. Within a group, only members that are true count.
 //   - Each delivery has the standing rules and the collaboration contract as
 //     instructions for the program's model.
-//   - A delivery is sent again if it is not answered within
-//     Options.AnswerTimeout (10 s), or after a restart of the program. It has
-//     the same eventId and idempotencyKey and a higher attempt. A program without
-//     delivery.redelivery gets no event twice, also after a restart of the agent:
-//     its turn fails. Deliveries due at the same time are sent in the order of
-//     timing.sequence. An error counts as no answer. An answer to an earlier
-//     attempt counts. Accepted deliveries are never sent again.
+//   - A delivery is sent again if it is not answered within Options.AnswerTimeout (10 s), or
+//     after a restart of the program. It has the same eventId and idempotencyKey and a higher
+//     attempt. A program without delivery.redelivery gets no event twice, even after a restart of
+//     the agent: its turn fails. Deliveries due at the same time are sent in the order of
+//     timing.sequence. An error counts as no answer. An answer to an earlier attempt counts.
+//     Accepted deliveries are never sent again.
 //   - At most Options.Window deliveries are unanswered at once; others wait.
 //   - An event that is edited before its answer is delivered again with the
 //     same eventId and another idempotencyKey, which tells programs that its

@@ -64,7 +64,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 func (h *Harness) Cancel(string, string) {}
 
 // Handle stores one event that came to the callback of a turn. The key is unique among all events
-// of the agent, and revision is the revision with which the turn was delivered. A
+// from the agent, and revision is the revision with which the turn was delivered. A
 // *harness.RefusedError means that policy forbids the event.
 func (h *Harness) Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error {
 	o := harness.Output{TurnID: turn, Revision: revision, Key: key}

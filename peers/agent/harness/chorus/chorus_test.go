@@ -14,7 +14,7 @@ import (
 	words "hubbub/protocol/chorus"
 )
 
-// posted is the body of a POST, as an agent elsewhere reads it.
+// posted is the body of a POST, as a remote agent reads it.
 type posted struct {
 	Channel struct{ ID, Name, Service, Context string }
 	Message struct {

@@ -48,7 +48,7 @@ func (e *observedEvent) policy() attention.Policy {
 	return attention.Policy(e.Attention.Policy)
 }
 
-// modes returns the modes of which one must be the event's: the later drafts do not name it.
+// modes returns the modes that the event may have, because the later drafts do not name its mode.
 func (e *observedEvent) modes() []string {
 	switch {
 	case e.Injection.Mode != "":
@@ -136,7 +136,8 @@ func (o *observer) deliver(f *observedFrame) {
 	o.respond(&e, history, isNew)
 }
 
-// keyProblem returns what is wrong if a key should be new.
+// keyProblem returns nil if a key is new, as it should be, and otherwise an error that begins
+// with otherwise.
 func keyProblem(isNew bool, otherwise string) error {
 	if isNew {
 		return nil

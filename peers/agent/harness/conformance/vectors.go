@@ -61,7 +61,7 @@ func (r *checker) vectors(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addEvent decides about an event as the host, gives it a unique ID, and adds it to the chat.
+// addEvent decides on an event as the host, gives it a unique ID, and adds it to the chat.
 func (r *checker) addEvent(v *attention.Vector) *eventRecord {
 	cfg := v.Config
 	cfg.Version, cfg.Inject = r.version, &r.caps.Injection

@@ -239,8 +239,8 @@ func crashOnce(file string) {
 	}
 }
 
-// parsePrompt returns what a prompt tells the program to do: the message of an agent's event, or
-// the whole prompt.
+// parsePrompt returns what a prompt tells the program to do: the message from an agent's event,
+// or the whole prompt.
 func parsePrompt(prompt string) (event, text string) {
 	header, message, found := strings.Cut(prompt, "\nMESSAGE\n<<")
 	if !found {

@@ -23,7 +23,7 @@ import (
 const clientRole = "MCP_TEST_CLIENT"
 
 // playClient connects as an agent does to the server at the end of the command line, calls each
-// tool, and answers what a server asks as a person would who agrees.
+// tool, and answers what a server asks as a person who agrees would.
 func playClient() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	pool := mcptools.NewPool(nil)
@@ -76,7 +76,7 @@ func suiteCalls(tools harness.Tools) (calls []suiteCall, err error) {
 	return calls, nil
 }
 
-// The suite's tools that chat tools can be like: they take a schema, and answer with text.
+// The suite's tools that resemble chat tools: they take a schema, and answer with text.
 type suiteTools struct{ harnesstest.Tools }
 
 func (s *suiteTools) List() []harness.Tool {

@@ -65,7 +65,7 @@ func (c *conn) callFor(ctx context.Context) *activeCall {
 	return nil
 }
 
-// elicit asks a person a question of a server whose tool is running; see harness.Elicit.
+// elicit asks a person a question from a server whose tool is running; see harness.Elicit.
 func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k := c.callFor(ctx)
 	if k == nil || k.approver == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // startSpeaking starts a server of an older protocol whose tool run asks on the stream of the
-// session, as servers do that do not say which call asks. get serves that stream.
+// session, like servers that do not say which call asks. get serves that stream.
 func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request, usual http.Handler)) harness.MCPServer {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "deploy", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
@@ -91,7 +91,7 @@ func TestEventStream_IsOptional(t *testing.T) {
 	}
 }
 
-// TestEventStream_Reconnects checks that a lost stream is opened again after a pause, also after
+// TestEventStream_Reconnects checks that a lost stream is opened again after a pause, even after
 // failures. A stream that ends within an event is left to the reader, who starts over. A stream
 // that the server does not have, or a closed connection, ends the attempts.
 func TestEventStream_Reconnects(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Listening is what a connection reads of a server that speaks of its own accord.
+// Listening returns the stream of messages that a server sends on its own initiative.
 func Listening(ctx context.Context, dial func() (*http.Response, error)) io.Reader {
 	return &eventStream{ctx: ctx, dial: dial}
 }

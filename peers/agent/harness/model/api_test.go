@@ -32,7 +32,7 @@ type Request struct {
 	Body   map[string]any
 }
 
-// startAPI starts a server for a test; it is closed at its end.
+// startAPI starts a server for a test; it is closed when the test ends.
 func startAPI(t *testing.T, answers ...http.HandlerFunc) *API {
 	t.Helper()
 	a := &API{answers: answers}
@@ -105,8 +105,8 @@ func (a *API) Requests() []Request {
 	return slices.Clone(a.requests)
 }
 
-// Events answers with a stream of server-sent events, each the data of one (or
-// "event: x\ndata: y" as it is), flushed one by one.
+// Events answers with a stream of server-sent events, each the data of one (or "event: x\ndata:
+// y" unchanged), flushed one by one.
 func Events(events ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")

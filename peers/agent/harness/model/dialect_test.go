@@ -33,7 +33,7 @@ type said struct {
 // A modelCall is a tool call; its arguments come in two pieces.
 type modelCall struct{ ID, Name, Arguments string }
 
-// A stop is the reason for which an answer ends: one of these, or an endpoint's own.
+// A stop is the reason why an answer ends: one of these, or an endpoint's own.
 type stop string
 
 // The ends of answers. The default ends the turn, or asks for tool calls.
@@ -182,8 +182,8 @@ func anthropicWhole(text string) string {
 	return written(object{"content": []any{object{"type": "text", "text": text}}, "stop_reason": "end_turn", "usage": object{"input_tokens": inputTokens, "output_tokens": outputTokens}})
 }
 
-// anthropicDialogue has a step for each block, since the API joins neighbours of
-// one role; calls stand with the text before them.
+// anthropicDialogue has a step for each block, since the API joins neighbours of one role; calls
+// appear with the text before them.
 func anthropicDialogue(r Request) (all []said) {
 	for _, m := range list(r.Body["messages"]) {
 		for i, b := range list(m["content"]) {

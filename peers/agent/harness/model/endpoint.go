@@ -45,9 +45,9 @@ func (h *Harness) validate() error {
 	return nil
 }
 
-// complete sends a request, again after each refusal that it can adapt to. It calls onText with
-// each piece of text and returns the complete answer. An error is a *requestError if the API or
-// the connection failed, else the cause of ctx.
+// complete sends a request, and repeats it after each refusal that it can adapt to. It calls
+// onText with each piece of text and returns the complete answer. An error is a *requestError if
+// the API or the connection failed, else the cause of ctx.
 func (h *Harness) complete(ctx context.Context, r *request, onText func(string)) (*reply, error) {
 	for {
 		body, learn := h.dialect.encode(h.opts.Model, r)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAddUsage checks that the API's own counts are used, also if it reports only one of the two.
+// TestAddUsage checks that the API's own counts are used, even if it reports only one of the two.
 // Without a count, four bytes are a token.
 func TestAddUsage(t *testing.T) {
 	r := &execution{}

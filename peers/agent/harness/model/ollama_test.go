@@ -126,7 +126,7 @@ const (
 	tinySays    = "Hello from a tiny model."
 )
 
-// toolTemplate says to the server how its model is shown tools, and how it calls them.
+// toolTemplate tells the server how its model is shown tools, and how it calls them.
 const toolTemplate = `{{ range .Tools }}{{ . }}{{ end }}{{ range .Messages }}{{ .Content }}` +
 	`{{ if .ToolCalls }}<tool_call>{{ range .ToolCalls }}{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}}{{ end }}</tool_call>{{ end }}` +
 	`{{ if eq .Role "tool" }}` + afterResult + `{{ else }}` + afterPrompt + `{{ end }}{{ end }}`
@@ -187,7 +187,7 @@ type tensor struct {
 }
 
 // tinyTensors returns the tensors of a tiny model. Only the embedding of a token, which is its
-// class, decides about the next one.
+// class, decides on the next one.
 func tinyTensors(tokens []string) []tensor {
 	class := func(token int) int {
 		switch {

@@ -46,7 +46,7 @@ func (s *toolset) nameHint() string {
 	return ""
 }
 
-// wireName replaces characters that APIs do not accept in tool names by _, and shortens a long
+// wireName replaces characters that APIs do not accept in tool names with _, and shortens a long
 // name to a prefix and a hash.
 func wireName(name string) string {
 	wire := strings.Map(func(r rune) rune {

@@ -298,7 +298,7 @@ func TestAnswer_RefusesAWebPage(t *testing.T) {
 	})
 }
 
-// TestAnswer_RefusesAFailedOne checks that the beginning of a failed answer is not said, and that
+// TestAnswer_RefusesAFailedOne checks that the beginning of a failed answer is not sent, and that
 // the answer is asked for again.
 func TestAnswer_RefusesAFailedOne(t *testing.T) {
 	for _, end := range []string{

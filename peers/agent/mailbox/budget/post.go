@@ -12,7 +12,7 @@ import (
 type PostContext struct {
 	Left     bool                     // the agent was asked to leave and has not been named since
 	Halted   bool                     // by a person, there or everywhere
-	Exchange attention.ExchangeAction // about the messages of agents there since a person wrote
+	Exchange attention.ExchangeAction // about the messages from agents there since a person wrote
 	Posts    int                      // posts there within the budget window
 }
 

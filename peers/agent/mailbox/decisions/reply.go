@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Reading configures how replies of people are read.
+// A Reading configures how replies from people are read.
 type Reading struct {
 	Answers *attention.AnswerReader
 	Pause   time.Duration // how long an approval in words waits for further text of its author
@@ -316,7 +316,7 @@ func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Rea
 	}
 }
 
-// isLastMessage reports whether a decision's question is the last message of an agent in its
+// isLastMessage reports whether a decision's question is the last message from an agent in its
 // chat.
 func isLastMessage(v *mailbox.View, d *Decision) bool {
 	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)

@@ -171,7 +171,7 @@ func newEditID(tx *mailbox.Tx, source string, n int) string {
 	}
 }
 
-// replaceText replaces the text of an event by that of an edit. The kind of the event stays.
+// replaceText replaces the text of an event with that of an edit. The kind of the event stays.
 func replaceText(tx *mailbox.Tx, old, edit *mailbox.Entry) {
 	kind := old.Content.Event
 	old.Content = edit.Content

@@ -202,8 +202,8 @@ func OpenOwn(tx *mailbox.Tx, e *mailbox.Entry, id protocol.MessageID, said strin
 	record(tx, o, "opened", "said", protocol.ObligationRecord{})
 }
 
-// SetID replaces the message id of an obligation by the id that the chat assigned. The
-// broker's entry under the old id is removed.
+// SetID replaces the message id of an obligation with the id that the chat assigned. The broker's
+// entry under the old id is removed.
 func SetID(tx *mailbox.Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return

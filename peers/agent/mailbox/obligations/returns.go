@@ -284,7 +284,7 @@ func escalationText(tx *mailbox.Tx, r *Obligation) string {
 }
 
 // showEscalation shows an escalation to its recipient: to a person in their chat, to anybody else
-// as a question of the broker. An update replaces the message in the chat.
+// as a question from the broker. An update replaces the message in the chat.
 func showEscalation(tx *mailbox.Tx, r *Obligation, e *mailbox.Entry, known bool) {
 	object := &protocol.Obligation{Blocks: string(r.Blocks), DefaultAction: r.DefaultAction}
 	if r.Delegate != "" {

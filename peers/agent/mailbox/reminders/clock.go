@@ -136,7 +136,8 @@ var fractions = []struct {
 	{"a half", 0.5}, {"half", 0.5}, {"a couple", 2}, {"couple", 2}, {"a few", 3},
 }
 
-// spellTime replaces a time of day in words by digits: half past nine, quarter to 10, nine thirty, nine.
+// spellTime replaces a time of day in words with digits: half past nine, quarter to 10, nine
+// thirty, nine.
 func (p *phrase) spellTime() {
 	for i, word := range p.words {
 		if i > 1 && (p.words[i-1] == "past" || p.words[i-1] == "to") { // ten to midnight

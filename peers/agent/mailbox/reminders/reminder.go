@@ -199,7 +199,7 @@ func record(tx *mailbox.Tx, r *Reminder, e *mailbox.Entry, eventID, state, reaso
 	tx.Record(mailbox.UniqueKey("reminder", r.Due.Unix()), e, record)
 }
 
-// Due returns the reminders that are due. Those that a person has cancelled are.
+// Due returns the reminders that are due. Cancelled reminders are due as well.
 func Due(v *mailbox.View, now time.Time) []string {
 	return store.All(v.Tx, store.Scalar[string],
 		`SELECT id FROM reminders WHERE due_at <= ? ORDER BY due_at, id`, store.Micros{Time: &now})

@@ -127,7 +127,7 @@ func loadZone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// A phrase is a text in words. Its methods take words from it.
+// A phrase is a text split into words. Its methods take words from it.
 type phrase struct {
 	now   time.Time // in zone
 	zone  *time.Location
@@ -144,7 +144,7 @@ var (
 	zoneUS     = text.Pattern(`(?i)\b(E|C|M|P)(?:astern|entral|ountain|acific)(?: (?:standard|daylight))?(?: time)?$`)
 	dayPair    = text.Pattern(`(?i)\b([a-z]{3,9})/([a-z]{3,9})\b`)
 	zoneOffset = text.Pattern(`(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([+-]\d{2}:?\d{2})$`)
-	// an abbreviation that means one zone to most
+	// an abbreviation that means one zone to most people
 	abbreviated = map[string]string{
 		"UTC": "UTC", "GMT": "UTC", "Z": "UTC", "CET": "Europe/Berlin", "CEST": "Europe/Berlin",
 		"EET":  "Europe/Helsinki",
@@ -159,7 +159,7 @@ var (
 // takeZone takes the zone that a text names, if any, and splits the rest into words.
 func (p *phrase) takeZone(given string) error {
 	given = zoneUS().ReplaceAllString(given, "${1}T")
-	given = dayPair().ReplaceAllStringFunc(given, func(pair string) string { // Tue/Thu is no zone
+	given = dayPair().ReplaceAllStringFunc(given, func(pair string) string { // Tue/Thu is not a zone
 		a, b, _ := strings.Cut(strings.ToLower(pair), "/")
 		if nameIndex(weekdays, a) >= 0 && nameIndex(weekdays, b) >= 0 {
 			return a + " and " + b

@@ -382,8 +382,8 @@ func TestAdvance_KeepsLocalTimesWhenClocksChange(t *testing.T) {
 	}
 }
 
-// TestNextStep_SkipsWhatWasMissed checks intervals after the agent was down: their phase stays, and
-// nothing that has passed comes.
+// TestNextStep_SkipsWhatWasMissed checks intervals after the agent was down: their phase stays,
+// and no past time is returned.
 func TestNextStep_SkipsWhatWasMissed(t *testing.T) {
 	due := time.Date(2027, 1, 1, 9, 0, 0, 0, time.UTC)
 	for step, want := range map[string]string{
