@@ -17,8 +17,8 @@ import (
 const (
 	maxUnsent     = 2000 // answers that may wait for one requester
 	answerTimeout = 40 * time.Second
-	goneAfter     = time.Minute     // a requester may be absent for so long
-	giveUpAfter   = 5 * time.Minute // a requester may fail to take an answer for so long
+	goneAfter     = time.Minute     // how long a requester may be absent
+	giveUpAfter   = 5 * time.Minute // how long a requester may fail to take an answer
 )
 
 // backoff is the pause between attempts to send an answer or an event.

@@ -53,8 +53,8 @@ func (t claimHandler) contend(c collab.Claim) {
 	emit(t.tx, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 }
 
-// release gives up a claim, so that it is offered again. With answered, it closes the event for
-// good.
+// release gives up a claim, so that it is offered again. With answered, it closes the event
+// permanently.
 func (t claimHandler) release(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
 	switch {

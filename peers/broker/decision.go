@@ -53,7 +53,8 @@ func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	return collab.ApprovalResult{Decision: a}
 }
 
-// decide takes the verdict of a person: the caller, or somebody in the chat of the asking agent.
+// decide takes the verdict from a person: the caller, or somebody in the chat of the asking
+// agent.
 func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalResult {
 	a := t.mustFind(p.ID)
 	by := string(rules.Principal(t.caller.Identity))

@@ -126,24 +126,24 @@
 // work to review, with acceptance pending and the next move to the requester, who is woken
 // with "wake":true.
 //
-// A sweep reminds of a subject if nothing has happened to it for --stale-after, and once in
-// each such period. Subjects are work that is open, waiting or in review, questions not yet
-// closed, messages without their required acknowledgement, and flights that never began or
+// A sweep sends reminders about a subject if nothing has happened to it for --stale-after, and
+// once in each such period. Subjects are work that is open, waiting or in review, questions not
+// yet closed, messages without their required acknowledgement, and flights that never began or
 // whose agent is gone. It reminds the party with the next move first (for waiting work the
 // dependency owner), then the owner, the master of the conversation, and the requester (rule
 // requester; for a message only with followUp). Nobody is reminded twice unless something
-// happened in between. A party whose earlier wake still waits is passed over. A person is
-// always the last, and is notified in the chat of the conversation or in their own.
+// happened in between. A party whose earlier wake still waits is passed over. A person is always
+// the last, and is notified in the chat of the conversation or in their own.
 //
 // # Decisions
 //
-// A decision is made by a person for an agent: whether a tool may run with one set of
-// arguments. The record has the arguments without secrets, and the hash of all of them. It is
-// pending, then allowed, denied, expired or cancelled. An approval of further calls may be
-// revoked. The identities in mayDecide and people at the command line may decide, but no agent.
-// The asking agent passes on the verdicts of people in its chat (by). The first verdict counts,
-// and its repetition changes nothing. At expiresAt the default applies. The asking agent
-// receives collab.decision.updated.
+// A decision is made by a person for an agent: whether a tool may run with one set of arguments.
+// The record has the arguments without secrets, and the hash of all of them. It is pending, then
+// allowed, denied, expired or cancelled. An approval of further calls may be revoked. The
+// identities in mayDecide and people at the command line may decide, but no agent. The asking
+// agent passes on the verdicts from people in its chat (by). The first verdict counts, and its
+// repetition changes nothing. At expiresAt the default applies. The asking agent receives
+// collab.decision.updated.
 //
 // # What an agent does
 //

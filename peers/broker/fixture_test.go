@@ -83,7 +83,7 @@ func (d *fixture) turn(from protocol.PeerID) *tx {
 	}
 }
 
-// pruned is the database of a stored desk, so that its sweeps prune.
+// pruned is the database of a stored fixture, so that its sweeps prune.
 func (d *fixture) pruned() *store.Tx {
 	if d.db == nil {
 		return nil
@@ -125,7 +125,7 @@ func (d *fixture) checkRebuild() {
 
 func (d *fixture) same(rebuilt *state) {
 	d.t.Helper()
-	for id, e := range rebuilt.Endpoints { // heartbeats are no events
+	for id, e := range rebuilt.Endpoints { // heartbeats are not events
 		if now := d.state.Endpoints[id]; now != nil {
 			e.Seq, e.LastHeartbeatAt = now.Seq, now.LastHeartbeatAt
 		}
@@ -184,7 +184,7 @@ func (d *fixture) mustRefuse(code collab.Code, from protocol.PeerID, name string
 	return details
 }
 
-// sweep does what the clock asks for.
+// sweep does what is due.
 func (d *fixture) sweep(later time.Duration) {
 	d.t.Helper()
 	d.now = d.now.Add(later)

@@ -59,8 +59,8 @@ func child(spec string) error {
 	return b.Run(context.Background())
 }
 
-// childAgent attends to the broker until it is killed, and says the ids of its endpoint and
-// of those in the wakes that it gets.
+// childAgent attends to the broker until it is killed, and prints the ids of its endpoint and of
+// those in the wakes that it gets.
 func childAgent(url string, id protocol.PeerID) error {
 	p := peer.New(id, &peer.Options{Buses: []string{url}})
 	c := attend.New(id, p.Send, nil)

@@ -135,7 +135,7 @@ func TestPrune_KeepsOpenObligations(t *testing.T) {
 }
 
 // TestObligationList_HasAQuestionOnce checks that a question is listed as its obligation if one
-// was reported, and not after that is closed, and else as a question, as with a recipient of an
+// was reported, and not after it is closed, and else as a question, as with a recipient of an
 // older draft.
 func TestObligationList_HasAQuestionOnce(t *testing.T) {
 	d := newFixture(t)

@@ -53,7 +53,7 @@ func newPresenceTracker(watches func() bool, now func() time.Time) *presenceTrac
 	}
 }
 
-// onPresence takes a report of the bus. It does not block.
+// onPresence takes a report from the bus. It does not block.
 func (r *presenceTracker) onPresence(p protocol.Presence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // randomNames are the agents of random histories.
 var randomNames = []string{"a", "b", "c"}
 
-// randomParams returns functions that draw the params of a request, by its method.
+// randomParams returns functions that generate the params of a request, by its method.
 func randomParams(rt *rapid.T) map[string]func() m {
 	name := func(label string) string { return rapid.SampledFrom(randomNames).Draw(rt, label) }
 	id := func(prefix string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pass sweeps for a while; these agents say all the time that they are there.
+// pass sweeps for a while; these agents send signs of life all the time.
 func (d *fixture) pass(total time.Duration, there ...string) {
 	d.t.Helper()
 	for range int(total / (20 * time.Second)) {

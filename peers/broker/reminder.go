@@ -70,7 +70,7 @@ func (t reminderHandler) reminded(key, touched string) (before []protocol.PeerID
 	return before, t.now.Sub(last) >= t.opts.StaleAfter && !slices.ContainsFunc(before, protocol.IsPerson)
 }
 
-// A reminder is one subject of which a sweep reminds a party.
+// A reminder is one subject that a sweep reminds a party about.
 type reminder struct {
 	id, kind     string // as in the decision
 	title        string
@@ -126,9 +126,9 @@ func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec colla
 	}
 }
 
-// ofRecord reminds of a work item or a question: first the party with the next move, then the
-// owner, the master of the conversation, and the requester. The agent of a stuck flight is woken
-// for that flight.
+// ofRecord sends a reminder about a work item or a question: first to the party with the next
+// move, then to the owner, the master of the conversation, and the requester. The agent of a
+// stuck flight is woken for that flight.
 func (t reminderHandler) ofRecord(r *rules.Record, f collab.Flight) {
 	before, due := t.reminded(r.ID, r.UpdatedAt)
 	if !due {
@@ -167,8 +167,8 @@ func (t reminderHandler) ofRecord(r *rules.Record, f collab.Flight) {
 	t.remind(&n, again)
 }
 
-// ofFlight reminds the agent of a flight that never began, and then its requester. If the agent
-// is gone, the spawner is asked for it.
+// ofFlight sends a reminder about a flight that never began: to its agent, and then to its
+// requester. If the agent is gone, the spawner is asked for it.
 func (t reminderHandler) ofFlight(f collab.Flight) {
 	before, due := t.reminded(f.ID, f.UpdatedAt)
 	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)

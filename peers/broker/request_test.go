@@ -290,7 +290,7 @@ func TestAnnounce_EndsThePredecessor(t *testing.T) {
 	}
 }
 
-// factsOf makes a publisher of so many events, which are stored.
+// factsOf makes a publisher with the given number of stored events.
 func factsOf(t *testing.T, n int, send sendFunc) *publisher {
 	t.Helper()
 	db, err := store.Open(filepath.Join(t.TempDir(), "broker.db"), Schema)

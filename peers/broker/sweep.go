@@ -44,7 +44,7 @@ func (b *Broker) sweepLoop(ctx context.Context) error {
 }
 
 // sweep does what is due by the clock. It expires silent endpoints, claims and decisions. A
-// complete sweep also reminds of stale work and prunes.
+// complete sweep also sends reminders about stale work and prunes.
 func (t *tx) sweep(thorough bool) {
 	identityHandler{t}.expireAll()
 	claimHandler{t}.expireAll()

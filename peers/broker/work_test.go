@@ -482,7 +482,8 @@ func TestInvocation_IsMadeOnce(t *testing.T) {
 }
 
 // TestQuestionAnswer_IsPassedOnByTheAskingAgent checks that only the asking agent may pass on an
-// answer, and only of the asked person, whose answer it is, so that it wakes the agent.
+// answer, and only one from the asked person. It counts as that person's answer, so it wakes the
+// agent.
 func TestQuestionAnswer_IsPassedOnByTheAskingAgent(t *testing.T) {
 	d := newFixture(t)
 	d.do("agent:a", "identity.announce", m{"endpointId": "a"})

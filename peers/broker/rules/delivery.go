@@ -21,12 +21,12 @@ func WithStatus(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery
 	return d
 }
 
-// IsRemindableRecord reports whether a sweep may remind of a record: it is open, and not being
-// worked on.
+// IsRemindableRecord reports whether a sweep may send reminders about a record: it is open, and
+// not being worked on.
 func IsRemindableRecord(r *Record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
 
-// IsRemindable reports whether a sweep may remind of a delivery: its message requires an
-// acknowledgement and has none.
+// IsRemindable reports whether a sweep may send reminders about a delivery: its message requires
+// an acknowledgement and has none.
 func IsRemindable(d collab.Delivery) bool {
 	return d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != ""
 }
