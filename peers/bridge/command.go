@@ -112,9 +112,9 @@ func LeadingName(text string) string {
 	return text[labels[0].From+1 : labels[0].NameEnd]
 }
 
-// NamesOutsider reports whether a text begins with a name that belongs to no agent of the
-// chat, to no person, and to nobody for whom isMember reports true. It may be the name of
-// an agent elsewhere, which the broker knows.
+// NamesOutsider reports whether a text begins with a name that belongs to no agent of the chat,
+// to no person, and to nobody for whom isMember reports true. It may be the name of a remote
+// agent, which the broker knows.
 func (r *Router) NamesOutsider(tx *store.Tx, chat protocol.PeerID, text string, isMember func(name string) bool) bool {
 	name := LeadingName(text)
 	if name == "" || isMember(name) || len(r.opts.Commands.People(tx, chat, name)) > 0 {
@@ -205,7 +205,7 @@ func (r commandRunner) post(tx *store.Tx, chat protocol.PeerID, thread, key, tex
 	}
 }
 
-// onSettled tells a chat that its command failed for good.
+// onSettled tells a chat that its command failed permanently.
 func (r commandRunner) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var c Command
 	if outcome == outbox.StateSent || json.Unmarshal(item.Body, &c) != nil || c.Verb == VerbSay {

@@ -250,7 +250,7 @@ const (
 
 var errUnreported = errors.New("the delivery report of the message that this is about goes first")
 
-// isAboutMessageOf reports whether a message from a chat is about a message of an agent.
+// isAboutMessageOf reports whether a message from a chat is about a message from an agent.
 func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 	var content protocol.ChatMessage
 	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil &&
@@ -390,7 +390,7 @@ func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbo
 	r.opts.OnSettled(tx, &e, outcome, cause)
 }
 
-// Expire gives up the events that have waited for an agent since before a time.
+// Expire abandons the events that have waited for an agent since before a time.
 func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns,
@@ -401,7 +401,7 @@ func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	})
 }
 
-// errExpired is the cause of events that Expire gives up.
+// errExpired is the cause of events that Expire abandons.
 var errExpired = errors.New("no agent was available for too long")
 
 // onStepSettled cancels the request of a chat whose step an operator gave up.

@@ -26,7 +26,7 @@ import (
 // references only if URL is set.
 const NoFiles = "none"
 
-// A FileServer serves the files of messages to agents. Whoever has the reference of a file can
+// A FileServer serves the files of messages to agents. Anyone who has the reference of a file can
 // fetch it, without the secret of the bot.
 type FileServer struct {
 	Name   string // of the bridge's router
@@ -47,7 +47,7 @@ const stopTimeout = 6 * time.Second
 const MaxFile = 20 << 20
 
 // maxFetches bounds the files that are passed on at once, some of which are in memory. Further
-// requests wait for maxFetchTime, the time in which a file must have been passed on.
+// requests wait up to maxFetchTime, which is also the time limit for passing on a file.
 const (
 	maxFetches   = 8
 	maxFetchTime = 2 * time.Minute

@@ -120,8 +120,8 @@ func TestFiles_AreServedOrRefused(t *testing.T) {
 	}
 }
 
-// TestFiles_AreBounded checks that no file is passed on whose unknown length exceeds the limit, and that
-// only so many are passed on at once: further requests wait.
+// TestFiles_AreBounded checks that no file is passed on whose unknown length exceeds the limit,
+// and that only a limited number are passed on at once: further requests wait.
 func TestFiles_AreBounded(t *testing.T) {
 	db, err := store.Open(filepath.Join(t.TempDir(), "files.db"), Schema)
 	if err != nil {

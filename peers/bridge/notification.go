@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// onEvent shows a chat an event of the broker about something that began in the chat: its
-// work, its questions, and the messages of its conversation.
+// onEvent shows a chat an event from the broker about something that began in the chat: its work,
+// its questions, and the messages of its conversation.
 func (r commandRunner) onEvent(ctx context.Context, d *peer.Delivery) error {
 	var event protocol.CollabEvent
 	if err := d.Decode(&event); err != nil || d.Message.From != protocol.PeerBroker {

@@ -17,7 +17,7 @@ type Queue struct {
 	DB   *store.DB
 }
 
-// Describe returns the text of an item and, for the reply of an agent, its author. It reads the
+// Describe returns the text of an item and, for the reply from an agent, its author. It reads the
 // bridge's tables events (id, data), replies (id, agent) and sends (reply, part, body).
 func (q *Queue) Describe(ctx context.Context, item *outbox.Item) (agent, text string, err error) {
 	err = store.Autocommit(ctx, q.DB, func(tx *store.Tx) { agent, text = q.describe(tx, item) })

@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A Reply is a reply of an agent, or a notice of the bridge, which has no agent.
+// A Reply is a reply from an agent, or a notice from the bridge, which has no agent.
 type Reply struct {
 	Agent   string
 	Key     string // unique per agent
@@ -21,7 +21,7 @@ type Reply struct {
 	Content protocol.ChatReply
 }
 
-// A ReplyTaker takes the replies of agents for a bridge, whose chats are Cs.
+// A ReplyTaker takes the replies from agents for a bridge, whose chats are Cs.
 type ReplyTaker[C any] struct {
 	System   string                           // the chat system, for people
 	Check    func(*protocol.ChatReply) error  // returns why a reply can never be shown, or nil

@@ -115,10 +115,10 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 	}
 }
 
-// onSpawnResult handles a spawn_result. Only a failure matters, since a success is
-// followed by a route. The request decides which chat it is for, not the topic. A result
-// without a request answers none: it says that an agent failed for good or, if it names
-// no agent, that the topic's chat gets none.
+// onSpawnResult handles a spawn_result. Only a failure matters, since a success is followed by a
+// route. The request decides which chat it is for, not the topic. A result without a request
+// answers none: it says that an agent failed permanently or, if it names no agent, that the
+// topic's chat gets none.
 func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	var result protocol.SpawnResult
 	if err := d.Decode(&result); err != nil {
@@ -140,8 +140,8 @@ func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	})
 }
 
-// onAgentFailed notifies a chat that its own agent ended for good. It changes nothing
-// else: the next event requests the agent again, and that request gets its own answer.
+// onAgentFailed notifies a chat that its own agent ended permanently. It changes nothing else:
+// the next event requests the agent again, and that request gets its own answer.
 func (r *Router) onAgentFailed(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
 	id, refusal := r.adapter.FindChat(tx, topic)
 	if refusal != "" { // the chat of another bridge

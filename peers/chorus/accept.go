@@ -24,8 +24,8 @@ const (
 	frameMargin  = 512 // bytes of a frame in addition to its params
 )
 
-// serveInbox accepts one message of a Chorus service. It answers 200 once the message is on disk;
-// the processing follows.
+// serveInbox accepts one message from a Chorus service. It answers 200 once the message is on
+// disk; the processing follows.
 func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST messages here")
@@ -61,7 +61,7 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	return writeOK(w)
 }
 
-// An inboundMessage is one message of a Chorus service on its way to an agent.
+// An inboundMessage is one message from a Chorus service on its way to an agent.
 type inboundMessage struct {
 	posted    *InboxMessage
 	inbox     InboxName

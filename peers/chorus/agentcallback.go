@@ -82,8 +82,8 @@ func (g *Gateway) takeAgentEvent(ctx context.Context, d *delivery, body []byte, 
 // lineTypes are the media types of a body with one JSON object in each line.
 var lineTypes = []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
 
-// hasLines reports whether a body has several lines of which the first is an event, so that it is no
-// JSON. Some clients do not name the media type.
+// hasLines reports whether a body has several lines, the first of which is an event, so that it
+// is not JSON. Some clients do not name the media type.
 func hasLines(body []byte) bool {
 	first, rest, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
 	return len(rest) > 0 && json.Valid(first)

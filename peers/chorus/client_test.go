@@ -16,7 +16,7 @@ import (
 // be repeated.
 func TestPoster_UnknownOnlyIfSent(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the client left
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client left
 		switch r.URL.Path {
 		case "/moved":
 			http.Redirect(w, r, "http://unreachable.example/", http.StatusTemporaryRedirect)

@@ -20,9 +20,9 @@ func personPeer(name string) protocol.PeerID {
 	return protocol.PeerID("chorus:" + escapeName(strings.TrimPrefix(name, "@")))
 }
 
-// handleCommand passes a person's command for the broker on, if a message is one. It reports
-// whether nobody else should receive the message. A service identifies its people; the secret of
-// the inbox authorizes them.
+// handleCommand passes a message on to the broker if it is a person's command. It reports whether
+// nobody else should receive the message. A service identifies its people; the secret of the
+// inbox authorizes them.
 func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) bool {
 	var message protocol.ChatMessage
 	if json.Unmarshal(in.content, &message) != nil || message.Author == nil ||

@@ -30,7 +30,7 @@ func textMatching(t *testing.T, callback *receiver, want string) string {
 
 // TestCommand_CreatesWorkInAChannel checks that a command in a channel is carried out in its
 // author's name, and that the channel receives the outcome. The channel's own agent does not see
-// it. With a leading mention of an agent elsewhere, it goes to that agent.
+// it. With a leading mention of a remote agent, it goes to that agent.
 func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
@@ -92,7 +92,7 @@ func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 		}
 		return m
 	}
-	// None of this was for the channel's own agent; this is, and no order.
+	// None of this was for the channel's own agent. This is, and it is not a command.
 	say("/ask is it green?")
 	if m := heard(); m.Text != "/ask is it green?" {
 		t.Errorf("the agent of the channel heard first: %+v", m)

@@ -14,14 +14,12 @@
 //   - A channel has the identity "chorus:<inbox>.<channel id>" and finds its
 //     agent in the same way as a Telegram chat (peers/bridge). Every step is
 //     repeated until it has succeeded. Messages reach the agent in order.
-//   - A channel is a group, unless its context says that two people use it. A
-//     person who names nobody known addresses the agent. The service and agents
-//     must name the agent. Senders are agents if the service declares it by the
-//     kind (or senderKind) of a message, or if they recently said the same
-//     elsewhere; a mere name makes nobody one. Whoever is not declared a person
-//     and answers an agent at once, again and again, without a person between,
-//     counts as an agent that answers it. So exchanges with agents elsewhere are
-//     bounded like those with our own.
+//   - A channel is a group, unless its context says that two people use it. A person who names
+//     nobody known addresses the agent. The service and agents must name the agent. Senders are
+//     agents if the service declares it by the kind (or senderKind) of a message, or if they
+//     recently said the same elsewhere; a mere name makes nobody one. A sender that is not
+//     declared a person counts as an agent if it keeps answering an agent at once, with no person
+//     in between. So exchanges with remote agents are bounded like those with our own.
 //   - If a service POSTs the same message to several inboxes, it is one event in
 //     one room: a message that names nobody known is for nobody, a claim decides
 //     which agent answers a role, and no other reply is shown.
@@ -64,11 +62,10 @@
 //     attention and tools (Options.OpenAgent); its turns go over HTTP. It has
 //     its own folder below the data folder, which is removed with it. Agents
 //     start and stop as they are added and removed, without a restart.
-//   - Turns are POSTed in order per channel, each with its own callback and MCP
-//     token. POSTs are repeated like callbacks, but also after a missing answer
-//     or a crash: the receiver recognizes them by message.id. If the text of a
-//     turn changes, the turn is POSTed again with another message.id, and answers
-//     to the old text are refused.
+//   - Turns are POSTed in order per channel, each with its own callback and MCP token. POSTs are
+//     repeated like callbacks, but even after a missing answer or a crash: the receiver
+//     recognizes them by message.id. If the text of a turn changes, the turn is POSTed again with
+//     another message.id, and answers to the old text are refused.
 //   - A callback accepts events for Options.CallbackTTL, and answers 410
 //     afterwards. 200 means stored; events reach the chat in the order of
 //     receipt. A body of NDJSON has one event in each line, and the answer the

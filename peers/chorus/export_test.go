@@ -1,6 +1,6 @@
 package chorus
 
-// CheckSignature is how a post to a hook is checked.
+// CheckSignature checks a post to a hook.
 var CheckSignature = checkSignature
 
 // NewSecrets makes one secret of each kind.

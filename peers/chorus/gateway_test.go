@@ -329,7 +329,7 @@ func (c *clock) advance(d time.Duration) {
 	c.moved += d
 }
 
-// waitFor waits until something holds that nothing announces.
+// waitFor polls a condition that nothing announces.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)

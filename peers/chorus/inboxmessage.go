@@ -30,7 +30,7 @@ const (
 	maxAttachments = 32
 )
 
-// An InboxMessage is one validated message of a Chorus service.
+// An InboxMessage is one validated message from a Chorus service.
 type InboxMessage struct {
 	ChannelID ChannelID
 	Name      string // of the channel, for people

@@ -260,8 +260,8 @@ func (k *killFixture) holdMessages(hold chan struct{}) {
 	})
 }
 
-// untilHeld handles what comes until the POST of an answer is under way. What
-// comes first may be a repetition, or a status, and ask for none.
+// untilHeld handles what comes until the POST of an answer is under way. What comes first may be
+// a repetition, or a status, and need no answer.
 func (k *killFixture) untilHeld() {
 	waitFor(k.t, func() bool {
 		if k.agent.Pending() > 0 {
@@ -271,8 +271,8 @@ func (k *killFixture) untilHeld() {
 	})
 }
 
-// untilPosted handles what comes until an answer has come to the callback. What comes first may ask
-// for no answer, and the answer before may be one whose POST is not repeated.
+// untilPosted handles what comes until an answer has come to the callback. What comes first may
+// need no answer, and the previous answer may be one whose POST is not repeated.
 func (k *killFixture) untilPosted() {
 	waitFor(k.t, func() bool {
 		if k.agent.Pending() > 0 && len(k.callback.calls) == 0 {

@@ -10,9 +10,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// A sender that answers an agent within fastAnswer, again and again, is a program. No person reads and
-// writes that fast for so long. Programs take longer sometimes: a sender is one once it has
-// answered fast fastAnswers times more often than slowly, until a pause.
+// A sender that answers an agent within fastAnswer, again and again, is a program. No person
+// reads and writes that fast for so long. Programs are sometimes slower: a sender is one once it
+// has given fastAnswers more fast answers than slow ones, until a pause.
 const (
 	fastAnswer  = 8 * time.Second
 	fastAnswers = 8
@@ -30,11 +30,11 @@ type paceTracker struct {
 	channels *lru.Cache[protocol.PeerID, *channelPace]
 }
 
-// A channelPace holds the last message of an agent in a channel, and who answered it.
+// A channelPace holds the last message from an agent in a channel, and who answered it.
 type channelPace struct {
 	agent   protocol.PeerID
 	at      time.Time
-	said    int // messages of agents
+	said    int // messages from agents
 	senders map[string]*senderPace
 }
 

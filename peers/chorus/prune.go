@@ -16,7 +16,7 @@ const (
 	pruneEvery       = 10 * time.Minute
 )
 
-// prune gives up messages that waited too long and deletes old data, until ctx ends.
+// prune abandons messages that waited too long and deletes old data, until ctx ends.
 func (g *Gateway) prune(ctx context.Context) error {
 	for {
 		if err := g.pruneOnce(ctx); err != nil && ctx.Err() == nil {
@@ -35,7 +35,8 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	}
 	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
 		forget := func(query string, age time.Duration) { tx.Exec(query, micros(now.Add(-age))) }
-		// Twice the time, since the callbacks of messages just given up are still needed.
+		// Twice the time, since the callbacks of messages that were just abandoned are still
+		// needed.
 		forget(
 			`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`,
 			2*secretRetention,

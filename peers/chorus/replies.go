@@ -192,7 +192,7 @@ func findAnswered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFli
 }
 
 // answeredNamedQuery finds the message that a reply names, and answeredLastQuery the one that it
-// means otherwise. Both use an index, since every report of an agent needs them.
+// means otherwise. Both use an index, since every report from an agent needs them.
 const (
 	answeredNamedQuery = `SELECT seq, turn FROM inbound WHERE +channel = ?1 AND ` + hasCallback + ` AND (source_id = ?3 OR message_id = ?3)
 		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`
@@ -220,7 +220,7 @@ func (q *callbackQueue) put(tx *store.Tx, channel protocol.PeerID, seq int64, p 
 	tx.Fail(err)
 }
 
-// putError stores an error event of the gateway for the callback of a message.
+// putError stores an error event from the gateway for the callback of a message.
 func (q *callbackQueue) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
 	q.put(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventError, Message: why, Code: code}}, key)
 }

@@ -81,8 +81,8 @@ func TestAuthorOf_FollowsTheDeclaredKind(t *testing.T) {
 	}
 }
 
-// TestPaceTracker_TellsProgramsFromPeople checks that an author who answers fast, again and again,
-// without a person between, counts as a program.
+// TestPaceTracker_TellsProgramsFromPeople checks that an author who answers fast, again and
+// again, with no person in between, counts as a program.
 func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 	const fast, slow = time.Second, fastAnswer
 	type said struct {
@@ -91,7 +91,7 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 	}
 	timber := said{fast, "timber", "and what of that?"}
 	for name, c := range map[string]struct {
-		round []said // after each message of the agent
+		round []said // after each message from the agent
 		want  bool
 	}{
 		"always fast":             {[]said{timber}, true},

@@ -68,8 +68,8 @@ func inGroup(id, text string, mentions ...string) protocol.ChatMessage {
 	return m
 }
 
-// reports reads agent_events to system:attention until one of an event about an
-// event id comes.
+// report returns the next agent_event to system:attention with the given event about the event
+// id.
 func report(t *testing.T, s *bustest.Scripted, event, id string) map[string]any {
 	t.Helper()
 	for {

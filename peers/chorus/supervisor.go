@@ -26,8 +26,8 @@ type Agent interface {
 	// agent. It is called once; the other methods may be called before and while it runs.
 	Run(ctx context.Context) error
 	// Handle stores one event that came to the callback of a turn, delivered with the given
-	// revision. The key is unique among the events of the agent. The error is a forbiddenError if
-	// policy forbids the event.
+	// revision. The key is unique among the events from the agent. The error is a forbiddenError
+	// if policy forbids the event.
 	Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error
 	// RefuseStale records an answer to an old text of a turn, and returns the forbiddenError for it.
 	RefuseStale(ctx context.Context, turn string) error

@@ -115,7 +115,7 @@ func (l *taskList) submit(ctx context.Context, in *inboundMessage, taskID string
 	return id, err
 }
 
-// advance changes a task according to an event of its agent.
+// advance changes a task according to an event from its agent.
 func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
 	return store.InTx(ctx, l.g.store.db, func(tx *store.Tx) {
 		t := one(

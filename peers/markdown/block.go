@@ -284,7 +284,7 @@ func indent(line string) int {
 	return len(line) - len(rest) + (tabWidth-1)*strings.Count(line[:len(line)-len(rest)], "\t")
 }
 
-// cutIndent removes spaces and tabs from the beginning of a line, at most so many that they are n wide.
+// cutIndent removes up to n columns of spaces and tabs from the beginning of a line.
 func cutIndent(line string, n int) string {
 	for n > 0 && line != "" && (line[0] == ' ' || line[0] == '\t') {
 		if n--; line[0] == '\t' {

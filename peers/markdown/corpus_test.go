@@ -117,7 +117,7 @@ func firstLost(source, rendered string) string {
 	return ""
 }
 
-// TestRender_LosesOnlyMarks holds the law over random text of all scripts.
+// TestRender_LosesOnlyMarks checks this law with random text of all scripts.
 func TestRender_LosesOnlyMarks(t *testing.T) {
 	words := rapid.StringOfN(rapid.RuneFrom(nil, unicode.Latin, unicode.Han, unicode.Cyrillic, unicode.Arabic,
 		unicode.Thai, unicode.Nd, unicode.So, unicode.Sc, unicode.Hangul), 1, 4, -1)

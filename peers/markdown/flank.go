@@ -128,7 +128,7 @@ func breaksQuotations(before, next rune, words string) bool {
 
 func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
 
-// isSymbol reports whether a character may begin words: an emoji or a currency.
+// isSymbol reports whether a character may begin words: an emoji or a currency sign.
 func isSymbol(r rune) bool { return unicode.In(r, unicode.So, unicode.Sc) }
 
 // isEmoji reports whether a character is a picture. Signs such as ° and © are not.

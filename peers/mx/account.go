@@ -60,7 +60,7 @@ type account struct {
 type stored struct{ user, device, token string }
 
 // identify logs in, or asks the homeserver whose token it is. While the homeserver cannot be
-// reached, the account of an earlier start serves.
+// reached, the account of an earlier start is used.
 func (a *account) identify(ctx context.Context) error {
 	before, known, err := a.loadAccount(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ func New(homeserver string, db *store.DB, opts *Options) (*Bridge, error) {
 		return nil, fmt.Errorf("the address of the homeserver: %w", err)
 	}
 	api.Client = &http.Client{Transport: o.Transport}
-	api.Log = zerolog.Nop() // its lines have the texts of people
+	api.Log = zerolog.Nop() // its lines contain texts of people
 	api.IgnoreRateLimit, api.ResponseSizeLimit = true, maxSync
 	api.StateStore = nil
 	b := &Bridge{account: &account{db: db, opts: o, log: o.Log, api: api, crash: o.Crash}}
@@ -73,7 +73,7 @@ func (b *Bridge) build() {
 }
 
 // Run serves the bot until ctx ends; then it returns nil. It returns an error if the homeserver
-// does not accept the token (ErrToken), or if the bus refuses the bridge for good:
+// does not accept the token (ErrToken), or if the bus refuses the bridge permanently:
 // peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused. When the token of a login expires, it
 // logs in again.
 func (b *Bridge) Run(ctx context.Context) error {

@@ -23,7 +23,7 @@ type cipher interface {
 	takeKeys(ctx context.Context, got *syncResponse) error
 	// hasKey reports whether the key of a session of a room is known.
 	hasKey(ctx context.Context, room, session string) bool
-	// decrypt returns an encrypted event of a person as it was before.
+	// decrypt returns an encrypted event from a person as it was before.
 	decrypt(ctx context.Context, room string, e *rawEvent, raw json.RawMessage) (json.RawMessage, error)
 	// encrypt returns the encrypted content of an event for the members of a room. When it has
 	// returned, the state of the keys is on disk.
@@ -41,8 +41,7 @@ type keySync struct {
 // noKey is the reason why an encrypted event was skipped. It is read if its key arrives later.
 const noKey = "an encrypted message without its key"
 
-// keyFails is the reason why an encrypted event with a key was skipped for
-// good.
+// keyFails is the reason why an encrypted event with a key was skipped permanently.
 const keyFails = "an encrypted message that its key does not open"
 
 // decryptSync stores the keys of a sync, and decrypts its events and older ones whose keys it has
@@ -73,7 +72,7 @@ func (b *Bridge) decryptSync(ctx context.Context, got *syncResponse, initial boo
 	return b.decryptLocked(ctx)
 }
 
-// maxLocked bounds the events without their keys for which a sync with keys looks.
+// maxLocked bounds how many events without keys a sync with keys tries to decrypt.
 const maxLocked = 1000
 
 // decryptLocked decrypts the stored events whose keys have come. An event that its key does not
@@ -123,7 +122,7 @@ func (b *Bridge) decryptLocked(ctx context.Context) error {
 	}))
 }
 
-// decrypt returns an event of a person as it was before it was encrypted. It returns the event
+// decrypt returns an event from a person as it was before it was encrypted. It returns the event
 // unchanged if it was not encrypted and, with an error, if it cannot be read.
 func (b *Bridge) decrypt(ctx context.Context, room string, raw json.RawMessage) (json.RawMessage, error) {
 	var e rawEvent

@@ -58,7 +58,8 @@ func newCipher(ctx context.Context, a *account) (cipher, error) {
 	if err := datafolder.Create(path); err != nil {
 		return nil, err
 	}
-	// Transactions begin as deferred ones, so that none waits for the library with a lock.
+	// Transactions begin as deferred ones, so that none holds a lock while it waits for the
+	// library.
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)"+
 		"&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_time_format=sqlite")
 	if err != nil {
@@ -265,7 +266,8 @@ func (k *keyring) decrypt(ctx context.Context, room string, e *rawEvent, raw jso
 	return json.Marshal(opened)
 }
 
-// encrypt implements [cipher]. Who joins a room can read what follows, and who leaves it cannot.
+// encrypt implements [cipher]. Users who join a room can read what follows, and users who leave
+// it cannot.
 func (k *keyring) encrypt(ctx context.Context, room, kind string, content any) (*event.EncryptedEventContent, error) {
 	m, unlock, err := k.use(ctx)
 	if err != nil {

@@ -69,7 +69,7 @@ func (s *homeserver) state(room, sender, kind, key string, content map[string]an
 	return s.add(&roomEvent{Type: kind, Sender: sender, Key: &key, Content: content, room: room})
 }
 
-// Room makes a room to which its first user invites the bot, and the others have come.
+// Room makes a room to which its first user invites the bot, and which the others have joined.
 func (s *homeserver) Room(users ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *homeserver) Member(room, user string, content map[string]any) {
 	s.state(room, user, "m.room.member", user, content)
 }
 
-// Limit answers the next n requests of the bot, except syncs, with M_LIMIT_EXCEEDED.
+// Limit answers the next n requests from the bot, except syncs, with M_LIMIT_EXCEEDED.
 func (s *homeserver) Limit(n int, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

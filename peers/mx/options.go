@@ -52,7 +52,7 @@ const (
 	maxBackfill   = 1000     // events of one room, read after a gap
 	maxText       = 16 << 10 // bytes of the text of one message
 	maxMembers    = 20       // of a room whose read receipts reach agents
-	maxNotices    = 3        // answers a day to one chat that is not admitted
+	maxNotices    = 3        // answers per day to one chat that is not admitted
 	typingTime    = 30 * time.Second
 	typingRefresh = 20 * time.Second
 	maxTyping     = 5 * time.Minute

@@ -61,7 +61,7 @@ func (e *rawEvent) state() string {
 	return *e.Key
 }
 
-// parseMessage parses a message of a person.
+// parseMessage parses a message from a person.
 func (a *account) parseMessage(e *rawEvent) (*parsedEvent, error) {
 	m, err := decodeMessage(e.Content)
 	if err != nil {

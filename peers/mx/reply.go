@@ -119,7 +119,7 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread, key, words string) {
 	}
 }
 
-// An act is a request of the bridge itself about a room.
+// An act is a request from the bridge itself about a room.
 type act struct {
 	Kind   string   `json:"kind"`
 	Room   string   `json:"room"`

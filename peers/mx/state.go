@@ -145,7 +145,7 @@ func (in *ingester) handleUpgrade(tx *store.Tx, room, to, by string) {
 		store.Value[bool](tx, `SELECT 1 FROM aliases WHERE room = ?`, to) {
 		return
 	}
-	if other, known := in.load(tx, to); known && other.present { // whoever closes one room must not take over another
+	if other, known := in.load(tx, to); known && other.present { // closing a room must not take over another
 		in.log.Warn().Str("room", c.key).Str("to", to).Msg("upgrade to a room with a chat of its own; both remain")
 		return
 	}

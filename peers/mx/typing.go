@@ -154,7 +154,7 @@ const toldFor = 8 * time.Second
 // tellTyping tells the agents of a room that a person is typing, so that they wait for what follows.
 func (b *Bridge) tellTyping(ctx context.Context, who typist, typing bool) {
 	if !typing {
-		return // agents notice by themselves
+		return // agents notice this without a report
 	}
 	var content protocol.ChatMessage
 	var agents []protocol.PeerID

@@ -3,8 +3,8 @@
 //
 // Guarantees:
 //
-//   - Only public unicast addresses are dialled, except those of cloud hosts, and only over
-//     TLS. An operator can allow further addresses, also without TLS.
+//   - Only public unicast addresses are dialled, except those of cloud hosts, and only over TLS.
+//     An operator can allow further addresses, even without TLS.
 //   - The check applies to the address that is dialled, after names and redirects have been
 //     resolved. Behind a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), it applies
 //     to every address that the host has here. The proxy then looks up the name itself.

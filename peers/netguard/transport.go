@@ -18,10 +18,10 @@ const (
 	maxAnswerHead = 64 << 10
 )
 
-// NewTransport makes a transport that connects only where the guard allows it, also after a
-// redirect. If HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy for a URL, the transport looks up
-// the host, checks each of its addresses, and leaves the connection to the proxy. It calls
-// addresses directly that the guard was given.
+// NewTransport makes a transport that connects only where the guard allows it, even after a
+// redirect. If HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy for a URL, the transport looks
+// up the host, checks each of its addresses, and leaves the connection to the proxy. It directly
+// calls addresses that the guard was given.
 func NewTransport(g *Policy) *Transport {
 	return newTransportWith(g, http.ProxyFromEnvironment, net.DefaultResolver.LookupNetIP)
 }

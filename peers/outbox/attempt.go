@@ -106,10 +106,10 @@ func (r *runState) settleAndMark(item Item, v decision) (next *Item, empty bool,
 	return next, empty, err
 }
 
-// settle stores a decision in one transaction, together with what the function then writes. If the
-// item is settled, OnSettled runs in the same transaction. If an interrupted attempt is repeated
-// anyway, a power cut may undo that an item is sent or is to be attempted again. The receiver then
-// detects the duplicate.
+// settle stores a decision in one transaction, together with what the function then writes. If
+// the item is settled, OnSettled runs in the same transaction. If an interrupted attempt is
+// repeated anyway, a power cut may undo the record that an item was sent or will be attempted
+// again. The receiver then detects the duplicate.
 func (o *Outbox) settle(ctx context.Context, item Item, v decision, then func(tx *store.Tx)) error {
 	inTx := store.InTx
 	if o.opts.OnInterrupted == Resend && (v.state == StateSent || v.state == StatePending) {

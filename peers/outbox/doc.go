@@ -14,28 +14,27 @@
 //     waits for its next attempt blocks those behind it; a settled item does not.
 //     Destinations are independent. At most Options.Parallel of them are served at once, the
 //     longest overdue first.
-//   - Attempts: an item is durably marked "sending" before SendFunc is called, so an attempt
-//     that a crash interrupted is known after the restart. The transaction that enqueues the
-//     only open item of a destination marks it, if Run is running and a mark may be undone.
-//     The one that settles an item marks the next of its destination. Neither does while
-//     other destinations wait for room.
-//     Options.OnInterrupted decides what follows a crash. Resend calls SendFunc again, for
-//     receivers that detect duplicates.
-//     SettleUnknown settles the item as unknown, for sends that must not be repeated, unless
-//     Options.MayHaveSent reports that it had no effect yet. With Resend, every accepted item
-//     is sent at least once. With SettleUnknown, every item is attempted at most once after
-//     SendFunc could have had an effect. With Resend, a power cut may undo the mark, and that
-//     the item was sent, if it comes within a second; the item is then sent again.
+//   - Attempts: an item is durably marked "sending" before SendFunc is called, so an attempt that
+//     a crash interrupted is known after the restart. The transaction that enqueues the only open
+//     item of a destination marks it, if Run is running and a mark may be undone. The one that
+//     settles an item marks the next of its destination. Neither does while other destinations
+//     wait for room. Options.OnInterrupted decides what follows a crash. Resend calls SendFunc
+//     again, for receivers that detect duplicates. SettleUnknown settles the item as unknown, for
+//     sends that must not be repeated, unless Options.MayHaveSent reports that it had no effect
+//     yet. With Resend, every accepted item is sent at least once. With SettleUnknown, every item
+//     is attempted at most once after SendFunc could have had an effect. With Resend, a power cut
+//     within a second may undo the mark and the record that the item was sent; the item is then
+//     sent again.
 //   - Retries: a failed attempt is repeated after a delay that doubles from
 //     Options.MinBackoff to Options.MaxBackoff (1 s to 60 s) with jitter, or after the delay
 //     that [Retry] or [Later] names. The time of the next attempt is stored, so a restart
 //     does not shorten the delay. [Outbox.RetryNow] ends a backoff, but not a delay that
 //     Retry named. If the clock is set back, a backoff does not last longer; a delay that
 //     Retry named does.
-//   - Ends: [Permanent] makes an item a dead letter, and so does Options.MaxAge (24 h) when
-//     no attempt is left before. Dead letters are for a person to look at. [Drop] settles
-//     items that nobody needs. [Unknown] settles an item whose effect is unknown; only an
-//     operator repeats it, with [Outbox.Retry].
+//   - Ends: [Permanent] makes an item a dead letter, and so does Options.MaxAge (24 h) if no
+//     attempt is left before then. Dead letters are for a person to look at. [Drop] settles items
+//     that nobody needs. [Unknown] settles an item whose effect is unknown; only an operator
+//     repeats it, with [Outbox.Retry].
 //   - Settlement: Options.OnSettled runs in the transaction that settles the item. Its writes
 //     and the outcome become durable together or not at all. If it fails, the settlement is
 //     tried again, without another call of SendFunc. Options.AfterSettled runs after the

@@ -188,7 +188,7 @@ func TestPut_TakesTheLargestItem(t *testing.T) {
 	}
 }
 
-// many fills a queue with so many items of one destination, by SQL, which is quicker.
+// many fills a queue with n items of one destination, by SQL, which is quicker.
 func many(t *testing.T, n int, state outbox.State) *outbox.Outbox {
 	t.Helper()
 	db := freshDB(t)
@@ -322,7 +322,7 @@ func TestRetry_KeepsOrResetsAgeAndAttempts(t *testing.T) {
 	}
 }
 
-// TestRetention_KeepsKeysForItsTime checks to the microsecond, and that open items stay.
+// TestRetention_KeepsKeysForItsTime checks the time to the microsecond, and that open items stay.
 func TestRetention_KeepsKeysForItsTime(t *testing.T) {
 	now := time.Unix(10_000_000, 0)
 	for state, age := range map[outbox.State]time.Duration{

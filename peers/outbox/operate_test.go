@@ -123,7 +123,7 @@ func TestPrune_RemovesSettledKeys(t *testing.T) {
 }
 
 // TestSettle_FailingUntilTheEndIsInterrupted checks an OnSettled that fails until Run's grace is
-// over: the item counts as interrupted, and the next start decides about it.
+// over: the item counts as interrupted, and the next start decides on it.
 func TestSettle_FailingUntilTheEndIsInterrupted(t *testing.T) {
 	for name, test := range map[string]struct {
 		next  outbox.Interruption

@@ -50,7 +50,7 @@ type State string
 // The states of an item.
 const (
 	StatePending State = "pending" // waits for its turn or its next attempt
-	StateSending State = "sending" // an attempt has started, or will at once, and not ended
+	StateSending State = "sending" // an attempt has started or is about to start, and has not ended
 	StateSent    State = "sent"
 	StateDead    State = "dead"    // failed permanently, or expired
 	StateUnknown State = "unknown" // may have been sent

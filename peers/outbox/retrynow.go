@@ -22,7 +22,7 @@ func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	})
 }
 
-// The attempts of an outbox that have started, or will when a transaction commits.
+// The attempts of an outbox that have started, or will start when a transaction commits.
 type attempts struct {
 	mu      sync.Mutex // guards the fields below
 	running map[string]*attemptState

@@ -27,11 +27,11 @@
 //     identity (ErrRefused), or if its context ends. After all other errors it tries again,
 //     and reports the error in Options.Log and in the errors of Ready and Send
 //     (ErrNotConnected).
-//   - Blocking: Send waits for a connection and for the bus's answer, until its context ends.
-//     The answer comes when every subscriber has answered or failed, after at most 30 s, so
-//     use a longer timeout for Send, or none. Sends from one goroutine reach the bus in
-//     order. A handler may call Send, but must not wait for another message of the same
-//     sender: that message is handled after the handler returns.
+//   - Blocking: Send waits for a connection and for the bus's answer, until its context ends. The
+//     answer comes when every subscriber has answered or failed, after at most 30 s, so use a
+//     longer timeout for Send, or none. Sends from one goroutine reach the bus in order. A
+//     handler may call Send, but must not wait for another message from the same sender: that
+//     message is handled after the handler returns.
 //   - Loss: if the connection ends before the answer, Send returns ErrInterrupted. The
 //     message may or may not have been delivered. Send it again with the same MessageID if
 //     the receivers detect duplicates. A bus stores no messages: a message that was sent

@@ -234,7 +234,7 @@ func countConnections(t *testing.T, lasts time.Duration) (connects, late int) {
 			stream.Close(1001, "dropped")
 		},
 	})
-	// Not run, which waits until the peer is ready: a connection that is dropped at
+	// This does not use run, which waits until the peer is ready: a connection that is dropped at
 	// once may be gone before that is seen, and the minute would begin later.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -90,7 +90,7 @@ func TestClassifyAny(t *testing.T) {
 	}
 }
 
-// Only an addressee, or its bridge, can reject a message for good: others may receive it too.
+// Only an addressee, or its bridge, can reject a message permanently: others may receive it too.
 func TestRejection(t *testing.T) {
 	for _, tt := range []struct {
 		to, by    protocol.PeerID

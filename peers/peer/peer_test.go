@@ -112,7 +112,7 @@ func TestHandlers_KeepTheOrderOfEachSender(t *testing.T) {
 	})
 }
 
-// TestNext_LetsTheNextDeliveryBegin has the first of three handlers return last. The third waits
+// TestNext_LetsTheNextDeliveryBegin lets the first of three handlers return last. The third waits
 // for the second.
 func TestNext_LetsTheNextDeliveryBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestFullQueue_RefusesAtOnce(t *testing.T) {
 	})
 }
 
-// TestHandler_MayEndItsGoroutine does so with more of its sender waiting, as
-// t.Fatal in a handler does.
+// TestHandler_MayEndItsGoroutine does so with more deliveries from its sender waiting, as t.Fatal
+// in a handler does.
 func TestHandler_MayEndItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)

@@ -35,8 +35,8 @@ const (
 	handlerLimit     = time.Minute // a handler that runs longer is hung: its sender gave up after half of that
 )
 
-// Run connects and serves until ctx ends (nil), or until the bus refuses the
-// peer for good (ErrReplaced, ErrUnauthorized, ErrRefused). Call it once.
+// Run connects and serves until ctx ends (nil), or until the bus refuses the peer permanently
+// (ErrReplaced, ErrUnauthorized, ErrRefused). Call it once.
 func (p *Peer) Run(ctx context.Context) (err error) {
 	handlers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer p.work.workers.Wait()
@@ -284,7 +284,7 @@ func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	}
 }
 
-// receive handles one request of the bus, in the reader's goroutine.
+// receive handles one request from the bus, in the reader's goroutine.
 func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 	if string(m.Method) != protocol.MethodProcessMessage {
 		if m.Kind == jsonrpc.KindRequest {

@@ -12,7 +12,7 @@ func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
 }
 
-// confine does nothing: only Linux can take away privileges for good.
+// confine does nothing: only Linux can take away privileges permanently.
 func confine() error { return nil }
 
 // wait waits for the end of a process and then calls ended.

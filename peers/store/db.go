@@ -303,9 +303,9 @@ func (db *DB) sync() {
 	db.timer = time.AfterFunc(syncDelay, db.sync)
 }
 
-// syncLocked writes to the log of SQLite, and waits until the disk has it. All earlier
-// commits precede that in the log. A system may forget what it failed to sync, and report success
-// the next time; then the log is first copied to the database, and begins anew.
+// syncLocked writes to the log of SQLite, and waits until the disk has it. All earlier commits
+// precede that in the log. A system may forget what it failed to sync, and report success the
+// next time; then the log is first copied to the database, and restarts.
 func (db *DB) syncLocked() error {
 	db.commit()
 	if db.dirty == nil {

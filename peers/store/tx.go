@@ -52,10 +52,9 @@ func inTx(ctx context.Context, db *DB, synced bool, do func(tx *Tx)) error {
 	return nil
 }
 
-// InTxAhead is InTx for a transaction whose effects need not wait for the disk, because whoever
-// caused it repeats it until InTxAhead has returned. The functions given to OnCommit run before
-// the wait. The wait is longer than that of InTx, and often shares the sync of a later
-// transaction.
+// InTxAhead is InTx for a transaction whose effects need not wait for the disk, because its
+// sender repeats it until InTxAhead has returned. The functions given to OnCommit run before the
+// wait. The wait is longer than that of InTx, and often shares the sync of a later transaction.
 func InTxAhead(ctx context.Context, db *DB, do func(tx *Tx)) error {
 	if err := inTx(ctx, db, false, do); err != nil {
 		return err

@@ -35,8 +35,8 @@ type LifecycleEvent struct {
 	Reason string          `json:"reason,omitempty"`
 }
 
-// answer queues the answers to a request: its agent is online, or why it is not. Whoever watches
-// system:route is notified of an assignment, too.
+// answer queues the answers to a request: its agent is online, or why it is not. Peers that watch
+// system:route are notified of an assignment, too.
 func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error) {
 	result := protocol.SpawnResult{RequestID: r.requestID, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {

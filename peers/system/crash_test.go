@@ -25,7 +25,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestMain makes this program an agent or a spawner where it is started as one.
+// TestMain makes this program an agent or a spawner when it is started as one.
 func TestMain(m *testing.M) {
 	switch {
 	case slices.Contains(os.Args, "--id"):
@@ -190,7 +190,7 @@ func (tr *spawnerProcess) until(what string, holds func() bool) {
 	}
 }
 
-// ask sends a request until it was taken, once.
+// ask sends a request until it is accepted, once.
 func (tr *spawnerProcess) ask(id string) {
 	tr.t.Helper()
 	tr.until("the request is taken", func() bool { return tr.bridge.Ask(tr.t, "tg:5", id) })

@@ -10,8 +10,9 @@ import (
 	"hubbub/protocol"
 )
 
-// handleAgentEvent handles events of agents on the system's topics. The event "online" marks an
-// agent as online; any event shows that it is in use. Events of the broker may request an agent.
+// handleAgentEvent handles events from agents on the system's topics. The event "online" marks an
+// agent as online; any event shows that it is in use. Events from the broker may request an
+// agent.
 func (s *Spawner) handleAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	from := d.Message.From
 	if from == protocol.PeerBroker {

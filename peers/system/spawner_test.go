@@ -480,7 +480,7 @@ func TestSupervisor_ToleratesALauncherFailure(t *testing.T) {
 		h.launcher.mu.Lock()
 		h.launcher.broken = nil
 		h.launcher.mu.Unlock()
-		timetest.Advance(30 * time.Second) // the longest pause between two tries
+		timetest.Advance(30 * time.Second) // the longest pause between two attempts
 		if r, _ := result(t, bridge); r.Status != "spawned" {
 			t.Errorf("%+v", r)
 		}

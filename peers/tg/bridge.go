@@ -62,8 +62,8 @@ func people(users []int64) (list []protocol.PeerID) {
 const queueTelegram = "telegram"
 
 // Run serves the bot until ctx ends; then it returns nil. It returns an error if Telegram does
-// not accept the token (ErrToken), or if the bus refuses the bridge for good: peer.ErrReplaced,
-// peer.ErrUnauthorized, peer.ErrRefused.
+// not accept the token (ErrToken), or if the bus refuses the bridge permanently:
+// peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := botapi.CheckToken(b.token, b.opts.API); err != nil {
 		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", err)

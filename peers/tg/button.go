@@ -37,7 +37,8 @@ func addKeyboard(params map[string]any, buttons []protocol.Button) {
 	}
 }
 
-// labelOf returns the text of a button without the marks of Markdown, which Telegram shows as they are.
+// labelOf returns the text of a button without the marks of Markdown, which Telegram would show
+// literally.
 func labelOf(b protocol.Button) string { return cmp.Or(markdown.Render(b.Text).Text, b.Text) }
 
 // errNoButton is why a press without a known button is skipped; maxAnswer bounds the answer that
@@ -126,7 +127,7 @@ func choices(buttons []protocol.Button) string {
 const maxOpenQuestions = 50
 
 // closeQuestions removes the buttons of the open questions of a chat that is stopped, and says so
-// below each question, also of one that is being sent.
+// below each question, including one that is being sent.
 func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
 	open := store.All(tx, func(q *buttonReply) []any { return []any{&q.reply, &q.agent, &q.key, &q.raw} },
 		`SELECT r.id, r.agent, r.key, r.content FROM replies r WHERE r.bot = ? AND r.chat = ?
@@ -152,13 +153,14 @@ func (in *ingester) closeQuestions(tx *store.Tx, c *chat) {
 	}
 }
 
-// isNeverShown reports whether a reply closes a question that was never shown. Only closeQuestions edits an
-// agent's messages without a message of the bus.
+// isNeverShown reports whether a reply closes a question that was never shown. Only
+// closeQuestions edits an agent's messages without a message from the bus.
 func (o *outgoing) isNeverShown(editTarget int) bool {
 	return editTarget == 0 && o.isEdit() && o.agent != "" && o.busID == ""
 }
 
-// isOwn reports whether a reply comes from the bridge itself, also in place of an agent's question.
+// isOwn reports whether a reply comes from the bridge itself, even in place of an agent's
+// question.
 func (o *outgoing) isOwn() bool { return o.agent == "" || o.busID == "" }
 
 // closesQuestion reports whether a reply replaces a question with buttons that /stop left open.
@@ -169,7 +171,7 @@ func (out *outbound) closesQuestion(tx *store.Tx, o *outgoing) bool {
 				AND e.key = 'stopped:' || ?4))`, out.bot, o.chat.key, o.agent, o.content.Edits)
 }
 
-// replaces is the condition that the reply e replaces the question r, also as a message of its own
+// replaces is the condition that the reply e replaces the question r, even as a separate message
 // because Telegram refused the edit.
 const replaces = `r.key IN (e.content ->> '$.edits', e.content ->> '$.replaced')`
 

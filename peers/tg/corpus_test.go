@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestCorpus_WhatAgentsReceive sends updates of every kind of the Bot API, and of unknown kinds,
 // and compares what the agent receives with testdata/updates.golden. The file has a line for each
-// update, followed by one for each tg_message or message of the bridge, or by the reason why no
+// update, followed by one for each tg_message or message from the bridge, or by the reason why no
 // agent receives it.
 func TestCorpus_WhatAgentsReceive(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")

@@ -112,8 +112,8 @@ func typedText(m *models.Message, raw json.RawMessage) string {
 	return richText(raw)
 }
 
-// describeLocation returns words for a location: a live one says for how long it is shared, and one
-// that moves where it is now.
+// describeLocation returns words for a location: a live one says how long it is shared, and a
+// moving one says where it is now.
 func describeLocation(m *models.Message) string {
 	l := m.Location
 	at := strconv.FormatFloat(l.Latitude, 'f', -1, 64) + ", " + strconv.FormatFloat(l.Longitude, 'f', -1, 64)
@@ -241,8 +241,8 @@ func richText(raw json.RawMessage) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// blockText returns the text of a part of a rich message: the strings under "text", also in
-// lists, and the addresses of links.
+// blockText returns the text of a part of a rich message: the strings under "text", including
+// those in lists, and the addresses of links.
 func blockText(part any, isText bool) string {
 	var b strings.Builder
 	switch part := part.(type) {

@@ -20,16 +20,15 @@
 //   - Admission: nobody is admitted unless a flag allows the user or chat, or it sent a
 //     one-time code. A direct chat needs its user, a group its chat. Names and forwards do
 //     not count.
-//   - Agents: see peers/bridge. People are notified once about a problem, and once a day
-//     about an agent that accepts nothing. If the spawner gave up the chat's agent, the next
-//     message requests it again. An event that exceeds the bus's limit for a frame is a
-//     dead letter.
-//   - Sending: a reply is on disk before it is acknowledged, once per agent and key, and is
-//     sent in order per chat. If a send got no answer, or the bridge died meanwhile, its
-//     outcome is unknown: it is reported as such and repeated only on request. A reaction
-//     is simply set again. A reply that Telegram refuses for good, or that is older than 24
-//     hours, becomes a dead letter; the agent, the user and the operator are notified. If a
-//     reply lost its claim to another agent's, only its agent is notified.
+//   - Agents: see peers/bridge. People are notified once about a problem, and once a day about an
+//     agent that accepts nothing. If the spawner gave up on the chat's agent, the next message
+//     requests it again. An event that exceeds the bus's limit for a frame is a dead letter.
+//   - Sending: a reply is on disk before it is acknowledged, once per agent and key, and is sent
+//     in order per chat. If a send got no answer, or the bridge died meanwhile, its outcome is
+//     unknown: it is reported as such and repeated only on request. A reaction is simply set
+//     again. A reply that Telegram refuses permanently, or that is older than 24 hours, becomes a
+//     dead letter; the agent, the user and the operator are notified. If a reply lost its claim
+//     to another agent's, only its agent is notified.
 //   - Mentions: the bot is mentioned by its name, by a link to it, and by a name without @
 //     that Telegram marks as the bot's, in texts and captions, but not in code or quotes. A
 //     command that takes no words is a message for the agents if words follow it.

@@ -9,8 +9,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestGroup_AnEveningOfPerson plays what people of a group do that the hour does not have, and compares
-// the result with testdata/evening.golden, which a person has reviewed.
+// TestGroup_AnEveningOfPerson plays behavior of people in a group that the hour does not cover,
+// and compares the result with testdata/evening.golden, which a person has reviewed.
 func TestGroup_AnEveningOfPerson(t *testing.T) {
 	withModel(t, func(t *testing.T, h *fixture, m *scriptedModel) {
 		p := &person{h: h, m: m, bot: h.api.Bot(), ann: h.api.User("Ann"), bob: h.api.User("Bob")}

@@ -341,7 +341,7 @@ func TestAlbum_IsOneEvent(t *testing.T) {
 }
 
 // TestAlbum_EditIsEditOfAlbum edits each message of an album, before and after it is delivered,
-// also after a restart. The agent gets all files, all captions and one sourceId.
+// even after a restart. The agent gets all files, all captions and one sourceId.
 func TestAlbum_EditIsEditOfAlbum(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")

@@ -69,12 +69,12 @@ const (
 	conflictPause      = 30 * time.Second
 	outboxPoll         = 5 * time.Second // before an operator's change is noticed
 	firstConflictPause = 5 * time.Second
-	conflictWindow     = 5 * time.Minute // after so long without a conflict, a new one is the first
+	conflictWindow     = 5 * time.Minute // how long without a conflict until a new one counts as the first
 	maxBatch           = 100             // updates in one poll
 	maxUpdate          = 1 << 20         // bytes
 	defaultPause       = 3 * time.Second
 	maxAlbumWait       = 10 * time.Second
-	maxNotices         = 3 // answers a day to one user who is not admitted
+	maxNotices         = 3 // answers per day to one user who is not admitted
 )
 
 func (o *Options) withDefaults() Options {

@@ -86,7 +86,7 @@ func (p *person) post(m models.Message) func() {
 	return func() { p.h.api.Post(m) }
 }
 
-// last returns the newest message of the bot.
+// last returns the newest message from the bot.
 func (p *person) last() *models.Message {
 	all := p.h.api.Messages(p.group.ID)
 	return all[len(all)-1]

@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestRelay_ReachesOtherAgents checks that a message of an agent reaches the other agents once
-// people see it, with its number and the agent as author. It does not reach its author. Nothing is
-// relayed in a chat with one agent or with an unknown outcome.
+// TestRelay_ReachesOtherAgents checks that a message from an agent reaches the other agents once
+// people see it, with its number and the agent as author. It does not reach its author. Nothing
+// is relayed in a chat with one agent or with an unknown outcome.
 func TestRelay_ReachesOtherAgents(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()

@@ -54,7 +54,7 @@ func newOutbound(a *account) *outbound {
 	return out
 }
 
-// A reply is a tg_reply of an agent, or a notice of the bridge.
+// A reply is a tg_reply of an agent, or a notice from the bridge.
 type reply struct {
 	bridge.Reply
 	chat     int64
@@ -132,8 +132,8 @@ func checkButtons(content *protocol.ChatReply) error {
 	return nil
 }
 
-// chatForReply returns the chat that a topic names, also an admitted one without messages; or why
-// there is none.
+// chatForReply returns the chat that a topic names, which may be an admitted one without
+// messages, or why there is none.
 func (out *outbound) chatForReply(tx *store.Tx, topic protocol.Topic) (c *chat, refusal string) {
 	key, err := chatOf(topic)
 	if err != nil {
@@ -214,7 +214,7 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string)
 	out.enqueueReply(tx, &reply{chat: c.key, Reply: bridge.Reply{Key: key, Content: content}})
 }
 
-// enqueueReply queues a reply of the bridge itself, unless the queue is full.
+// enqueueReply queues a reply from the bridge itself, unless the queue is full.
 func (out *outbound) enqueueReply(tx *store.Tx, r *reply) {
 	if _, err := out.storeReply(tx, r); !errors.Is(err, outbox.ErrFull) {
 		tx.Fail(err)

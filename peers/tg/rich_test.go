@@ -26,7 +26,7 @@ func TestTable_IsRichMessage(t *testing.T) {
 		name   string
 		fault  tgtest.Fault
 		noRich bool
-		want   []string // methods of the calls that took effect or were refused for good
+		want   []string // methods of the calls that took effect or were refused permanently
 		shown  string
 	}{
 		{"taken", tgtest.Fault{}, false, []string{"sendRichMessageDraft", "sendRichMessage", "editMessageText", "sendRichMessage"}, tableRich},

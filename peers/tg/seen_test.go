@@ -153,7 +153,7 @@ func TestCorpus_WhatModelsRead(t *testing.T) {
 	})
 }
 
-// A storedDecision is an event of an agent's mailbox.
+// A storedDecision is an event from an agent's mailbox.
 type storedDecision struct {
 	seq                  int64
 	reason, policy, mode string

@@ -17,7 +17,8 @@ const (
 	member  = `"date":1780315200,"from":{"id":77,"first_name":"Will"},"chat":{"id":-5,"type":"group","title":"House"}`
 )
 
-// A updateEffects describes a parsed update: the message that agents receive, and its other effects.
+// An updateEffects describes a parsed update: the message that agents receive, and its other
+// effects.
 type updateEffects struct {
 	Chat             *protocol.Chat
 	Author           protocol.Author

@@ -1,5 +1,5 @@
-// Package storetest opens databases for tests. Creating tables takes longer than many a
-// test, so it does that once for each kind of database and copies the file afterwards.
+// Package storetest opens databases for tests. Creating tables takes longer than many tests, so
+// it does that once for each kind of database and copies the file afterwards.
 package storetest
 
 import (

@@ -23,7 +23,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestMain makes this program an agent or a spawner where it is started as one.
+// TestMain makes this program an agent or a spawner when it is started as one.
 func TestMain(m *testing.M) {
 	switch {
 	case slices.Contains(os.Args, "--id"):
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agent does what its arguments say, and tells its process id in its folder.
+// agent does what its arguments say, and writes its process id to its folder.
 func agent(args []string) int {
 	has := func(arg string) bool { return slices.Contains(args, arg) }
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--exit=") }); i >= 0 {

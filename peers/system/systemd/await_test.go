@@ -9,9 +9,8 @@ import (
 	"hubbub/peers/system/systemd"
 )
 
-// TestSystemd_BoundsTheWaitForAJob loses the notification of the job with the
-// connection: an agent's keeper that waited on would never start that agent
-// again.
+// TestSystemd_BoundsTheWaitForAJob loses the notification of the job with the connection: an
+// agent's supervisor that kept waiting would never start that agent again.
 func TestSystemd_BoundsTheWaitForAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if err := systemd.Await(t.Context(), make(chan string)); err != nil {

@@ -72,7 +72,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 // program is executed.
 const jobLimit = 30 * time.Second
 
-// await waits for the end of a job, at most for jobLimit. If the connection breaks, the report is
+// await waits for the end of a job, for at most jobLimit. If the connection breaks, the report is
 // lost, and the state of the unit must be queried.
 func await(ctx context.Context, done <-chan string) error {
 	timer := time.NewTimer(jobLimit)

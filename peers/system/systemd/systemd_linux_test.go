@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes this program an agent where it is started as one.
+// TestMain makes this program an agent when it is started as one.
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args, "--id") {
 		os.Exit(agent(os.Args[1:]))
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A report is what an agent tells of itself, in its data folder.
+// A report is what an agent writes about itself, in its data folder.
 type report struct {
 	PID         int
 	UID         int
@@ -401,7 +401,7 @@ func TestSystemd_LimitsMemory(t *testing.T) {
 	if err == nil {
 		err = inst.Wait(t.Context())
 	}
-	// Only with cgroup version 2 systemd knows that memory was the reason.
+	// Only with cgroup version 2 does systemd know that memory was the reason.
 	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, "out of memory; its limit is 100 MiB (--memory-max)") {
 		t.Errorf("with 100M for 512M: %v", err)
 	}

@@ -26,9 +26,9 @@ func (s *Server) Reply(to *models.Message, from models.User, text string) *model
 	})
 }
 
-// Post sends any message of a user or of Telegram itself. It fills in the number, the date and,
-// for texts, the entities. With privacy mode on, the bot receives from a group only what Telegram
-// would show it.
+// Post sends any message from a user or from Telegram itself. It fills in the number, the date
+// and, for texts, the entities. With privacy mode on, the bot receives from a group only what
+// Telegram would show it.
 func (s *Server) Post(m models.Message) *models.Message {
 	s.AddChat(m.Chat)
 	s.mu.Lock()

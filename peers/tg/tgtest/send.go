@@ -26,7 +26,7 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	return s.addLocked(c, req, m)
 }
 
-// addLocked adds a message of the bot to a chat, in the thread and with the quotation that the
+// addLocked adds a message from the bot to a chat, in the thread and with the quotation that the
 // request names.
 func (s *Server) addLocked(c *chat, req *request, m *models.Message) (any, *apiError) {
 	bot := s.bot
@@ -44,7 +44,7 @@ func (s *Server) addLocked(c *chat, req *request, m *models.Message) (any, *apiE
 	return m, nil
 }
 
-// editMessageText edits a message of the bot. Without a new keyboard, the old one is removed.
+// editMessageText edits a message from the bot. Without a new keyboard, the old one is removed.
 func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 	text, entities, err := readText(req)
 	if err != nil {
