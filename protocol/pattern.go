@@ -61,7 +61,7 @@ func (p Pattern) Matches(topic Topic) bool {
 	}
 }
 
-// normal replaces every run of wildcards by its question marks and at most one star. The result
+// normal replaces every run of wildcards with its question marks and at most one star. The result
 // is equivalent.
 func normal(s string) string {
 	var b strings.Builder

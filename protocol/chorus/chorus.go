@@ -1,10 +1,10 @@
-// Package chorus defines the JSON of the Chorus channel protocol: the POSTs to an agent
-// elsewhere, and the events to a callback.
+// Package chorus defines the JSON of the Chorus channel protocol: the POSTs to a remote agent,
+// and the events to a callback.
 package chorus
 
 import "encoding/json"
 
-// A Post is the body of a POST to an agent elsewhere: one message of a channel.
+// A Post is the body of a POST to a remote agent: one message of a channel.
 type Post struct {
 	Channel  Channel `json:"channel"`
 	Message  Message `json:"message"`

@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestResults_HaveTheirWireFormat checks that results are written as clients of other makers know
-// them, and read back unchanged.
+// TestResults_HaveTheirWireFormat checks that results are written as clients from other vendors
+// expect them, and read back unchanged.
 func TestResults_HaveTheirWireFormat(t *testing.T) {
 	work := WorkItem{ID: "wi_1", Kind: KindWorkItem, State: WorkOpen, AcceptanceState: AcceptanceNone}
 	const workJSON = `{"id":"wi_1","kind":"work_item","title":"","createdById":"","state":"open","acceptanceState":"none","createdAt":"","updatedAt":""}`

@@ -125,7 +125,7 @@ func (d *EventObligation) Describe() string {
 	return said + ", " + d.Blocks + " meanwhile: " + text.Clip(d.Title, maxQuoted)
 }
 
-// DescribeEvent describes an event of the broker. It returns "" if another event has the same
+// DescribeEvent describes an event from the broker. It returns "" if another event has the same
 // description.
 func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
 	switch e.Type {

@@ -42,7 +42,7 @@ func act(t *testing.T, path string) string {
 
 const stranger = 12345
 
-// rooms returns a folder of root's and one of a stranger's in it.
+// rooms returns a folder owned by root, and one in it owned by a stranger.
 func rooms(t *testing.T) (roots, strangers string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// reach makes a folder accessible that lies inside a closed folder of root, such as the folders of
-// systemd's dynamic users in /var/lib/private. It creates a mount namespace for this process, in
-// which root's folder contains only that folder, the path that leads to it, and the working folder.
-// It then executes the program again as the user, and does not return. If the folder is accessible,
+// reach gives access to a folder inside a closed folder of root, such as the folders of systemd's
+// dynamic users in /var/lib/private. It creates a mount namespace for this process, in which
+// root's folder contains only that folder, the path that leads to it, and the working folder. It
+// then executes the program again as the user, and does not return. If the folder is accessible,
 // it does nothing.
 func reach(path string, id, group int) error {
 	real, err := filepath.EvalSymlinks(path)

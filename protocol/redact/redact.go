@@ -79,7 +79,7 @@ type rule struct {
 	before  int
 	shape   func() *regexp.Regexp // compiled when a text first has such a beginning
 	ends    bool                  // no letter or digit may follow
-	entropy float64               // minimum bits a byte; less means an example
+	entropy float64               // minimum bits per byte; less means an example
 	mark    string                // the replacement
 }
 

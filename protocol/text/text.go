@@ -47,7 +47,7 @@ func Cut(s string, n int) string {
 	return Prefix(s, n) + "..."
 }
 
-// OneLine replaces each run of white space in s by one space.
+// OneLine replaces each run of white space in s with one space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // Counted returns a number with its noun, which is plural unless the number is 1.
@@ -73,7 +73,7 @@ func IsInvisible(r rune) bool {
 }
 
 // CleanName converts s to a name: it removes characters that names must not have, and replaces
-// blanks by spaces. The result may be empty.
+// blanks with spaces. The result may be empty.
 func CleanName(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -117,8 +117,8 @@ func IsCleanName[T string | []byte](s T) bool { return isClean(s, isBlank) }
 
 // IsCleanLine reports whether s is valid UTF-8 without invisible characters. It may have blanks
 // that do not end a line, as in names of files and labels. The replacement character U+FFFD is
-// also refused, because a JSON decoder replaces every unpaired surrogate by it, so that different
-// names would become equal.
+// also refused, because a JSON decoder replaces every unpaired surrogate with it, so that
+// different names would become equal.
 func IsCleanLine(s string) bool { return isClean(s, func(rune) bool { return false }) }
 
 func isClean[T string | []byte](s T, refused func(rune) bool) bool {

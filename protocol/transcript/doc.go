@@ -3,8 +3,8 @@
 //
 // A file begins with a title line and free text, followed by sections:
 //
-//	-- a > --            frames that connection a sends, one a line
-//	-- a < --            frames that a must get next, one a line, in this order
+//	-- a > --            frames that connection a sends, one per line
+//	-- a < --            frames that a must get next, one per line, in this order
 //	-- a <any --         the same, in any order
 //	-- a <among --       the same, and other frames may come before and between them
 //	-- a > binary --     the lines are sent as binary frames

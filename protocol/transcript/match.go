@@ -14,7 +14,7 @@ import (
 // names are the values of a transcript's names.
 type names map[string]any
 
-// fill replaces the names in a frame by their values.
+// fill replaces the names in a frame with their values.
 func (n names) fill(line string) string {
 	for name, value := range n {
 		text, err := json.Marshal(value)

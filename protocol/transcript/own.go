@@ -38,7 +38,7 @@ func (c *Case) WithPrefix(mark string) Case {
 }
 
 // Interference describes how a case would disturb a bus that is in use, or returns "". A case
-// disturbs a bus if it takes an identity that exists only once, or receives messages of others.
+// disturbs a bus if it takes an identity that exists only once, or receives messages from others.
 func (c *Case) Interference() string {
 	for _, s := range c.steps {
 		if s.verb != "send" {

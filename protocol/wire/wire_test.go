@@ -320,8 +320,8 @@ func readsSlowly(t *testing.T, start func(http.Handler) *httptest.Server) {
 	server.Close(wire.CloseNormal, "")
 }
 
-// TestRead_StopsForPeerThatOnlySends fills the way back: the stream then reads
-// no more until it is drained, so its bytes stay bounded.
+// TestRead_StopsForPeerThatOnlySends fills the return path: the stream then reads no more until
+// it is drained, so its bytes stay bounded.
 func TestRead_StopsForPeerThatOnlySends(t *testing.T) {
 	server, client := pair(t, &wire.Options{MaxBuffered: 1 << 20, WriteTimeout: 20 * time.Second})
 	big := bytes.Repeat([]byte("x"), 256<<10)
