@@ -118,8 +118,8 @@ func declaredNames(d *ast.GenDecl, f func(*ast.Ident)) {
 // lastFreeSubject is the last commit whose subject did not need to have the form.
 const lastFreeSubject = "f8a98bda"
 
-// TestCommits_HaveAnAreaAndAShortSubject checks the subjects of commits. It is
-// skipped where the history is not at hand, as in an archive.
+// TestCommits_HaveAnAreaAndAShortSubject checks the subjects of commits. It is skipped where the
+// history is not available, as in an archive.
 func TestCommits_HaveAnAreaAndAShortSubject(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "git", "log", "--no-merges", "--format=%h %s", lastFreeSubject+"..HEAD").Output()
 	if err != nil {

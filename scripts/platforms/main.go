@@ -1,6 +1,6 @@
 // Command platforms checks that every program and test of this module compiles on each supported
-// platform. It checks the types from source. That takes seconds, where go vet for another platform
-// takes minutes to compile the standard library and all dependencies.
+// platform. It checks the types from source. That takes seconds, whereas go vet for another
+// platform takes minutes to compile the standard library and all dependencies.
 //
 //	go run ./scripts/platforms [GOOS/GOARCH...]
 package main
