@@ -29,7 +29,7 @@ type Proof struct {
 }
 
 // errUnsigned is the error for a row after the last checkpoint.
-var errUnsigned = errors.New("its rows are later than the last signed checkpoint: try again in some seconds, while " +
+var errUnsigned = errors.New("its rows are later than the last signed checkpoint: try again in a few seconds, while " +
 	"the bus runs")
 
 // Prove returns the proofs of a message, one for each commit that stored rows of it, in the order

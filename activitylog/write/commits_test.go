@@ -58,7 +58,7 @@ func signedLog(t *testing.T) string {
 	return path
 }
 
-// lastMessage is the last one of such a log.
+// lastMessage is the last message of that log.
 var lastMessage = logtest.Sent(5004, logtest.Epoch)[0].MessageID
 
 // tamper changes a file with SQLite's own means.
