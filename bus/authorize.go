@@ -46,7 +46,7 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 }
 
 // refuseOverQuota answers a message that exceeds a limit of the credential. It records no row,
-// because the exceeded limit may be that of the activity log.
+// because the exceeded limit may be the one on the activity log.
 func (s *session) refuseOverQuota(m jsonrpc.Message, send protocol.Send, reason error) {
 	result := protocol.SendResult{
 		MessageID: protocol.MessageID(send.MessageID),

@@ -19,8 +19,8 @@ const (
 )
 
 var (
-	errDedupFull           = errors.New("too many messages with once within ten minutes; send it again later")
-	errDedupCredentialFull = errors.New("too many messages of this credential with once within ten minutes; " +
+	errDedupFull           = errors.New("too many messages were sent with once within ten minutes; send it again later")
+	errDedupCredentialFull = errors.New("this credential sent too many messages with once within ten minutes; " +
 		"send it again later")
 	errDedupWaiters  = errors.New("too many repeats of this message wait for its outcome")
 	errDedupTooLarge = errors.New("the first outcome of this message was too large to keep; it is not delivered again")

@@ -170,7 +170,7 @@ func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 	}
 }
 
-// TestDedup_KeepsOutcomeOfAnotherBus also checks that it keeps which bus has a message whose
+// TestDedup_KeepsOutcomeOfAnotherBus also checks that it remembers which bus has a message whose
 // outcome is unknown.
 func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	var table dedupTable

@@ -119,8 +119,8 @@ func TestTakeover_MovesUnsentDeliveries(t *testing.T) {
 }
 
 // TestTakeover_GraceEnds replaces a peer that answers nothing with one that does not subscribe:
-// what it was sent is offline and written after two seconds, and what it was not sent is offline
-// at once.
+// deliveries that it was sent fail as offline and written after two seconds, and the others fail
+// as offline at once.
 func TestTakeover_GraceEnds(t *testing.T) {
 	inBubble(t, &Options{PeerWindow: 1}, func(t *testing.T, srv *Server) {
 		_, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)

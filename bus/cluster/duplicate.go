@@ -60,7 +60,7 @@ func (c *Cluster) CheckDuplicate(key bus.DedupKey, done func([]bus.DedupReply, e
 
 var (
 	errStopping   = errors.New("the bus is stopping; send again once it is back")
-	errNotChecked = errors.New("the other buses could not be asked whether they have this message; " +
+	errNotChecked = errors.New("this bus could not ask the other buses whether they have this message; " +
 		"send it again with the same messageId")
 )
 

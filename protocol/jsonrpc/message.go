@@ -91,7 +91,7 @@ func (p *Parser) Parse(frame []byte) (Message, error) {
 	switch value[0] {
 	case '{':
 	case '[':
-		return Message{}, Errorf(CodeInvalidRequest, "batches are not supported; send one request a frame")
+		return Message{}, Errorf(CodeInvalidRequest, "batches are not supported; send one request per frame")
 	default:
 		return Message{}, Errorf(CodeInvalidRequest, "a request must be an object")
 	}
