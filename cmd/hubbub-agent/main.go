@@ -42,7 +42,7 @@ type settings struct {
 	SystemPrompt   string `flag:"system-prompt-file" usage:"file with the text that begins the system prompt"`
 	PolicyVersion  string `flag:"policy-version" default:"2026-06-02" usage:"draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11"`
 	TimeZone       string `flag:"time-zone" usage:"time zone of the chats, such as Europe/Berlin, in which the agent reads and tells times (default that of the machine)"`
-	Permission     string `flag:"permission" default:"reading" usage:"what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest"`
+	Permission     string `flag:"permission" default:"reading" usage:"what the harness acp may do unasked: reading, everything or nothing; or ask, which is like reading, but a person decides on the rest"`
 	MCPFile        string `flag:"mcp-file" usage:"JSON file with MCP servers whose tools the model gets"`
 	voice          voice
 	NoRedact       bool `flag:"no-redact" usage:"give a model the results of tools unchanged; otherwise each text that looks like a secret is replaced by the name of its kind"`

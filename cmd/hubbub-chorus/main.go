@@ -37,7 +37,7 @@ func chorusProgram() program.Program {
 	s := new(settings)
 	return program.Program{
 		Name:     "hubbub-chorus",
-		Summary:  "connects HTTP agents and channels elsewhere with the bus (Chorus)",
+		Summary:  "connects remote agents and channels to the bus over HTTP (Chorus)",
 		Settings: []any{s, &s.chorus},
 		Check:    s.check,
 		Run:      s.run,

@@ -65,7 +65,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := s.checkAgents(ctx, env); err != nil {
-		env.Log.Warn().Err(err).Msg("agents will not work with these settings, see also [agent] in the file of " +
+		env.Log.Warn().Err(err).Msg("agents will not work with these settings; see also [agent] in the file of " +
 			"`hubbub up`; each agent runs in a folder of its own, so a relative path leads elsewhere")
 	}
 	return system.New(db, launcher, s.AgentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)

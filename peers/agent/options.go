@@ -25,7 +25,7 @@ type Options struct {
 	Streams       []string                   `flag:"stream" usage:"stream that the agent owns (repeatable)"`
 	Words         *attention.Words           // default attention.DefaultWords
 	Zone          *time.Location             // of chats that do not say theirs; default time.Local
-	ComposeWindow time.Duration              `flag:"compose-window" default:"2s" usage:"wait after a message for more of its author"`
+	ComposeWindow time.Duration              `flag:"compose-window" default:"2s" usage:"wait after a message for more from its author"`
 	ComposeCap    time.Duration              `flag:"compose-cap" default:"30s" usage:"longest time over which messages are merged"`
 	Deadline      time.Duration              `flag:"deadline" positive:"5m" usage:"longest time for an answer"`
 	DigestEvery   time.Duration              `flag:"digest-every" default:"0" usage:"time between digests; 0 for none"`
@@ -35,7 +35,7 @@ type Options struct {
 	Escalation attention.EscalationPolicy
 	DeferFor   time.Duration `flag:"defer-for" positive:"15m" usage:"time until a deferred event comes back, doubled each time"`
 
-	Approve []string `flag:"approve" usage:"pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)"`
+	Approve []string `flag:"approve" usage:"pattern of tools that need a person's decision in the chat, such as shell or mcp:deploy.* (repeatable)"`
 
 	SystemPrompt string // the operator's text; response rules are added
 	Workspace    string `flag:"workspace" usage:"folder in which the harness may work"`

@@ -21,9 +21,9 @@ const (
 // An EscalationPolicy says who answers in place of the agent, by name or identity ("lead",
 // "agent:lead", "tg:77"). An empty level is skipped.
 type EscalationPolicy struct {
-	Lead   string `flag:"lead" json:"lead,omitempty" usage:"agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot"`
+	Lead   string `flag:"lead" json:"lead,omitempty" usage:"agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer but cannot"`
 	Owner  string `flag:"owner" json:"owner,omitempty" usage:"agent or person who answers for this agent, asked next; the owner of a work item comes before them"`
-	Person string `flag:"person" json:"person,omitempty" usage:"person who is asked last, before the author is notified, and who decides about tools if no person asked for anything"`
+	Person string `flag:"person" json:"person,omitempty" usage:"person who is asked last, before the author is notified, and who decides on tools if no person asked for anything"`
 	// members of the chat, asked in this order if nobody above can be asked
 	People  []string      `json:"people,omitempty"`
 	Timeout time.Duration `flag:"escalate-after" positive:"10m" json:"eachNs,omitempty" usage:"time that each of --lead, --owner and --person has for an answer"`

@@ -212,7 +212,7 @@ func (o *ObligationRecord) Status(acts []Act) ObligationStatus {
 type ReturnIntervals struct {
 	Immediate time.Duration `flag:"obligation-immediate" json:"immediateNs" usage:"time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never"`
 	Buffered  time.Duration `flag:"obligation-buffered" json:"bufferedNs" usage:"time after which an obligation of any other message comes back; 0 for never"`
-	Notify    time.Duration `flag:"obligation-notify" json:"notifyNs" usage:"time after which an obligation of a message that was only knocked for, or left to tools, comes back; 0 for never"`
+	Notify    time.Duration `flag:"obligation-notify" json:"notifyNs" usage:"time after which an obligation of a message that was only announced by a knock, or left to tools, comes back; 0 for never"`
 }
 
 // DefaultReturnIntervals are the default intervals.

@@ -31,7 +31,7 @@ type Options struct {
 	Encryption bool   `flag:"encryption" usage:"read and write in encrypted rooms (needs a hubbub-matrix built by make encryption)"`
 	Folder     string // of the keys; needed with Encryption
 
-	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
+	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays the same; none: nowhere)"`
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it; if it is private, they need it in --allow-target"`
 
 	SyncTimeout time.Duration `default:"30s"`   // of one long poll

@@ -17,7 +17,7 @@ type Options struct {
 	Env      func() ([]string, error) // environment of agents, read at every start; default empty
 	Profiles map[string]Profile       // that requests may name
 	Limits   Limits                   // of each agent
-	Unit     []string                 `flag:"agent-unit" usage:"with systemd: change of the sandbox of an agent's unit that its harness needs, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security"`
+	Unit     []string                 `flag:"agent-unit" usage:"with systemd: change to the sandbox of an agent's unit that its harness needs, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security"`
 
 	MaxAgents   int `flag:"max-agents" positive:"100" usage:"agents that may run at once"`
 	MaxRequests int `positive:"4096"` // unanswered requests

@@ -28,13 +28,13 @@ type Options struct {
 
 	// negative: no limit, as with the next two
 	MinSendInterval time.Duration `flag:"min-send-interval" default:"1s" usage:"minimum time between two sends to one chat (0: no limit)"`
-	GroupPerMinute  int           `flag:"group-per-minute" default:"20" usage:"most sends to one group in a minute (0: no limit)"`
-	BotPerSecond    int           `flag:"bot-per-second" default:"30" usage:"most sends of the bot in a second (0: no limit)"`
-	ResendUnknown   bool          `flag:"resend-unknown" usage:"send again where nobody knows whether a send arrived: messages may come twice"`
+	GroupPerMinute  int           `flag:"group-per-minute" default:"20" usage:"maximum sends to one group in a minute (0: no limit)"`
+	BotPerSecond    int           `flag:"bot-per-second" default:"30" usage:"maximum sends of the bot in a second (0: no limit)"`
+	ResendUnknown   bool          `flag:"resend-unknown" usage:"send again if it is unknown whether a send arrived: messages may arrive twice"`
 
 	NoRich bool `flag:"no-rich" usage:"send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)"`
 
-	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)"`
+	FilesListen string `flag:"files-listen" usage:"where files that people send are served to agents (default 127.0.0.1 and a port that stays the same; none: nowhere)"`
 	FilesURL    string `flag:"files-url" usage:"address of --files-listen as agents on other machines reach it; if it is private, they need it in --allow-target"`
 
 	Glyphs bridge.Glyphs        // the emoji of signals, in place of the defaults

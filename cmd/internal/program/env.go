@@ -81,7 +81,7 @@ func newEnv(name string, c *settings, o hostProcess) (*Env, error) {
 // logDropped reports n missing lines of the log, at every log level.
 func (e *Env) logDropped(n int) {
 	e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelWarnValue).Int("lines", n).
-		Msg("log lines were dropped while standard error took none")
+		Msg("log lines were dropped while standard error accepted none")
 }
 
 // MakeData creates the data folder if it is missing, readable only by its owner, and returns its
@@ -154,7 +154,7 @@ func (e *Env) Ready() {
 // every second: systemd's watchdog aborts a program without a pulse.
 func (e *Env) Pulse() { e.notify.pulse() }
 
-// PulseWhile is the pulse of a program without such a loop. It calls Pulse every second until ctx
+// PulseWhile is the pulse of a program without a main loop. It calls Pulse every second until ctx
 // ends, if alive reports true. alive may block.
 func (e *Env) PulseWhile(ctx context.Context, alive func() bool) {
 	for retry.Sleep(ctx, time.Second) {

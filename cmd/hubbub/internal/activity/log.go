@@ -206,7 +206,7 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 			"process_start and process_finish for each peer that the result counts. Check that no row was\n" +
 			"altered, removed or moved since the bus signed it, and name the first such row. Exit 1 on errors\n" +
 			"that neither a killed bus nor a log_gap row explains; with --strict, on those too.\n\n" +
-			"If somebody truncated the log, or replaced all its files by an older copy, only data kept\n" +
+			"If somebody truncated the log, or replaced all its files with an older copy, only data kept\n" +
 			"elsewhere shows it: --checkpoint with a copy of activity.checkpoint or a proof, and --key with\n" +
 			"the output of hubbub log key.",
 		Example: "  hubbub log verify\n  hubbub log verify --checkpoint /backup/activity.checkpoint",

@@ -40,14 +40,14 @@ func NewWhy() *cobra.Command {
 			"EVENT may also be a record of the broker: a work item, question, flight or message of a\n" +
 			"conversation. Then each step is shown: who did what, who was woken or reminded and why, and the\n" +
 			"current state.\n\n" +
-			"With --replay, decide about past events again with the given policy, and show which events would\n" +
+			"With --replay, decide on past events again with the given policy, and show which events would\n" +
 			"have woken an agent. EVENT is then optional, or 'all'.",
 		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why " +
 			"wi_01J9Z3X5Q2W8\n" +
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
 	rows.AddTimes(cmd, "records ", false)
-	cmd.Flags().BoolVar(&replay, "replay", false, "decide about past events again")
+	cmd.Flags().BoolVar(&replay, "replay", false, "decide on past events again")
 	replayOpts.flags(cmd.Flags())
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if replay {

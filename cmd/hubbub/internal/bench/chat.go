@@ -45,7 +45,7 @@ func newChatCommand() *cobra.Command {
 			"chats, which run at the same time, a person writes --messages messages, one after each answer\n" +
 			"of a scripted agent. The time of a message runs from the update to the call of sendMessage.\n" +
 			"Processor time is read from /proc, and so is memory, once the programs have been idle for 15\n" +
-			"seconds. If strace is installed, a second round counts the synchronizations of the disk.",
+			"seconds. If strace is installed, a second round counts disk syncs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if chats < 1 || chats > 1000 || messages < 1 || messages > 10_000 {

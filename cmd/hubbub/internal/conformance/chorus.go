@@ -21,7 +21,7 @@ func newConformanceChorus() *cobra.Command {
 		Use:   "chorus FILE...",
 		Short: "Play a Chorus service for agents, and check when they answer",
 		Long: "Play a Chorus service with channels of its own, and check the agents behind connection strings:\n" +
-			"that they answer persons, stay silent for others, and end an exchange with a program. The agents\n" +
+			"that they answer people, stay silent for others, and end an exchange with a program. The agents\n" +
 			"may run behind hubbub-chorus or any other implementation. Each file holds one connection string;\n" +
 			"its name, without what follows the first dot, is the name of the agent in a channel. Some cases\n" +
 			"need two agents. The agents must reach the callbacks: hubbub-chorus --allow-target 127.0.0.0/8\n" +

@@ -139,7 +139,7 @@ func TestChorus_FindsFaults(t *testing.T) {
 	for _, c := range []struct{ fault, failed, says string }{
 		{"mute", "answer", "no message within"},
 		{"answers again", "again", "got 2 answers"},
-		{"accepts anything", "refused", "a message with blank content is answered 200"},
+		{"accepts anything", "refused", "a message with blank content got the status 200"},
 		{"takes namesakes for itself", "namesake", "no message within"},
 		{"answers agents", "declared", "alpha answered"},
 		{"endless", "program", fmt.Sprintf("answered a program %d times", maxExchange)},

@@ -131,7 +131,7 @@ func (r *chorusRun) post(ctx context.Context, channel string, m chorusMessage, t
 	for _, agent := range to {
 		status, err := r.send(ctx, agent, post, p)
 		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("a message is answered %d by %s, want 200", status, agent.name)
+			err = fmt.Errorf("a message got the status %d from %s, want 200", status, agent.name)
 		}
 		if err != nil {
 			return post, err
@@ -197,7 +197,7 @@ func (r *chorusRun) refused(ctx context.Context, _ string) (wrong error) {
 	} {
 		status, err := r.sendRaw(ctx, c.connection, []byte(c.body))
 		if err == nil && (status < 400 || status >= 500) {
-			err = fmt.Errorf("%s is answered %d, want 4xx", c.what, status)
+			err = fmt.Errorf("%s got the status %d, want 4xx", c.what, status)
 		}
 		wrong = errors.Join(wrong, err)
 	}

@@ -57,7 +57,7 @@ func NewCommand() *cobra.Command {
 		Short: "Find out why something does not work, and what to do about it",
 		Long: "Check the bot token (TELEGRAM_BOT_TOKEN), what privacy mode hides, a second poller, a leftover\n" +
 			"webhook, the clock, the disk, the activity log, the bus, undelivered messages, and agents that\n" +
-			"were given up or decide nothing. Check also that the agents' model answers, accepts the key and\n" +
+			"failed or decide nothing. Check also that the agents' model answers, accepts the key and\n" +
 			"has the model, or that another harness is logged in. Exits 1 if there is a problem.",
 		RunE: x.run,
 	}

@@ -24,7 +24,7 @@ func NewOutbox() *cobra.Command {
 		Use:   "outbox",
 		Short: "List undelivered messages, and retry or drop them",
 		Long: "Work on the data folder (--data) of the bridges and the other programs, which may run meanwhile.\n" +
-			"An item is pending or being sent, or it needs a person: it is dead (rejected for good, or a day\n" +
+			"An item is pending or being sent, or it needs a person: it is dead (rejected permanently, or a day\n" +
 			"old) or unknown (its delivery is uncertain). If it does not belong to the Telegram bridge, the\n" +
 			"name of its program comes before its number: matrix:12 or agent-lead:12. Of these programs, only\n" +
 			"items that need a person can be retried or dropped.",

@@ -26,7 +26,7 @@ func NewPair() *cobra.Command {
 		Short: "Admit a person or group to a bot with a one-time code",
 		Long: "Print a code that works once. Send /pair CODE to the bot to be admitted, in Matrix !pair CODE: in\n" +
 			"a direct chat the code admits the person, in a group it admits the group and its members. While a\n" +
-			"code is open, the bot of Matrix accepts invitations of everybody. The command works on the\n" +
+			"code is open, the Matrix bot accepts invitations from everybody. The command works on the\n" +
 			"bridge's data folder (--data); a running bridge accepts the code at once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

@@ -67,7 +67,7 @@ var closeObligation = brokerCommand{
 		}
 		switch {
 		case len(who) > 1:
-			return fmt.Errorf("several owe it: give one of %s", strings.Join(who, ", "))
+			return fmt.Errorf("several parties owe it: give one of %s", strings.Join(who, ", "))
 		case len(who) == 0 && len(in.args) == 1:
 			return fmt.Errorf(
 				"no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened",
