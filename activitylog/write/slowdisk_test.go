@@ -12,7 +12,7 @@ import (
 )
 
 // slowDatabase is a database on a disk whose syncs take a given time: those of a commit, of a
-// commit that restarts the write-ahead log, and all that a step may do.
+// commit that restarts the write-ahead log, and all syncs that a step may need.
 type slowDatabase struct {
 	*database
 	disk   time.Duration

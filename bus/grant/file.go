@@ -257,7 +257,7 @@ func (f *File) Put(c Credential) error {
 	})
 }
 
-// Revoke removes the credential with that name, if permit allows it, and all that it has
+// Revoke removes the credential with that name, if permit allows it, and everything that it has
 // issued. It returns their names, starting with name.
 func (f *File) Revoke(name string, permit func(*Credential) error) (names []string, err error) {
 	err = f.change(func(list []Credential) ([]Credential, error) {

@@ -2,9 +2,9 @@ package grant
 
 import "fmt"
 
-// WalkIssued visits the credentials of a list that issuer has issued. Each is followed by the
-// credentials that it has issued itself, one level deeper. The credentials that the operator
-// made have the issuer "".
+// WalkIssued visits the credentials in a list that the credential called issuer has issued. Each
+// is followed by the credentials that it has issued itself, one level deeper. The credentials
+// that the operator made have the issuer "".
 func WalkIssued(list []Credential, issuer string, visit func(c *Credential, depth int)) {
 	issued := map[string][]*Credential{}
 	for i := range list {
@@ -20,8 +20,8 @@ func WalkIssued(list []Credential, issuer string, visit func(c *Credential, dept
 	below(issuer, 0)
 }
 
-// Issued returns the names of the credentials of a list that name has issued, directly or
-// through others.
+// Issued returns the names of the credentials in a list that the credential called name has
+// issued, directly or through others.
 func Issued(list []Credential, name string) (names []string) {
 	WalkIssued(list, name, func(c *Credential, _ int) { names = append(names, c.Name) })
 	return names
@@ -61,8 +61,8 @@ func (c *Credential) size() (n int) {
 	return n
 }
 
-// withoutOrphans returns the credentials of a list whose issuers are all in the list. So
-// removing a credential from the file by hand also removes all that it has issued.
+// withoutOrphans returns the credentials of a list whose issuers are all in the list. So removing
+// a credential from the file by hand also removes everything that it has issued.
 func withoutOrphans(list []Credential) []Credential {
 	kept := make([]Credential, 0, len(list))
 	WalkIssued(list, "", func(c *Credential, _ int) { kept = append(kept, *c) })
