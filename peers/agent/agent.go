@@ -181,7 +181,7 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// waitWhile waits while a condition holds, at most for limit.
+// waitWhile waits while a condition holds, for at most limit.
 func waitWhile(ctx context.Context, limit time.Duration, holds func(ctx context.Context) bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

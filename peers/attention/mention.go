@@ -164,8 +164,8 @@ func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '_' || r == '-'
 }
 
-// joinsWords reports whether a rune belongs to a script without spaces between words, or to one that
-// writes prepositions in one with the next word.
+// joinsWords reports whether a rune belongs to a script without spaces between words, or to one
+// that joins prepositions to the next word.
 func joinsWords(r rune) bool {
 	return r >= utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Arabic, unicode.Hebrew)

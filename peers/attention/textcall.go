@@ -58,7 +58,7 @@ func (n names) in(text string) bool {
 	return n.begun(word)
 }
 
-// begun reports whether a cut name may be that of a tool.
+// begun reports whether a cut name may begin the name of a tool.
 func (n names) begun(cut string) bool {
 	cut = plainName(cut)
 	for name := range n {

@@ -56,9 +56,9 @@ type ChatView struct {
 	Stopped  bool // by a person
 }
 
-// RunCommand runs one of Commands, as far as it concerns the router, and returns the text to show.
-// help has the commands that the command help lists, by is the name of the person who sent the
-// command, and key identifies the message.
+// RunCommand runs the router's part of one of Commands, and returns the text to show. help has
+// the commands that the command help lists, by is the name of the person who sent the command,
+// and key identifies the message.
 func (v *ChatView) RunCommand(tx *store.Tx, help []CommandHelp, command, by, key string) string {
 	switch command {
 	case "start":

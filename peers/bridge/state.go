@@ -151,7 +151,7 @@ func (r *Router) Status(tx *store.Tx, id protocol.PeerID) ChatStatus {
 	return ChatStatus{State: c.state, Problem: c.problem, Agents: r.Agents(tx, id), Waiting: waiting + queued}
 }
 
-// Close stops a chat from requesting agents until Open. An agent that the chat has stays.
+// Close stops a chat from requesting agents until Open. An agent that the chat already has stays.
 func (r *Router) Close(tx *store.Tx, id protocol.PeerID) {
 	c := r.table.load(tx, id)
 	c.closed = true

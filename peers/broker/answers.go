@@ -125,7 +125,7 @@ func (a *answerer) deliver(item answer) bool {
 			return true
 		case reception == peer.Refused, reception == peer.Absent &&
 			age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
-			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("answer given up; its requester did not take it")
+			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("answer abandoned; its requester did not take it")
 			return true
 		}
 		if !retry.Sleep(a.ctx, backoff.After(attempt)) {

@@ -22,7 +22,7 @@ func TestOptions_HaveDefaults(t *testing.T) {
 		t.Errorf("the log is %v, the time %v", got.Log, got.Now())
 	}
 	if kept := (&Options{Keep: -1}).withDefaults(); kept.Keep != -1 {
-		t.Errorf("what is kept for good is kept for %v", kept.Keep)
+		t.Errorf("what is kept forever is kept for %v", kept.Keep)
 	}
 }
 

@@ -420,7 +420,7 @@ func TestHeartbeat_KeepsAnEndpointOnline(t *testing.T) {
 	d.sweep(25 * time.Hour)
 	d.sweep(time.Second)
 	if len(d.state.Endpoints) != 0 {
-		t.Error("a dead endpoint is kept for good")
+		t.Error("a dead endpoint is kept forever")
 	}
 	d.checkRebuild()
 }

@@ -52,7 +52,7 @@ func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 	return t.result(r.ID, isTrue(p.Wake))
 }
 
-// arrived continues the work that waits for an external thing, as far as the caller may move it.
+// arrived continues the work that waits for an external thing, if the caller may move it.
 func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	rules.MustBeText("name", p.Name, rules.MaxTitle)
 	out.Items = []collab.Result{}

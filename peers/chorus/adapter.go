@@ -81,7 +81,7 @@ func (c adapter) onSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, 
 			Str("peer", string(e.Chat)).
 			Int64("message", e.ID).
 			Err(cause).
-			Msg("message given up; reported to its callback")
+			Msg("message abandoned; reported to its callback")
 		c.g.callbacks.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause),
 			"not_delivered")
 	}

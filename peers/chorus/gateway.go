@@ -31,7 +31,7 @@ const DefaultID protocol.PeerID = "chorus:gateway"
 // Options are the optional settings of a Gateway. Nil is valid.
 type Options struct {
 	ID          protocol.PeerID // default DefaultID
-	PublicURL   string          `flag:"public-url" usage:"where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)"`
+	PublicURL   string          `flag:"public-url" usage:"public address of --listen, such as https://hubbub.example.com (default the address itself)"`
 	ProxyURL    string          `flag:"proxy-url" usage:"where agents on the bus reach --listen, for the tools of services (default the address itself)"`
 	Allow       []netip.Prefix  // permitted addresses that are not public
 	CallbackTTL time.Duration   `flag:"callback-ttl" positive:"1h" usage:"lifetime of the callback and the tools' token of one delivery; 410 afterwards"`

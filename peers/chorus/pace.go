@@ -96,7 +96,7 @@ func (t *paceTracker) heard(channel protocol.PeerID, sender, text string) (answe
 	return c.agent
 }
 
-// isCommand reports whether a text is a command of people.
+// isCommand reports whether a text is a command from a person.
 func isCommand(text string) bool {
 	verb, _ := bridge.ParseCommand("/", text)
 	return verb != "" || bridge.ParseHalt("/", text) != ""

@@ -68,8 +68,8 @@ func (t *task) isFinal() bool {
 	return t.State == taskCompleted || t.State == taskFailed || t.State == taskCanceled
 }
 
-// awaitsSender reports whether a task does not change before its sender sends another message, if
-// ever.
+// awaitsSender reports whether only another message from its sender, if anything, can change a
+// task.
 func (t *task) awaitsSender() bool { return t.isFinal() || t.State == taskInputRequired }
 
 // loadTask returns a task of an inbox with its answers so far.

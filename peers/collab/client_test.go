@@ -189,7 +189,7 @@ func TestRecall_KeepsGraceOverARestart(t *testing.T) {
 		}
 		timetest.Advance(client.Grace)
 		if second.Known() {
-			t.Error("the broker is known for good")
+			t.Error("the broker is known forever")
 		}
 		third := w.client("agent:third", nil)
 		third.Recall(time.Now().Add(-25 * time.Hour))

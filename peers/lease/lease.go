@@ -152,7 +152,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64
 	limit, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer done()
 	if e := kv.Delete(limit, l.key(), jetstream.LastRevision(revision)); e != nil {
-		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("lease not given back; it will run out")
+		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("lease not released; it will expire")
 	}
 	return false, err
 }

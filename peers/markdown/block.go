@@ -51,8 +51,8 @@ var (
 	nextQuote = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
-// parseBlocks divides lines into blocks, at a depth and perhaps within the item of a list. Beyond maxDepth
-// everything is text.
+// parseBlocks divides lines into blocks. They are nested depth deep, and may be within an item of
+// a list. Beyond maxDepth everything is text.
 func parseBlocks(lines []string, depth int, inItem bool) []block {
 	var blocks []block
 	for i := 0; i < len(lines); {

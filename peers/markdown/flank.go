@@ -89,7 +89,7 @@ func isWord(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M)
 func isASCIIWord(r rune) bool { return r < utf8.RuneSelf && isWord(r) }
 
 // joinsWords reports whether a character belongs to a script without spaces between words, or to
-// one that writes "and" or "the" in one with the next word.
+// one that joins "and" or "the" to the next word.
 func joinsWords(r rune) bool {
 	return isCJKPunctuation(r) || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan,

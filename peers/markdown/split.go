@@ -75,8 +75,8 @@ func cutAt(s string, limit int) int {
 	return characterEnd(s, window)
 }
 
-// sentence matches the end of a sentence, with the space after it in scripts that have one. A point
-// after one or two letters may be that of an abbreviation.
+// sentence matches the end of a sentence, with the space after it in scripts that have one. A
+// period after one or two letters may belong to an abbreviation.
 var sentence = regexp.MustCompile(`(?:[\pL\pM\pN)\]]{3}[.]|[!?…؟।])["'”’»)\]]*\s|[。！？][」』”’）]*`)
 
 // sentencesEnd returns the length of the whole sentences at the beginning of a text, or 0. rest is

@@ -395,7 +395,7 @@ func TestBridge_ShowsARemovedReactionAgain(t *testing.T) {
 	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
 	said := s.Say(room, "@will:hs", "go")
 	assign(t, cli, room)
-	hear := func(text string) { // then the bridge has read all that came before
+	hear := func(text string) { // then the bridge has read everything that came before
 		t.Helper()
 		for m := (protocol.ChatMessage{}); m.Text != text; {
 			if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {

@@ -63,7 +63,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	if shown && status.Status == protocol.StatusDelivered {
 		out.relay(tx, o, first)
 	}
-	// If an operator has a part sent again, another report follows.
+	// If an operator sends a part again, another report follows.
 	out.router.Report(tx, o.report(status, fmt.Sprintf("%s:%d", status.Status, o.of.SettledAt.UnixMicro())))
 	unreadable := o.chat.encrypted && out.cipher == nil // people know that the bot cannot take part there
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() && !unreadable {

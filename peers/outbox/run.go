@@ -59,7 +59,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	o.run.current.Store(nil)
 	if left := append(r.handed.behind, r.takeHanded()...); err == nil && len(left) > 0 {
 		if failed := r.reopen(context.WithoutCancel(ctx), left); failed != nil {
-			r.opts.Log.Warn().Err(failed).Msg("items not reopened; the next start does it")
+			r.opts.Log.Warn().Err(failed).Msg("items not reopened; the next start will reopen them")
 		}
 	}
 	if err != nil {
@@ -223,8 +223,8 @@ func (r *runState) start(item *Item) {
 	r.wg.Go(func() { r.serve(item) })
 }
 
-// startDue starts an attempt for every destination whose first item is due, as far as
-// there is room. It returns how long to wait until something else may be due.
+// startDue starts an attempt for every destination whose first item is due, while there is room.
+// It returns how long to wait until something else may be due.
 func (r *runState) startDue(ctx context.Context) (time.Duration, error) {
 	room := r.opts.Parallel - len(r.busy)
 	if room <= 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPresence_OutlivesARestartOfTheBus checks that peers that left during the restart are
-// reported after the bus has listed all that are present.
+// reported after the bus has listed all peers that are present.
 func TestPresence_OutlivesARestartOfTheBus(t *testing.T) {
 	b := bustest.Start(t, nil)
 	changes := make(chan string, 100)

@@ -190,8 +190,7 @@ func scanColumn(s *sqlite.Stmt, i int, into any) error {
 	return scanKind(s, i, t, reflect.ValueOf(into).Elem())
 }
 
-// scanKind reads a column into a variable of a named type, or of another type than the
-// column's.
+// scanKind reads a column into a variable of a named type, or of a type other than the column's.
 func scanKind(s *sqlite.Stmt, i int, t sqlite.ColumnType, d reflect.Value) error {
 	switch kind := d.Kind(); {
 	case kind == reflect.Pointer && t == sqlite.TypeNull:

@@ -299,7 +299,7 @@ var steps = []string{
 var agentSteps = []string{"agent started", "agent connected", "agent online"}
 
 // TestSpawner_SurvivesAKillAtEveryStep kills the spawner, or the agent, once at each step of the
-// bootstrap: the chat gets its agent all the same, and never two.
+// bootstrap: the chat gets its agent anyway, and never two.
 func TestSpawner_SurvivesAKillAtEveryStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")

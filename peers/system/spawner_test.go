@@ -545,7 +545,7 @@ func TestProfiles_AddToTheDefaults(t *testing.T) {
 	})
 }
 
-// TestSpawn_ServesARequesterThatHasLeft checks that the agent is started all the same, and that the
+// TestSpawn_ServesARequesterThatHasLeft checks that the agent is started anyway, and that the
 // request is closed.
 func TestSpawn_ServesARequesterThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -171,8 +171,8 @@ func (out *outbound) closesQuestion(tx *store.Tx, o *outgoing) bool {
 				AND e.key = 'stopped:' || ?4))`, out.bot, o.chat.key, o.agent, o.content.Edits)
 }
 
-// replaces is the condition that the reply e replaces the question r, even as a separate message
-// because Telegram refused the edit.
+// replaces is the SQL condition that the reply e replaces the question r. It also holds if
+// Telegram refused the edit and the reply is a separate message.
 const replaces = `r.key IN (e.content ->> '$.edits', e.content ->> '$.replaced')`
 
 // A buttonReply is a sent reply with buttons.

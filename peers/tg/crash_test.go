@@ -251,7 +251,7 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 		t.Fatalf("the bridge never came to the point %q", point)
 	}
 	if s, ok := first.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
-		t.Fatalf("the bridge ended by itself: %v", first.ProcessState)
+		t.Fatalf("the bridge ended unexpectedly: %v", first.ProcessState)
 	}
 	c.Point = ""
 	second, ended := launch(t, c, &log)

@@ -25,7 +25,7 @@ func mentionedNames(text string, entities []models.MessageEntity, bot *models.Us
 }
 
 // linkedName returns the name of the user that a span links to, as in mentionedNames, or "". It
-// recognizes no username but the bot's: any other may be that of a channel.
+// recognizes no username but the bot's: any other may belong to a channel.
 func (s *span) linkedName(text string, bot *models.User) string {
 	name := ""
 	switch s.Type {

@@ -76,7 +76,7 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	if shown && status.Status == protocol.StatusDelivered {
 		out.relayToOtherAgents(tx, o, first.chat, int(first.message))
 	}
-	// If an operator has a part sent again, another report follows.
+	// If an operator sends a part again, another report follows.
 	out.router.Report(tx, o.report(status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro())))
 	// a missing reaction needs no notice
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() {

@@ -227,7 +227,7 @@ func (f *fixture) kill(t *testing.T, point string) {
 		t.Fatalf("the bridge never came to the point %q", point)
 	}
 	if s, ok := first.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
-		t.Fatalf("the bridge ended by itself: %v", first.ProcessState)
+		t.Fatalf("the bridge ended unexpectedly: %v", first.ProcessState)
 	}
 	second, ended := begin(f.Launch(t, f.bus.URL(), database, ""))
 	defer func() {

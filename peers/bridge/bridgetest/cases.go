@@ -182,7 +182,7 @@ func order(t *testing.T, f *fixture, c *Chat) {
 
 func refusal(t *testing.T, f *fixture, c *Chat) {
 	f.Refuse()
-	f.fail(t, c, "refused for good")
+	f.fail(t, c, "refused permanently")
 	f.shown(t, c, "An answer could not be shown here")
 	f.say(t, c, f.agent, protocol.ChatReply{Text: "after a refusal", IdempotencyKey: "after a refusal"})
 }

@@ -20,9 +20,8 @@
 //     deploy/systemd. A user manager applies the parts that need no privileges: system calls,
 //     sockets, namespaces, executable memory. Spec.Unit relaxes the sandbox for a harness,
 //     see [CheckUnit].
-//   - Limits: MemoryMax (without swap), TasksMax, LimitNOFILE and RuntimeMaxSec, as
-//     configured. A kill at MemoryMax is reported as such, with cgroups version 1 as far as
-//     it can be detected.
+//   - Limits: MemoryMax (without swap), TasksMax, LimitNOFILE and RuntimeMaxSec, as configured. A
+//     kill at MemoryMax is reported as such; with cgroups version 1, only if it can be detected.
 //
 // Run keeps the connection to D-Bus open and reconnects when it breaks. systemd must be version
 // 247 or later.

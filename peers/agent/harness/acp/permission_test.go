@@ -12,10 +12,10 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// TestPermission_IdentifiesTheChatTool covers the requests that each program makes when it calls a
-// tool of an MCP server (as recorded of claude-agent-acp 0.101.0, codex-acp 0.16.0, gemini-cli
-// 0.61.0 and opencode 1.18.33). It also covers what a model or another server could make the
-// program send.
+// TestPermission_IdentifiesTheChatTool covers the requests that each program makes when it calls
+// a tool of an MCP server (as recorded from claude-agent-acp 0.101.0, codex-acp 0.16.0,
+// gemini-cli 0.61.0 and opencode 1.18.33). It also covers what a model or another server could
+// make the program send.
 func TestPermission_IdentifiesTheChatTool(t *testing.T) {
 	const claude, codex, gemini, opencode = "@agentclientprotocol/claude-agent-acp", "codex-acp", "gemini-cli", "OpenCode"
 	codexAsks := func(server string) string {

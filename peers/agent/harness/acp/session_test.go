@@ -44,8 +44,8 @@ func answering(t *testing.T, answer func(ctx context.Context, method string, par
 	return p
 }
 
-// TestSession_IsInAModeThatAsks checks that a program with such a mode is put into it, and that
-// one that refuses the mode gets no session.
+// TestSession_IsInAModeThatAsks checks that a session is put into a mode that asks if the program
+// has one, and that a program that refuses the mode gets no session.
 func TestSession_IsInAModeThatAsks(t *testing.T) {
 	modes := func(current string, all ...string) *acpsdk.SessionModeState {
 		s := &acpsdk.SessionModeState{CurrentModeId: acpsdk.SessionModeId(current)}
@@ -150,7 +150,7 @@ func TestInitialize_ChecksTheAnswer(t *testing.T) {
 				t.Errorf("%s: %q, %v, %v", name, p.name, p.http, p.images)
 			}
 			if permanent := errors.Is(err, harness.ErrPermanent); permanent != (name == "of another time" || name == "not logged in") {
-				t.Errorf("%s: %v is for good: %v", name, err, permanent)
+				t.Errorf("%s: %v is permanent: %v", name, err, permanent)
 			}
 		})
 	}

@@ -175,7 +175,7 @@ func (h *foreignHost) run() {
 // observe runs the program with a foreign host, and returns its last verdicts by case.
 func observe(t *testing.T, fault string, lacks ...string) map[string]conformance.Verdict {
 	t.Helper()
-	toProgram, in, err := os.Pipe() // it has room for all that the host says before it listens
+	toProgram, in, err := os.Pipe() // it has room for everything that the host says before it listens
 	if err != nil {
 		t.Fatal(err)
 	}

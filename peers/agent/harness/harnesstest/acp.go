@@ -138,7 +138,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "tell": // argument: a file for what the program was given
 		s.tell(argument)
 		f.say(r.SessionId, "told")
-	case "hold": // arguments: an address that answers when to go on, and what it reads
+	case "hold": // arguments: an address that answers once the program may go on, and what the program reads
 		address, _, _ := strings.Cut(argument, " ")
 		hold(ctx, address)
 		f.say(r.SessionId, HoldReply(text))
