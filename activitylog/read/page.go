@@ -68,7 +68,7 @@ func (p *pager) window(r *segment.Snapshot) (at *segment.Part, w segment.Window,
 	if p.dir == segment.Backward {
 		for _, at := range slices.Backward(r.Parts) {
 			s := r.Span(at)
-			if s.Last == 0 || s.First >= p.at || !times.Meet(s) {
+			if s.Last == 0 || s.First >= p.at || !times.Overlaps(s) {
 				continue
 			}
 			if w, ok = p.narrow(r, at, segment.Window{Low: s.First, High: min(s.Last, p.at-1)}, times); ok ||
@@ -81,7 +81,7 @@ func (p *pager) window(r *segment.Snapshot) (at *segment.Part, w segment.Window,
 	}
 	for _, at := range r.Parts {
 		s := r.Span(at)
-		if s.Last <= p.at || !times.Meet(s) {
+		if s.Last <= p.at || !times.Overlaps(s) {
 			continue
 		}
 		// later rows are for the next window

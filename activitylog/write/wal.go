@@ -101,9 +101,9 @@ func (d *database) measureWAL() {
 // database.
 const checkpointSyncs = 3
 
-// littleFrames is how many pages a checkpoint leaves to the next one. Moving them takes too
+// maxFramesLeft is how many pages a checkpoint leaves to the next one. Moving them takes too
 // little time to delay a commit.
-const littleFrames = 500
+const maxFramesLeft = 500
 
 // backgroundCheckpoint moves the write-ahead log at path into its database, on its own
 // connection, while the writer continues. It repeats this for new frames until few are left, a
@@ -129,7 +129,7 @@ func checkpointRounds(conn *sqlite.Conn, beginStep func(syncs int)) error {
 		switch {
 		case err != nil:
 			return err
-		case wal.busy, wal.moved < wal.frames, round <= littleFrames, round > last/2:
+		case wal.busy, wal.moved < wal.frames, round <= maxFramesLeft, round > last/2:
 			return nil // another checkpoint or a reader blocks it, or little is left
 		}
 		before, last = wal.moved, round

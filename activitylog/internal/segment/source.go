@@ -352,7 +352,7 @@ func (r *Snapshot) End() int64 {
 // except the view except.
 func (r *Snapshot) EnvelopeOf(messageID string, times Interval, except *View) (h Envelope) {
 	for _, p := range slices.Backward(r.Parts) {
-		if !times.Meet(r.Span(p)) {
+		if !times.Overlaps(r.Span(p)) {
 			continue
 		}
 		closed := p.View == nil

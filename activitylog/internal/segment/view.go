@@ -60,8 +60,8 @@ type Interval struct {
 // All reports whether i contains all times.
 func (i Interval) All() bool { return i.Since == math.MinInt64 && i.Until == math.MaxInt64 }
 
-// Meet reports whether i may contain rows of a file with that span.
-func (i Interval) Meet(s Span) bool {
+// Overlaps reports whether i may contain rows of a file with that span.
+func (i Interval) Overlaps(s Span) bool {
 	return s.Last > 0 && (s.Until >= i.Since && s.Since < i.Until || s.Last >= i.Beside.Low && s.First <= i.Beside.High)
 }
 
