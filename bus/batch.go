@@ -148,9 +148,9 @@ func (b *batch) conclude() {
 	b.finished = list[:0]
 }
 
-// patience is how long batched fan-outs wait for the log, counted from the arrival of their
+// maxBatchWait is how long batched fan-outs wait for the log, counted from the arrival of their
 // messages. Sent in parts, they take more system calls, and so do their answers.
-const patience = 250 * time.Millisecond
+const maxBatchWait = 250 * time.Millisecond
 
 // record appends rows to the activity log, with their secrets removed. If the log makes it wait,
 // it flushes first, unless only a recent fan-out is waiting.
@@ -164,7 +164,7 @@ func (b *batch) record(rows ...activitylog.Row) {
 	}
 	wait := time.Duration(0)
 	if b.held > 0 {
-		wait = patience - time.Since(b.at)
+		wait = maxBatchWait - time.Since(b.at)
 	}
 	if b.server.log.TryAppend(wait, rows...) {
 		return

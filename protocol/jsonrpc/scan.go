@@ -253,7 +253,7 @@ var plain = func() (table [256]bool) {
 }()
 
 // str reads a string. It finds the end of short, plain strings, the most frequent ones, and
-// leaves all others to oddStr.
+// leaves all others to restOfString.
 func (s *scanner) str() error {
 	text := s.text
 	i := s.at + 1
@@ -263,14 +263,14 @@ func (s *scanner) str() error {
 				s.at = i + 1
 				return nil
 			}
-			return s.oddStr(i)
+			return s.restOfString(i)
 		}
 	}
-	return s.oddStr(i)
+	return s.restOfString(i)
 }
 
-// oddStr reads the rest of a string, from i.
-func (s *scanner) oddStr(i int) error {
+// restOfString reads the rest of a string, from i.
+func (s *scanner) restOfString(i int) error {
 	text := s.text
 	for {
 		i += plainRun(text[i:])
