@@ -54,7 +54,7 @@ func (d *drafts) add(p harness.Progress) bool {
 		return false
 	case p.Kind == harness.ProgressToolCall || p.Message == "":
 		if one != nil {
-			d.weigh(one, false)
+			d.learnFrom(one, false)
 			one.text, one.said = "", 0
 		}
 		return false
@@ -68,9 +68,9 @@ func (d *drafts) add(p harness.Progress) bool {
 	return true
 }
 
-// weigh learns from a text whether drafts of this model can be trusted. whole says that it is a
+// learnFrom learns from a text whether drafts of this model can be trusted. whole says that it is a
 // complete answer. The caller must hold mu.
-func (d *drafts) weigh(one *draft, whole bool) {
+func (d *drafts) learnFrom(one *draft, whole bool) {
 	if attention.Draft(one.text) == "" {
 		return
 	}
@@ -84,7 +84,7 @@ func (d *drafts) end(turnID string, whole bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one := d.texts[turnID]; one != nil {
-		d.weigh(one, whole)
+		d.learnFrom(one, whole)
 		delete(d.texts, turnID)
 	}
 }

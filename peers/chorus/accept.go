@@ -117,7 +117,7 @@ func (g *Gateway) classifySender(in *inboundMessage) error {
 	if p.Kind != "" || author.Kind != string(attention.AuthorHuman) || p.Callback == taskCallback {
 		return nil
 	}
-	agent := g.senders.paces.heard(in.channel, p.Sender, p.Content)
+	agent := g.senders.paces.recordMessage(in.channel, p.Sender, p.Content)
 	if agent == "" {
 		return nil
 	}

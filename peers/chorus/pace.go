@@ -49,8 +49,8 @@ func newPaceTracker(now func() time.Time) *paceTracker {
 	return &paceTracker{now: now, channels: newCache[protocol.PeerID, *channelPace](maxEchoes)}
 }
 
-// spoke records that an agent said something in a channel.
-func (t *paceTracker) spoke(agent, channel protocol.PeerID) {
+// recordAgentMessage records that an agent said something in a channel.
+func (t *paceTracker) recordAgentMessage(agent, channel protocol.PeerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, found := t.channels.Get(channel)
@@ -62,9 +62,9 @@ func (t *paceTracker) spoke(agent, channel protocol.PeerID) {
 	c.said++
 }
 
-// heard records a new message in a channel. If its sender is a program, by its pace, heard returns
+// recordMessage records a new message in a channel. If its sender is a program, by its pace, it returns
 // the agent that it answers.
-func (t *paceTracker) heard(channel protocol.PeerID, sender, text string) (answered protocol.PeerID) {
+func (t *paceTracker) recordMessage(channel protocol.PeerID, sender, text string) (answered protocol.PeerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, found := t.channels.Get(channel)

@@ -281,7 +281,7 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 		_ = json.Unmarshal(p.Event.Content, &text) //nolint:errcheck // it was written as a string
 		q.g.senders.echoes.record(p.Agent, p.Channel, text)
 		if p.Agent != "" {
-			q.g.senders.paces.spoke(p.Agent, p.Channel)
+			q.g.senders.paces.recordAgentMessage(p.Agent, p.Channel)
 		}
 	}
 	err = q.g.egress.poster.post(ctx, callback, body)

@@ -107,10 +107,10 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 		tracker := newPaceTracker(func() time.Time { return now })
 		var answered protocol.PeerID
 		for i := range 3 * fastAnswers {
-			tracker.spoke("agent:a", "chorus:a.c")
+			tracker.recordAgentMessage("agent:a", "chorus:a.c")
 			for _, s := range c.round {
 				now = now.Add(s.after)
-				if got := tracker.heard("chorus:a.c", s.sender, s.text); s.sender == "timber" {
+				if got := tracker.recordMessage("chorus:a.c", s.sender, s.text); s.sender == "timber" {
 					answered = got
 				}
 			}
@@ -134,9 +134,9 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 		tracker := newPaceTracker(func() time.Time { return now })
 		answers := 0
 		for i := range 60 {
-			tracker.spoke("agent:a", "chorus:a.c")
+			tracker.recordAgentMessage("agent:a", "chorus:a.c")
 			now = now.Add(c.after[i%len(c.after)])
-			if tracker.heard("chorus:a.c", "timber", "and what of that?") != "" {
+			if tracker.recordMessage("chorus:a.c", "timber", "and what of that?") != "" {
 				answers++
 			}
 		}
@@ -145,9 +145,9 @@ func TestPaceTracker_TellsProgramsFromPeople(t *testing.T) {
 		}
 	}
 	tracker := newPaceTracker(func() time.Time { return time.Unix(0, 0) })
-	tracker.spoke("agent:a", "chorus:a.c")
+	tracker.recordAgentMessage("agent:a", "chorus:a.c")
 	for i := range 20 * maxPaced {
-		if got := tracker.heard("chorus:a.c", fmt.Sprint("alice", i/10), "well"); got != "" {
+		if got := tracker.recordMessage("chorus:a.c", fmt.Sprint("alice", i/10), "well"); got != "" {
 			t.Fatalf("message %d after one of the agent answers %s", i, got)
 		}
 	}

@@ -150,22 +150,22 @@ func (s *connection) Answer(r *protocol.CollabResult) {
 // Claim acquires or prolongs the claim on an event. It waits for a broker that has just gone
 // away. ErrNoBroker means that no broker arbitrates claims.
 func (c *Client) Claim(ctx context.Context, eventID string, ttl time.Duration) (collab.Grant, error) {
-	return graced(ctx, c, collab.ClaimAcquire, collab.ClaimParams{EventID: eventID, TTLMs: ttl.Milliseconds()})
+	return retryWhileAway(ctx, c, collab.ClaimAcquire, collab.ClaimParams{EventID: eventID, TTLMs: ttl.Milliseconds()})
 }
 
 // ClaimOf returns the claim on an event, or the zero Claim if it was never claimed. It waits like
 // Claim.
 func (c *Client) ClaimOf(ctx context.Context, eventID string) (collab.Claim, error) {
-	r, err := graced(ctx, c, collab.ClaimGet, collab.ClaimParams{EventID: eventID})
+	r, err := retryWhileAway(ctx, c, collab.ClaimGet, collab.ClaimParams{EventID: eventID})
 	if collab.Refusal(err) == collab.CodeNotFound {
 		return collab.Claim{}, nil
 	}
 	return r.Claim, err
 }
 
-// graced repeats a request while the broker is away and may return soon. The request must be
+// retryWhileAway repeats a request while the broker is away and may return soon. The request must be
 // repeatable.
-func graced[P, R any](ctx context.Context, c *Client, m collab.Method[P, R], params P) (R, error) {
+func retryWhileAway[P, R any](ctx context.Context, c *Client, m collab.Method[P, R], params P) (R, error) {
 	for {
 		result, err := m.Ask(ctx, c, params)
 		gone := errors.Is(err, collab.ErrNoBroker) || peer.OutcomeOf(err) == peer.Left

@@ -68,7 +68,7 @@ func (b *Bridge) build() {
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
 		People: people, Commands: b.out, Prefix: prefix, Crash: b.crash, Log: b.log,
 	})
-	b.people = newTypingList(toldFor, b.tellTyping)
+	b.people = newTypingList(typingShownFor, b.notifyTyping)
 	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
 }
 

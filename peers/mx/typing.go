@@ -148,11 +148,11 @@ func (b *Bridge) onEphemeral(room string, list []json.RawMessage) {
 	}
 }
 
-// toldFor is how long agents believe that a person is typing.
-const toldFor = 8 * time.Second
+// typingShownFor is how long agents believe that a person is typing.
+const typingShownFor = 8 * time.Second
 
-// tellTyping tells the agents of a room that a person is typing, so that they wait for what follows.
-func (b *Bridge) tellTyping(ctx context.Context, who typist, typing bool) {
+// notifyTyping tells the agents of a room that a person is typing, so that they wait for what follows.
+func (b *Bridge) notifyTyping(ctx context.Context, who typist, typing bool) {
 	if !typing {
 		return // agents notice this without a report
 	}
@@ -180,7 +180,7 @@ func (b *Bridge) tellTyping(ctx context.Context, who typist, typing bool) {
 		return
 	}
 	for _, agent := range agents {
-		sending, cancel := context.WithTimeout(ctx, toldFor)
+		sending, cancel := context.WithTimeout(ctx, typingShownFor)
 		_, _ = b.peer.Send(sending, agent.Topic(), protocol.NewMessage(protocol.TypeChatMessage, from, content))
 		cancel() // an absent agent need not know
 	}

@@ -469,9 +469,9 @@ func TestInTxAhead_ReturnsErrorOfSync(t *testing.T) {
 	}
 }
 
-// TestSync_BeginsLogAnewAfterItFailed lets a sync fail. The system may then have forgotten pages of the
+// TestSync_BeginsNewLogAfterItFailed lets a sync fail. The system may then have forgotten pages of the
 // log, so that it ends there after a power cut.
-func TestSync_BeginsLogAnewAfterItFailed(t *testing.T) {
+func TestSync_BeginsNewLogAfterItFailed(t *testing.T) {
 	insert := func(tx *Tx) { tx.Exec(`INSERT OR IGNORE INTO n VALUES (1)`) }
 	for name, again := range map[string]func(db *DB) error{
 		"the transaction is repeated":   func(db *DB) error { return InTxAhead(t.Context(), db, insert) },
