@@ -84,7 +84,7 @@ func (s *state) exit() *system.Exit {
 	case s.result == "oom-kill":
 		reason = "out of memory; its limit is " + s.limit()
 	case s.result == "timeout":
-		reason = "its maximum run time was reached, or did not stop in time"
+		reason = "its maximum run time was reached, or it did not stop in time"
 	// cgroups version 1 gives no further details
 	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit:
 		reason = "killed by signal 9, as the kernel does when memory is exhausted; its limit is " + s.limit()
