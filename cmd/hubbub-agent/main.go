@@ -44,7 +44,7 @@ type settings struct {
 	TimeZone       string `flag:"time-zone" usage:"time zone of the chats, such as Europe/Berlin, in which the agent reads and tells times (default that of the machine)"`
 	Permission     string `flag:"permission" default:"reading" usage:"what the harness acp may do unasked: reading, everything or nothing; or ask, which is like reading, but a person decides on the rest"`
 	MCPFile        string `flag:"mcp-file" usage:"JSON file with MCP servers whose tools the model gets"`
-	voice          voice
+	conversion     conversion
 	NoRedact       bool `flag:"no-redact" usage:"give a model the results of tools unchanged; otherwise each text that looks like a secret is replaced by the name of its kind"`
 	targets        targetSettings
 
@@ -98,7 +98,7 @@ func main() {
 	program.Main(program.Program{
 		Name:     "hubbub-agent",
 		Summary:  "runs one agent of the bus",
-		Settings: []any{s, &s.endpoint, &s.targets, &s.agent, &s.voice, &s.words},
+		Settings: []any{s, &s.endpoint, &s.targets, &s.agent, &s.conversion, &s.words},
 		Check:    s.check,
 		Run:      s.run,
 	})
@@ -160,7 +160,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		Transport:     netguard.NewTransport(guard),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.agent.Transcribe, s.agent.ReadPDF = s.voice.transcriber(env), s.voice.pdfReader()
+	s.agent.Transcribe, s.agent.ReadPDF = s.conversion.transcriber(env), s.conversion.pdfReader()
 	s.agent.GuardServer = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Register(server)) }
 	a := agent.New(protocol.AgentID(name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
@@ -263,10 +263,10 @@ func (s *settings) complete(env *program.Env) (err error) {
 			return program.Usage("--workspace %s is not a folder", given)
 		}
 	}
-	if _, err := s.voice.command(); err != nil {
+	if _, err := s.conversion.command(); err != nil {
 		return program.Usage("--transcribe: %s", err)
 	}
-	if _, err := commandOf(s.voice.PDF); err != nil {
+	if _, err := commandOf(s.conversion.PDF); err != nil {
 		return program.Usage("--read-pdf: %s", err)
 	}
 	if s.MCPFile != "" {

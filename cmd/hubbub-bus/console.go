@@ -48,7 +48,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 		v.log = read.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
-		Credentials: gate{s.bus.Credentials, v},
+		Credentials: consoleCredentials{s.bus.Credentials, v},
 		DeadLetters: deadLetters{deadletter.Folder(data)},
 		ActingAs:    &brokerClient{view: v},
 		Log:         log,
@@ -95,29 +95,29 @@ func (v *view) Counters() report.Counters {
 	return report.Counters{}
 }
 
-// A gate admits the holders of the bus's credentials.
-type gate struct {
+// consoleCredentials admit the holders of the bus's credentials to the console.
+type consoleCredentials struct {
 	file *grant.File
 	view *view
 }
 
-// Open implements console.Gate.
-func (g gate) Open() bool { return g.file.Open() }
+// Open implements console.Credentials.
+func (c consoleCredentials) Open() bool { return c.file.Open() }
 
-// Lookup implements console.Gate.
-func (g gate) Lookup(token string) (console.Access, bool) {
-	c, ok := g.file.Lookup(token)
+// Lookup implements console.Credentials.
+func (c consoleCredentials) Lookup(token string) (console.Access, bool) {
+	held, ok := c.file.Lookup(token)
 	if !ok {
 		return console.Access{}, false
 	}
-	see, act := rights(c)
+	see, act := rights(held)
 	return console.Access{
-		Name:     c.Name,
+		Name:     held.Name,
 		MayRead:  see,
 		MayAct:   act,
-		ActingAs: &brokerClient{g.view, g.file, c, ""},
+		ActingAs: &brokerClient{c.view, c.file, held, ""},
 		Valid: func() bool {
-			now, ok := g.file.Current(c)
+			now, ok := c.file.Current(held)
 			if !ok {
 				return false
 			}

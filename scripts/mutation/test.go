@@ -160,7 +160,7 @@ func (t *tester) try(ctx context.Context, p place) verdict {
 		began := time.Now()
 		limit := 2*program.took + 30*time.Second // the machine may be shared
 		out, err := goTest(ctx, program, limit, overlay)
-		if v := judge(ctx, out, err); v.outcome != survived {
+		if v := classify(ctx, out, err); v.outcome != survived {
 			v.by = strings.TrimSpace(program.folder + " " + v.by)
 			return v
 		}
@@ -171,8 +171,8 @@ func (t *tester) try(ctx context.Context, p place) verdict {
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// judge interprets the end of a test program.
-func judge(ctx context.Context, out string, err error) verdict {
+// classify interprets the end of a test program.
+func classify(ctx context.Context, out string, err error) verdict {
 	switch {
 	case ctx.Err() != nil:
 		return verdict{outcome: interrupted}

@@ -14,7 +14,7 @@ import (
 // A hangingStream accepts nothing while it is closed, and refuses lines with
 // err if that is set.
 type hangingStream struct {
-	gate sync.RWMutex // locked while the stream hangs
+	hanging sync.RWMutex // locked while the stream hangs
 
 	mu    sync.Mutex // guards the fields below
 	lines []string
@@ -22,8 +22,8 @@ type hangingStream struct {
 }
 
 func (s *hangingStream) Write(p []byte) (int, error) {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
+	s.hanging.RLock()
+	defer s.hanging.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -68,7 +68,7 @@ func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
 	// A mutex does not block durably for synctest, so real time passes here.
 	var s hangingStream
 	w := newTestWriter(&s)
-	s.gate.Lock()
+	s.hanging.Lock()
 	from := time.Now()
 	for i := range maxQueuedLines + 7 {
 		fmt.Fprintf(w, "line %d", i)
@@ -80,7 +80,7 @@ func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
 	if got := s.written(); len(got) != 0 {
 		t.Errorf("the stream hangs and has %d lines", len(got))
 	}
-	s.gate.Unlock()
+	s.hanging.Unlock()
 	await(t, func() bool { return len(s.written()) == maxQueuedLines+1 })
 	for i, line := range s.written()[:maxQueuedLines] {
 		if line != fmt.Sprintf("line %d", i) {
@@ -95,11 +95,11 @@ func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
 func TestAsyncWriter_BoundsTheBytesThatWait(t *testing.T) {
 	var s hangingStream
 	w := newTestWriter(&s)
-	s.gate.Lock()
+	s.hanging.Lock()
 	for range 5 {
 		fmt.Fprint(w, strings.Repeat("x", maxQueuedBytes/2))
 	}
-	s.gate.Unlock()
+	s.hanging.Unlock()
 	await(t, func() bool { return slices.Contains(s.written(), "dropped 3") })
 }
 

@@ -15,8 +15,8 @@ import (
 // maxObliged is how many obligations the program has at once.
 const maxObliged = 8
 
-// A trial is one vector in a run.
-type trial struct {
+// A vectorRun is one vector in a run.
+type vectorRun struct {
 	*eventRecord
 	name, title string
 	wrong       error
@@ -29,7 +29,7 @@ func (r *checker) vectors(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var trials []*trial
+	var runs []*vectorRun
 	var obliged errgroup.Group
 	obliged.SetLimit(maxObliged)
 	for i := range vectors {
@@ -37,8 +37,8 @@ func (r *checker) vectors(ctx context.Context) error {
 		if !r.isSelected(v.Event.EventID, v.Title()) {
 			continue
 		}
-		t := &trial{eventRecord: r.addEvent(v), name: v.Event.EventID, title: v.Title()}
-		trials = append(trials, t)
+		t := &vectorRun{eventRecord: r.addEvent(v), name: v.Event.EventID, title: v.Title()}
+		runs = append(runs, t)
 		must := t.decision.Policy == attention.PolicyMustRespond // read it now: a claim may change it later
 		if t.wrong = r.deliver(ctx, r.event(t.eventRecord), 1); t.wrong != nil || !must {
 			continue
@@ -50,7 +50,7 @@ func (r *checker) vectors(ctx context.Context) error {
 	}
 	obliged.Wait() //nolint:errcheck // it returns nil
 	r.chat.awaitQuiet(ctx, r.opts.Quiet)
-	for _, t := range trials {
+	for _, t := range runs {
 		if errors.Is(t.wrong, errWithheld) {
 			t.wrong = nil
 			t.title += " (withheld)"

@@ -13,24 +13,24 @@ import (
 // the agent do not get it.
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY"
 
-// A voice has the settings for converting voice messages and PDFs to text.
-type voice struct {
+// A conversion has the settings for converting voice messages and PDFs to text.
+type conversion struct {
 	With  string `flag:"transcribe" usage:"what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions"`
 	Model string `flag:"transcribe-model" default:"whisper-1" usage:"model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY"`
 	PDF   string `flag:"read-pdf" usage:"what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -"`
 }
 
 // endpoint reports whether the setting is an address rather than a command.
-func (v *voice) endpoint() bool {
-	return strings.HasPrefix(v.With, "http://") || strings.HasPrefix(v.With, "https://")
+func (c *conversion) endpoint() bool {
+	return strings.HasPrefix(c.With, "http://") || strings.HasPrefix(c.With, "https://")
 }
 
 // command returns the words of the command, or nil if there is none.
-func (v *voice) command() (argv []string, err error) {
-	if v.endpoint() {
+func (c *conversion) command() (argv []string, err error) {
+	if c.endpoint() {
 		return nil, nil
 	}
-	return commandOf(v.With)
+	return commandOf(c.With)
 }
 
 // commandOf returns the words of a command with the path of its program, or nil if there is none.
@@ -45,21 +45,21 @@ func commandOf(line string) (argv []string, err error) {
 }
 
 // transcriber returns the converter of voice messages, or nil if there is none.
-func (v *voice) transcriber(env *program.Env) files.Transcriber {
-	argv, err := v.command()
+func (c *conversion) transcriber(env *program.Env) files.Transcriber {
+	argv, err := c.command()
 	switch {
-	case err != nil || v.With == "":
+	case err != nil || c.With == "":
 		return nil
-	case v.endpoint():
-		return files.Endpoint(v.With, v.Model, func() (string, error) { return env.Secret(transcribeKey) })
+	case c.endpoint():
+		return files.Endpoint(c.With, c.Model, func() (string, error) { return env.Secret(transcribeKey) })
 	default:
 		return files.Command(argv, modelKeys)
 	}
 }
 
 // pdfReader returns the converter of PDFs, or nil if there is none.
-func (v *voice) pdfReader() files.Transcriber {
-	argv, err := commandOf(v.PDF)
+func (c *conversion) pdfReader() files.Transcriber {
+	argv, err := commandOf(c.PDF)
 	if err != nil || argv == nil {
 		return nil
 	}
