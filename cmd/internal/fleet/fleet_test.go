@@ -48,7 +48,10 @@ func play(role string) {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	fmt.Fprintln(os.Stderr, `{"level":"info","message":"ready"}`)
-	if role == "extends" {
+	switch role {
+	case "recovers":
+		fmt.Fprintln(os.Stderr, `{"level":"info","message":"working"}`)
+	case "extends":
 		until := time.Now().Add(time.Minute).Format(time.RFC3339Nano)
 		fmt.Fprintf(os.Stderr, `{"level":"warn","until":%q,"message":"stopping takes longer"}`+"\n", until)
 	}
@@ -243,7 +246,7 @@ func TestFleet_KeepsTryingAFailingChild(t *testing.T) {
 	f := fleet.New([]fleet.Child{as("bus", "stays", 0), peer}, o)
 	start(t, f)
 	j.await(t, "peer! ended 7 times in a row (exit status 1); starting again in 1ms")
-	j.await(t, `peer| {"level":"info","message":"ready"}`)
+	j.await(t, `peer| {"level":"info","message":"working"}`) // a line is logged before it counts
 	if err := f.Ready(t.Context(), "peer"); err != nil {
 		t.Errorf("Ready after it came up: %v", err)
 	}
