@@ -132,7 +132,7 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 	known, look := false, firstLook
 	for {
 		watched, err := c.attend(ctx, known, who, announced)
-		wait, idle := heartbeatEvery, time.Duration(0) // Look ends the second
+		wait, idle := heartbeatEvery, time.Duration(0) // Look ends idle early
 		if known = err == nil; known {
 			look = firstLook
 		}
