@@ -1,11 +1,13 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
 	"hubbub/peers/agent"
 	"hubbub/protocol"
 )
@@ -179,5 +181,40 @@ func TestReaction_SecondThumbBeginsNoTurn(t *testing.T) {
 		if got := len(w.stub.seen()); got != 6 {
 			t.Errorf("%d turns in the end", got)
 		}
+	})
+}
+
+// TestReaction_TakenBackAfterItsAnswerCounts takes a thumb back while the answer to it waits for the
+// bridge. The event ends as answered, and the same thumb again begins no turn.
+func TestReaction_TakenBackAfterItsAnswerCounts(t *testing.T) {
+	withFixture(t, newStub(answering("Should I go on?")), nil, func(t *testing.T, w *fixture) {
+		thumb := func(id string) protocol.ChatMessage {
+			m := inReply(post(id, "👍"), "q1")
+			m.Event, m.Signal = protocol.EventReaction, "agree"
+			return m
+		}
+		w.say(post("e1", "@lead deploy"))
+		w.sleep(5 * time.Second)
+		w.shown(w.replies[0], "q1")
+		w.tg.Refuse(func(d *bustest.Delivery) error {
+			if d.Message.Type == protocol.TypeTGReply {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		w.say(thumb("r1"))
+		w.sleep(5 * time.Second)
+		gone := post("r1", "")
+		gone.Event = protocol.EventDelete
+		w.say(gone)
+		w.say(thumb("r2"))
+		w.sleep(5 * time.Second)
+		w.tg.Refuse(nil)
+		w.sleep(time.Minute)
+		if got := len(w.stub.seen()); got != 2 {
+			t.Errorf("%d turns; want one for the message and one for the thumb", got)
+		}
+		w.wantTexts("Should I go on?", "Should I go on?")
+		w.wantDispositions("e1 responded", "r2 ignored", "r1 responded")
 	})
 }

@@ -20,7 +20,7 @@ const (
 	Turned   State = "turned"   // in a turn that waits, runs or was accepted
 	Kept     State = "kept"     // in no turn; tools can read and settle it until its deadline
 	Deferred State = "deferred" // redelivered at its deadline
-	Answered State = "answered" // an answer is in the outbox
+	Answered State = "answered" // an answer is in the outbox, and is sent even if the event is deleted or stopped
 
 	Responded    State = "responded"
 	Acknowledged State = "acknowledged"
@@ -73,8 +73,7 @@ var transitions = map[Cause]map[State]State{
 	Acknowledge: {Stored: Acknowledged, Held: Acknowledged, Turned: Acknowledged, Kept: Acknowledged,
 		Deferred: Acknowledged},
 	Ignore: {Stored: Ignored, Held: Ignored, Turned: Ignored, Kept: Ignored, Deferred: Ignored},
-	Supersede: {Stored: Superseded, Held: Superseded, Turned: Superseded, Kept: Superseded, Deferred: Superseded,
-		Answered: Superseded},
+	Supersede: {Stored: Superseded, Held: Superseded, Turned: Superseded, Kept: Superseded, Deferred: Superseded},
 	Fail: {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
 }
 

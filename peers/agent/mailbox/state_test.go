@@ -15,9 +15,9 @@ var states = []mailbox.State{
 
 // TestTransitions checks that a final disposition is followed only by the offer of a released
 // claim or by the merge with a later message, that every open state can end, that a queued answer
-// is neither deferred nor repeated, and that an event without a decision is not acted on.
+// is neither deferred, repeated nor superseded, and that an event without a decision is not acted on.
 func TestTransitions(t *testing.T) {
-	ends := []mailbox.Cause{mailbox.Respond, mailbox.Supersede, mailbox.Fail}
+	ends := []mailbox.Cause{mailbox.Respond, mailbox.Fail}
 	for _, s := range states {
 		open := (&mailbox.Status{State: s}).Open()
 		for cause := range mailbox.Transitions {
@@ -32,7 +32,7 @@ func TestTransitions(t *testing.T) {
 		}
 	}
 	for s, causes := range map[mailbox.State][]mailbox.Cause{
-		mailbox.Answered: {mailbox.Hold, mailbox.Join, mailbox.Reopen, mailbox.ClaimEvent, mailbox.Defer, mailbox.Answer, mailbox.Acknowledge, mailbox.Ignore},
+		mailbox.Answered: {mailbox.Hold, mailbox.Join, mailbox.Reopen, mailbox.ClaimEvent, mailbox.Defer, mailbox.Answer, mailbox.Acknowledge, mailbox.Ignore, mailbox.Supersede},
 		mailbox.Stored:   {mailbox.Join, mailbox.ClaimEvent, mailbox.Defer, mailbox.Answer},
 	} {
 		for _, cause := range causes {

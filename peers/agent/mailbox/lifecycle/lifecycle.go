@@ -182,7 +182,7 @@ func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	for _, t := range tx.Turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+mailbox.LiveCondition,
 		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
 		tx.CancelTurn(t, reason)
-		if e := tx.Entry(t.EventID); e != nil && e.State != mailbox.Answered { // a queued answer counts
+		if e := tx.Entry(t.EventID); e != nil {
 			tx.Move(e, mailbox.Supersede, reason)
 		}
 	}
@@ -199,9 +199,7 @@ func StopChat(tx *mailbox.Tx, stop *mailbox.Entry) {
 		tx.CancelTurn(t, mailbox.ReasonChatStopped)
 	}
 	for _, e := range tx.Events(`WHERE chat = ? AND seq < ? AND `+mailbox.OpenCondition, stop.Chat, stop.Seq) {
-		if e.State != mailbox.Answered { // a queued answer counts
-			tx.Move(e, mailbox.Supersede, mailbox.ReasonChatStopped)
-		}
+		tx.Move(e, mailbox.Supersede, mailbox.ReasonChatStopped)
 	}
 }
 
@@ -223,9 +221,7 @@ func SettleDone(tx *mailbox.Tx, reaction *mailbox.Entry) {
 		for _, t := range tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID) {
 			tx.CancelTurn(t, reason)
 		}
-		if settle != mailbox.Supersede || e.State != mailbox.Answered {
-			tx.Move(e, settle, reason)
-		}
+		tx.Move(e, settle, reason)
 	}
 }
 
