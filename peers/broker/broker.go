@@ -89,7 +89,7 @@ func New(db *store.DB, p *peer.Peer, opts *Options) *Broker {
 		committed:    b.committed,
 	}
 	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
-	b.facts = newPublisher(db, p.Send, b.writer.deferToCommit, o.Log)
+	b.facts = newPublisher(db, p.Ready, p.Send, b.writer.deferToCommit, o.Log)
 	p.Handle(protocol.TypeCollabRequest, b.handle)
 	p.HandlePresence(b.writer.presence.onPresence)
 	return b

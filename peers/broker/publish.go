@@ -29,9 +29,10 @@ const (
 
 // A publisher sends every event to collab:events, in order and at least once, with a messageId
 // derived from the event. It starts where the last run stopped. A subscriber that does not answer
-// slows it down but does not stop it.
+// slows it down but does not stop it. If the bus does not take an event, later events wait.
 type publisher struct {
 	db    *store.DB
+	ready func(context.Context) error // waits for a connection to the bus
 	send  sendFunc
 	later func(func(*store.Tx)) // see writer.deferToCommit
 	log   *zerolog.Logger
@@ -42,17 +43,38 @@ type publisher struct {
 	settled int64 // all events up to this one are published
 }
 
-func newPublisher(db *store.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
-	return &publisher{db: db, send: send, later: later, log: log, wake: notify.New(), done: map[int64]bool{}}
+func newPublisher(
+	db *store.DB,
+	ready func(context.Context) error,
+	send sendFunc,
+	later func(func(*store.Tx)),
+	log *zerolog.Logger,
+) *publisher {
+	return &publisher{db: db, ready: ready, send: send, later: later, log: log, wake: notify.New(), done: map[int64]bool{}}
 }
 
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) error {
+	for attempt := 1; ctx.Err() == nil; attempt++ {
+		from := p.settled // no other goroutine is running
+		p.publishAfter(ctx, from)
+		if p.settled > from {
+			attempt = 1
+		}
+		retry.Sleep(ctx, backoff.After(attempt))
+	}
+	return nil
+}
+
+// publishAfter publishes the events after the given one, until ctx ends or the bus does not take one.
+func (p *publisher) publishAfter(ctx context.Context, last int64) {
+	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer stop()
+	clear(p.done)
 	room := make(chan struct{}, publishWindow)
-	last := p.settled // no other goroutine is running yet
-	for ctx.Err() == nil {
+	for {
 		events, err := store.ReadAll(ctx, p.db,
 			eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`,
 			last, publishBatch)
@@ -60,9 +82,14 @@ func (p *publisher) run(ctx context.Context) error {
 			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
 		}
 		for _, e := range events {
-			if !p.start(ctx, &wg, room, e) {
-				return nil
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
 			}
+			if p.ready(ctx) != nil || ctx.Err() != nil {
+				return
+			}
+			p.start(ctx, stop, &wg, e, room)
 			last = e.Seq
 		}
 		if len(events) > 0 {
@@ -70,26 +97,23 @@ func (p *publisher) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			return
 		case <-p.wake.C():
 		case <-time.After(time.Minute):
 		}
 	}
-	return nil
 }
 
-// start sends one event and waits at most publishPace for its answer, which may arrive while
-// later events are in flight. It returns false if ctx ends.
-func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e collab.Event) bool {
-	select {
-	case room <- struct{}{}:
-	case <-ctx.Done():
-		return false
-	}
+// start sends one event and waits at most publishPace for its answer, which may arrive while later events are in
+// flight. It calls stop if the bus does not take the event. At the end it receives from room.
+func (p *publisher) start(ctx context.Context, stop func(), wg *sync.WaitGroup, e collab.Event, room <-chan struct{}) {
 	answered := make(chan struct{})
 	wg.Go(func() {
 		defer func() { close(answered); <-room }()
 		if p.publish(ctx, e) {
 			p.settle(e.Seq)
+		} else {
+			stop()
 		}
 	})
 	select {
@@ -97,26 +121,20 @@ func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan str
 	case <-time.After(publishPace):
 	case <-ctx.Done():
 	}
-	return true
 }
 
-// publish sends one event until the bus takes it. It returns false if ctx ends.
+// publish sends one event, and reports whether the bus took or refused it.
 func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
-	m := factMessage(e, "")
-	for attempt := 1; ; attempt++ {
-		result, err := p.send(ctx, protocol.TopicCollabEvents, m)
-		switch err := peer.Classify(protocol.TopicCollabEvents, attempt, result, err); peer.OutcomeOf(err) {
-		case peer.Received:
-			return true
-		case peer.Refused:
-			p.log.Error().Err(err).Int64("seq",
-				e.Seq).Msg("event refused by the bus; it stays in the log and is not published")
-			return true
-		}
-		if !retry.Sleep(ctx, backoff.After(attempt)) {
-			return false
-		}
+	result, err := p.send(ctx, protocol.TopicCollabEvents, factMessage(e, ""))
+	switch err := peer.Classify(protocol.TopicCollabEvents, 1, result, err); peer.OutcomeOf(err) {
+	case peer.Received:
+		return true
+	case peer.Refused:
+		p.log.Error().Err(err).Int64("seq",
+			e.Seq).Msg("event refused by the bus; it stays in the log and is not published")
+		return true
 	}
+	return false
 }
 
 // settle marks an event as published and stores the progress.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"hubbub/peers/broker/rules"
+	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -306,7 +308,8 @@ func factsOf(t *testing.T, n int, send sendFunc) *publisher {
 		t.Fatal(err)
 	}
 	log := zerolog.Nop()
-	return newPublisher(db, send, func(func(*store.Tx)) {}, &log)
+	connected := func(ctx context.Context) error { return ctx.Err() }
+	return newPublisher(db, connected, send, func(func(*store.Tx)) {}, &log)
 }
 
 func factOf(seq int64) collab.Event {
@@ -392,26 +395,73 @@ func TestPublisher_SendsInOrder(t *testing.T) {
 	})
 }
 
-// TestPublisher_RetriesUntilTakenOrRefused also checks that an interrupted message is not
-// done.
-func TestPublisher_RetriesUntilTakenOrRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tries := 0
-		p := factsOf(t, 0, func(context.Context, protocol.Topic, protocol.Message) (protocol.SendResult, error) {
-			if tries++; tries == 3 {
-				return protocol.SendResult{}, nil
+// TestPublisher_KeepsTheOrderWhileTheBusIsAway checks that no event overtakes one that was not sent or was
+// interrupted, whatever the connection does, and that a restart begins with the first that is not done.
+func TestPublisher_KeepsTheOrderWhileTheBusIsAway(t *testing.T) {
+	const count = 300
+	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			received := 0
+			up, down := make(chan struct{}), make(chan struct{}) // closed when the connection comes and goes
+			state := func() (<-chan struct{}, <-chan struct{}) { mu.Lock(); defer mu.Unlock(); return up, down }
+			connected := func(ctx context.Context) error {
+				up, _ := state()
+				select {
+				case <-up:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
-			return protocol.SendResult{}, errors.New("the bus is away")
+			p := factsOf(t, count, func(ctx context.Context, _ protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+				if err := connected(ctx); err != nil {
+					return protocol.SendResult{}, err
+				}
+				_, down := state()
+				mu.Lock()
+				n, arrives, answer := 0, random.IntN(20) > 0, time.Duration(random.IntN(300))*time.Millisecond
+				if _, err := fmt.Sscanf(string(m.MessageID), "msg_%d", &n); err != nil || arrives && n > received+1 {
+					t.Errorf("event %s came after %d (%v)", m.MessageID, received, err)
+				}
+				if arrives {
+					received = max(received, n)
+				}
+				mu.Unlock()
+				if !arrives {
+					return protocol.SendResult{}, errors.New("the bus is busy")
+				}
+				select {
+				case <-time.After(answer):
+					return protocol.SendResult{}, nil
+				case <-down:
+					return protocol.SendResult{}, peer.ErrInterrupted
+				}
+			})
+			p.ready = connected
+			ctx, end := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- p.run(ctx) }()
+			for settled := int64(0); settled < count; {
+				timetest.Advance(time.Duration(random.IntN(3000)) * time.Millisecond) // away
+				close(up)
+				timetest.Advance(time.Duration(random.IntN(5000)) * time.Millisecond)
+				mu.Lock()
+				up = make(chan struct{})
+				close(down)
+				down = make(chan struct{})
+				mu.Unlock()
+				p.mu.Lock()
+				settled = p.settled
+				p.mu.Unlock()
+			}
+			end()
+			if err := <-ended; err != nil || received != count {
+				t.Errorf("%d of %d arrived, %v", received, count, err)
+			}
 		})
-		if !p.publish(t.Context(), factOf(1)) || tries != 3 {
-			t.Errorf("given up after %d tries", tries)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		if tries = 3; p.publish(ctx, factOf(1)) || tries != 4 {
-			t.Errorf("done after a stop, at try %d", tries)
-		}
-	})
+	}
 }
 
 func TestFactMessage_HasItsSeq(t *testing.T) {
