@@ -72,9 +72,9 @@ var transitions = map[Cause]map[State]State{
 		Answered: Responded},
 	Acknowledge: {Stored: Acknowledged, Held: Acknowledged, Turned: Acknowledged, Kept: Acknowledged,
 		Deferred: Acknowledged},
-	Ignore: {Stored: Ignored, Held: Ignored, Turned: Ignored, Kept: Ignored, Deferred: Ignored},
+	Ignore:    {Stored: Ignored, Held: Ignored, Turned: Ignored, Kept: Ignored, Deferred: Ignored},
 	Supersede: {Stored: Superseded, Held: Superseded, Turned: Superseded, Kept: Superseded, Deferred: Superseded},
-	Fail: {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
+	Fail:      {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
 }
 
 // Next returns the state after a cause, or false if nothing changes.
