@@ -171,11 +171,12 @@ func (d *fixture) checkInvariants(t rapid.TB) {
 		}
 		tokens[token] = holder
 	}
-	// A wake is never its own sender's.
+	// A wake is never its own sender's. Another identity may have taken over the sender's name.
 	for _, e := range d.log {
 		if e.Type == collab.EventWoken.Name {
 			w := parse(d.t, e.Payload)
-			if w["sweep"] == nil && w["rule"] != nil && w["senderId"] == w["targetAgentId"] && w["invocation"] == nil {
+			if w["sweep"] == nil && w["rule"] != nil && w["senderId"] == w["targetAgentId"] &&
+				w["senderIdentity"] == w["targetIdentity"] && w["invocation"] == nil {
 				t.Fatalf("a sender was woken by itself: %s", e.Payload)
 			}
 		}
