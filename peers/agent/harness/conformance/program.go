@@ -71,41 +71,45 @@ func (r *checker) check(ctx context.Context) error {
 		Version: string(r.version), Info: c2a.Info{Name: "hubbub-conformance", Version: "1"},
 		Env: r.opts.Env, InitTimeout: r.opts.Timeout, Log: r.opts.Log,
 	})
-	ctx, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- r.harness.Run(ctx, harness.Host{Tools: r.chat}) }()
-	err := r.cases(ctx)
+	go func() { ended <- r.harness.Run(running, harness.Host{Tools: r.chat}) }()
+	initialized, err := r.cases(running)
 	stop()
 	if failed := <-ended; failed != nil {
 		return failed
 	}
-	return err
+	if !initialized || err != nil {
+		return err
+	}
+	return r.raw(ctx) // the program may not be able to run twice at the same time
 }
 
-func (r *checker) cases(ctx context.Context) error {
+// cases runs the cases that share one run of the program. It reports whether the program chose the draft.
+func (r *checker) cases(ctx context.Context) (initialized bool, err error) {
 	const title = "initialize is answered with a draft and capabilities"
 	waitCtx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
 		fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
 	defer cancel()
 	caps, err := r.harness.Capabilities(waitCtx)
 	if errors.Is(err, harness.ErrPermanent) {
-		return err
+		return false, err
 	}
 	if err == nil && caps.ProtocolVersion != string(r.version) {
 		err = skipError("the program chose the draft " + caps.ProtocolVersion)
 	}
 	r.reportCase("initialize", title, err)
 	if err != nil {
-		return nil
+		return false, nil
 	}
 	r.caps = caps
 	r.chat.onClaim = func(id string) { r.claims.Go(func() { r.grant(ctx, id) }) }
 	defer r.claims.Wait()
 	if err := r.vectors(ctx); err != nil {
-		return err
+		return true, err
 	}
 	r.behaviours(ctx)
-	return r.raw(ctx)
+	return true, nil
 }
 
 // turnID identifies an attempt of a delivery.

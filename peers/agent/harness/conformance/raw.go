@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"hubbub/peers/agent/harness/subprocess"
@@ -27,10 +28,15 @@ func (r *checker) raw(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, process.Stop)
 	defer stop()
 	process.Stdout.SetReadDeadline(time.Now().Add(r.opts.Timeout)) //nolint:errcheck // then a read fails later
-	r.reportCase(name, title, checkRaw(process, fmt.Sprintf(
+	err = checkRaw(process, fmt.Sprintf(
 		`{"jsonrpc":"2.0","id":"init-1","method":"initialize","params":{"protocolVersion":%q,"clientInfo":{"name":"hubbub-conformance","version":"1"},"capabilities":{}}}`,
 		r.version,
-	)))
+	))
+	if errors.Is(err, io.EOF) {
+		process.Stop()
+		err = fmt.Errorf("%w: %w", err, process.Wait())
+	}
+	r.reportCase(name, title, err)
 	return nil
 }
 
@@ -85,5 +91,5 @@ func awaitAnswer(lines *bufio.Scanner, id string) (failed bool, err error) {
 	if err := lines.Err(); err != nil {
 		return false, fmt.Errorf("no answer: %w", err)
 	}
-	return false, errors.New("no answer: its stdout ended")
+	return false, fmt.Errorf("no answer: its stdout ended (%w)", io.EOF)
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/datafolder"
 	"hubbub/protocol/jsonrpc"
 )
 
@@ -97,6 +98,9 @@ func RunReferenceIfAsked() {
 		memory: referenceState{Done: map[string]bool{}}, running: map[string]context.CancelFunc{},
 	}
 	r.lines.Buffer(nil, 16<<20)
+	lock, err := datafolder.Lock(state+".lock", true) // it cannot run twice at the same time
+	must(err)
+	defer lock.Close() //nolint:errcheck // the end of the process unlocks it, too
 	if raw, err := os.ReadFile(state); err == nil {
 		must(json.Unmarshal(raw, &r.memory))
 	}
