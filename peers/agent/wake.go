@@ -18,7 +18,10 @@ import (
 // handleCollabEvent handles events from the broker for this agent, such as a wake, which is
 // stored like any other event.
 func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
-	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
+	switch from := d.Message.From; {
+	case from == protocol.PeerBroker:
+		a.broker.Heard()
+	case protocol.RoleOf(from) != protocol.RoleCLI:
 		return peer.Reject("only the collaboration broker may send collab_events")
 	}
 	defer a.turns.Notify()

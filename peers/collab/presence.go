@@ -154,6 +154,13 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 // the program has work for which it would ask a broker. It does not block.
 func (c *Client) Look() { c.look.Notify() }
 
+// Heard notes that the broker has sent a message, so it is online. Attend announces the client to
+// it, unless it did already.
+func (c *Client) Heard() {
+	c.presence.note(true)
+	c.Look()
+}
+
 // attend sends a heartbeat, or announces an endpoint that the broker does not know.
 func (c *Client) attend(
 	ctx context.Context,
