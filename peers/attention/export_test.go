@@ -19,3 +19,10 @@ func Reasons() (names []string) {
 	}
 	return slices.Compact(names)
 }
+
+// Searches returns how often VisibleText searches the whole text for the ends of calls.
+func Searches(text string) int {
+	s := newScanner(text, newNames(nil))
+	s.run()
+	return s.searched / len(text)
+}

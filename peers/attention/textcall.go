@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -149,16 +150,26 @@ var (
 	behind    = begins(`[ \t]*[;,]?[ \t]*\n?`)
 )
 
-// maxUnclosed bounds how often a text is searched to its end for the end of a call.
-const maxUnclosed = 50
+// maxSearches bounds the search for the ends of calls, in lengths of the text.
+const maxSearches = 50
+
+// balanced is balanced at a place of the text. It reports false if the text was searched too often.
+func (s *scanner) balanced(at int) (length int, ok bool) {
+	if s.searched > maxSearches*len(s.text) {
+		return 0, false
+	}
+	length = balanced(s.text[at:])
+	s.searched += cmp.Or(length, len(s.text)-at)
+	return length, true
+}
 
 // object hides a call in JSON or in malformed JSON. It keeps any other object.
 func (s *scanner) object(at int, _ []int) (int, effect) {
-	if s.unclosed > maxUnclosed {
+	length, ok := s.balanced(at)
+	if !ok {
 		return 0, keep
 	}
 	rest := s.text[at:]
-	length := balanced(rest)
 	form := noCall
 	var value any
 	switch {
@@ -167,7 +178,6 @@ func (s *scanner) object(at int, _ []int) (int, effect) {
 	default:
 		inside := rest[:length]
 		if length == 0 {
-			s.unclosed++
 			inside = rest
 		}
 		form = s.tools.looseForm(inside, length == 0)
@@ -212,7 +222,7 @@ func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	from := opened[1] - 1
-	length := balanced(rest[from:])
+	length, _ := s.balanced(at + from)
 	if length == 0 || !json.Valid([]byte(rest[from:from+length])) || !statement().MatchString(rest[from+length:]) {
 		return 0, keep
 	}
@@ -238,10 +248,10 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	from := opened[1] - 1
-	length := balanced(rest[from:])
+	length, ok := s.balanced(at + from)
 	inner := strings.Count(rest[:from], "(") // of print and the like
 	if length == 0 {
-		if s.unclosed++; s.unclosed > maxUnclosed || !callArguments().MatchString(rest[opened[1]:]) {
+		if !ok || !callArguments().MatchString(rest[opened[1]:]) {
 			return 0, keep
 		}
 		return len(rest), hide
@@ -431,7 +441,7 @@ func (s *scanner) label(at int, opened []int) (int, effect) {
 func (s *scanner) actionAlone(from int, value string) (int, effect) {
 	if strings.HasPrefix(strings.TrimLeft(value, " \t\n"), "```") {
 		skip := strings.Index(value, "```")
-		inner := newScanner(value[skip:], s.tools)
+		inner := &scanner{text: value[skip:], tools: s.tools}
 		if length, does := inner.fence(0, []int{0, 3}); does == hide {
 			return from + skip + length, hide
 		}

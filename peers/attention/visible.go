@@ -128,7 +128,7 @@ type scanner struct {
 	from     int    // where the answer begins, behind a thought that began before the text
 	over     bool   // the turn of the answer ended before the text
 	end      string // the hidden part that ends the text so far, with the white space behind it
-	unclosed int    // calls whose end was not found
+	searched int    // bytes that were searched for the ends of calls
 
 	noHeader, lastFence int  // see header and copyOfPrompt
 	marked, strikes     bool // see sentenceMark

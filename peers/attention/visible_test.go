@@ -214,3 +214,20 @@ func TestVisible_HidesAnInnerPartOverSeveralTexts(t *testing.T) {
 		t.Errorf("what ended it gives %q, and then %q", said, inner)
 	}
 }
+
+// TestVisible_SearchesAStrangeTextFewTimes checks that the time for a text grows with its length, if a
+// model repeats itself.
+func TestVisible_SearchesAStrangeTextFewTimes(t *testing.T) {
+	const n = 2000
+	for _, text := range []string{
+		strings.Repeat("chat.react(", n),
+		"x " + strings.Repeat("chat.react(", n) + strings.Repeat(")", n),
+		strings.Repeat("chat.react {\n", n),
+		strings.Repeat("chat.react {\n", n) + strings.Repeat("}", n),
+		"chat.react " + strings.Repeat(`{"name": `, n),
+	} {
+		if got := attention.Searches(text); got < 2 || got > 60 {
+			t.Errorf("%.30q is searched %d times", text, got)
+		}
+	}
+}

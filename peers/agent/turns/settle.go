@@ -34,6 +34,7 @@ const maxFailure = 500
 func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome,
 	failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
+	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...) // takes seconds for a strange text
 	inTx := r.mailbox.InTx
 	if failure == nil && r.mailbox.HasAnswered(ctx, id) {
 		inTx = r.mailbox.InTxUnsynced
@@ -56,7 +57,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 		case accepted:
 			settleAccepted(tx, t)
 		default:
-			r.settleFinished(tx, t, box, outcome)
+			r.settleFinished(tx, t, box, outcome, answer)
 		}
 	})
 }
@@ -83,12 +84,12 @@ var errSilent = fmt.Errorf("%w: the turn ended without an answer", harness.ErrTe
 const silentAdvice = "You ended your turn without an answer, and a person waits for one. Answer now, or say plainly " +
 	"that you cannot, and why. Do not repeat what you have done already."
 
-// settleFinished ends a turn whose model has finished. If the turn must answer and has sent
-// nothing, its final text is the answer. If that has nothing for people, or the turn did nothing
-// for a person who waits, it runs again, with an explanation for the model.
-func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
+// settleFinished ends a turn whose model has finished, with the visible part of its final text. If
+// the turn must answer and has sent nothing, that is the answer. If it is empty, or the turn did
+// nothing for a person who waits, it runs again, with an explanation for the model.
+func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome,
+	answer string) {
 	e := tx.Entry(t.EventID)
-	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
