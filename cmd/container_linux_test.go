@@ -70,6 +70,36 @@ func TestFirstProcess_ReapsOrphans(t *testing.T) {
 	}
 }
 
+// TestFirstProcess_IsNotStoppedByCtrlZ checks that a program which Ctrl-Z would stop still handles
+// SIGTERM.
+func TestFirstProcess_IsNotStoppedByCtrlZ(t *testing.T) {
+	t.Parallel()
+	p := &process{t: t, name: "hubbub-bus", sign: readySign}
+	p.cmd = asInit(t, built(t, "hubbub-bus"), "--listen", bustest.FreeAddress(t), "--data", t.TempDir())
+	p.cmd.Stderr = p
+	p.start(t)
+	first := childrenOf(t, p.cmd.Process.Pid)
+	if len(first) != 1 {
+		t.Fatalf("%d first processes", len(first))
+	}
+	for _, program := range childrenOf(t, first[0]) {
+		if err := syscall.Kill(-program, syscall.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(first[0], syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatal("it stays stopped")
+	}
+	if p.err != nil {
+		t.Errorf("it ends with %v:\n%s", p.err, p.text())
+	}
+}
+
 // TestFirstProcess_ReturnsTheExitCode checks the codes of success, failure, wrong usage and a crash.
 func TestFirstProcess_ReturnsTheExitCode(t *testing.T) {
 	t.Parallel()

@@ -63,14 +63,17 @@ func startSelf() (int, error) {
 }
 
 // reap reaps every process that has ended, and reports the status of the child once it has ended.
+// Ctrl-Z does not stop the child: no shell could continue it, and it would not even handle SIGTERM.
 func reap(child int) (status syscall.WaitStatus, ok bool) {
 	for {
 		var s syscall.WaitStatus
-		switch pid, err := syscall.Wait4(-1, &s, syscall.WNOHANG, nil); {
+		switch pid, err := syscall.Wait4(-1, &s, syscall.WNOHANG|syscall.WUNTRACED, nil); {
 		case err == syscall.EINTR:
 		case pid <= 0:
 			return status, ok
-		case pid == child:
+		case s.Stopped() && s.StopSignal() == syscall.SIGTSTP:
+			syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // it may have ended
+		case pid == child && !s.Stopped():
 			status, ok = s, true
 		}
 	}
