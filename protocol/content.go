@@ -1,6 +1,11 @@
 package protocol
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+
+	"hubbub/protocol/text"
+)
 
 // SpawnRequest is the content of spawn_request. Topic defaults to the sender.
 type SpawnRequest struct {
@@ -188,6 +193,15 @@ type ChatReply struct {
 	File       *File       `json:"file,omitempty"` // the text is its caption
 	Recipients []Party     `json:"recipients,omitempty"`
 	Obligation *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
+}
+
+// CheckIDs returns nil if the ids of a reply and of the messages that it names tell them from others, or
+// the reason why not.
+func (r *ChatReply) CheckIDs() error {
+	if !text.IsCleanName(r.IdempotencyKey + r.Edits + r.InReplyTo + r.ReplyTo + r.ThreadID) {
+		return errors.New("idempotencyKey, edits, inReplyTo, replyTo and threadId must be " + text.NameRule)
+	}
+	return nil
 }
 
 // A File is a file that an agent sends.

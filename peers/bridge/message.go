@@ -104,7 +104,7 @@ func CheckReply(content *protocol.ChatReply, units func(string) int) error {
 	case content.Edits != "" && content.Text == "":
 		return errors.New("buttons and an edit need a text")
 	}
-	return checkFile(content, units)
+	return cmp.Or(content.CheckIDs(), checkFile(content, units))
 }
 
 // checkFile returns why a file can never be sent, or nil.

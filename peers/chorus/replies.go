@@ -65,6 +65,9 @@ func (q *callbackQueue) handleReply(ctx context.Context, d *peer.Delivery) error
 	if err := json.Unmarshal(d.Message.Content, &reply); err != nil {
 		return peer.Reject("the content of chat_reply cannot be read")
 	}
+	if err := reply.CheckIDs(); err != nil {
+		return peer.Reject(err.Error())
+	}
 	event, done, ok := replyEvent(reply)
 	p := pendingEvent{
 		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),

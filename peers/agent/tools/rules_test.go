@@ -74,6 +74,7 @@ func TestCheckMessage_NamesTheFault(t *testing.T) {
 		"no text":             {sendArguments{}, "text is empty"},
 		"blank text":          {sendArguments{Text: " \n"}, "text is empty"},
 		"the longest key":     {sendArguments{Text: "hi", IdempotencyKey: strings.Repeat("k", 512)}, ""},
+		"a key not in text":   {sendArguments{Text: "hi", IdempotencyKey: "k\ufffd"}, "idempotencyKey must be valid Unicode"},
 		"a longer key":        {sendArguments{Text: "hi", IdempotencyKey: strings.Repeat("k", 513)}, "idempotencyKey has 513 bytes; at most 512"},
 		"to some":             {sendArguments{Text: "hi", Visibility: "ephemeral", Directedness: "to_other"}, ""},
 		"to whoever":          {sendArguments{Text: "hi", Visibility: "all"}, "visibility must be one of"},

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 var sendMessageTool = harness.Tool{
@@ -55,6 +56,8 @@ func (args *sendArguments) check() string {
 			maxInterim)
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
+	case !text.IsCleanName(args.IdempotencyKey):
+		return "idempotencyKey must be " + text.NameRule + "."
 	case args.Visibility != "" && !slices.Contains(visibilities, args.Visibility):
 		return "visibility must be one of dm, thread, channel, ephemeral."
 	case args.Directedness != "" && !slices.Contains(attention.Directednesses, args.Directedness):
