@@ -89,6 +89,7 @@ func invalidBodies(callback string) map[string]any {
 		"null":                 "null",
 		"nothing":              "",
 		"broken UTF-8":         "{\"channel\":{\"id\":\"\xff\"}}",
+		"unpaired surrogate":   `{"channel":{"id":"c"},"message":{"id":"m","sender":"a\ud800","content":"c"},"callback":"` + callback + `"}`,
 		"very deep":            strings.Repeat("[", 100_000),
 	}
 }
@@ -314,15 +315,16 @@ func FuzzInboxBody(f *testing.F) {
 
 // FuzzCallbackBody covers what external agents send.
 func FuzzCallbackBody(f *testing.F) {
-	for _, body := range []string{`{"type":"message","content":"x"}`, `{"type":"tool_call","name":"n","args":{},"id":"1"}`, `{"type":"tool_result","content":[1]}`, `{"type":7}`, `[]`} {
+	for _, body := range []string{`{"type":"message","content":"x"}`, `{"type":"tool_call","name":"n","args":{},"id":"1"}`, `{"type":"tool_result","content":[1],"id":"\ud800"}`, `{"type":7}`, `[]`} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := chorus.ParseEvent(body)
-		if err == nil {
-			if _, err := json.Marshal(e); err != nil {
-				t.Errorf("what was accepted cannot be passed on: %v", err)
-			}
+		if err != nil {
+			return
+		}
+		if _, err := json.Marshal(e); err != nil || !text.IsCleanName(e.ID) {
+			t.Errorf("what was accepted cannot be passed on: %+v, %v", e, err)
 		}
 	})
 }

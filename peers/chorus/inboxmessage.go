@@ -149,8 +149,8 @@ func (o object) identifier(name string, limit int) string {
 // scripts, but not only those.
 func (o object) displayName(name string, limit int) string {
 	s := o.nonBlank(name, limit)
-	if strings.ContainsFunc(s, text.IsControl) {
-		o.fail("%s%s must not contain control characters", o.path, name)
+	if strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || text.IsControl(r) }) {
+		o.fail("%s%s must be valid Unicode without control characters", o.path, name)
 	}
 	return s
 }

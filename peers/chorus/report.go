@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
+	"hubbub/protocol/text"
 )
 
 // The statuses of a lifecycle event.
@@ -103,6 +104,9 @@ func ParseEvent(body []byte) (e *chorus.Event, err error) {
 		e.Code = o.optional("code", maxLabel)
 	default:
 		return nil, errors.New("type must be message, tool_call, tool_result, status or error")
+	}
+	if !text.IsCleanName(e.ID) {
+		o.fail("id must be %s", text.NameRule)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Type, err)
