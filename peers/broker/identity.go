@@ -191,6 +191,7 @@ func (t identityHandler) resolveLabel(p collab.LabelParams) collab.IdentityResul
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > rules.MaxLabel {
 		rules.FailInvalid("label is required, with at most %d bytes", rules.MaxLabel)
 	}
+	rules.MustBeName("label", p.Label)
 	st := t.mustFindAgent(p.Label)
 	if st.Endpoint == nil { // all its endpoints are removed
 		rules.FailUnroutable(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)

@@ -33,7 +33,7 @@ func TestParams_RefuseIDsWithControlCharacters(t *testing.T) {
 		{"message.post", `{"text":"t","targets":["%"]}`}, {"message.post", `{"text":"t","chat":{"identity":"tg:%","kind":"dm"}}`},
 		{"message.post", `{"text":"t","obligation":{"blocks":"none","dischargeDelegate":{"id":"%"}}}`},
 		{"conversation.create", `{"memberIds":["a","%"]}`}, {"invocation.create", `{"targetAgentId":"%","text":"t"}`}, {"binding.set", `{"surface":"tg","externalId":"%","agentId":"a"}`},
-		{"identity.announce", `{"endpointId":"%"}`}, {"identity.announce", `{"endpointId":"e","roles":["%"]}`}, {"flight.update", `{"id":"%","state":"running"}`},
+		{"identity.resolve", `{"label":"lead%"}`}, {"identity.announce", `{"endpointId":"%"}`}, {"identity.announce", `{"endpointId":"e","roles":["%"]}`}, {"flight.update", `{"id":"%","state":"running"}`},
 		{"delivery.claim", `{"targetAgentId":"%"}`}, {"wake.explain", `{"messageId":"%"}`}, {"prompt.contract", `{"agentId":"%"}`},
 	} {
 		for _, bad := range []string{`\n`, `\u0000`, `\u001b[2J`, `\u007f`, `\u200b`, `\u202e`, `\ufffd`, `\u00a0`, `\u2003`, `\u2800`, `\u3000`} {
@@ -43,5 +43,6 @@ func TestParams_RefuseIDsWithControlCharacters(t *testing.T) {
 			}
 		}
 	}
+	d.mustRefuse(collab.CodeInvalid, "agent:a", collab.WorkArrived.Name, json.RawMessage(`{"name":"report\ud800"}`))
 	d.do("cli:will.1", "work_item.create", m{"title": "two\nlines\tand \u200d more", "summary": "a\nb", "ownerId": "agent:a", "nextMoveOwnerId": "agent:a"})
 }

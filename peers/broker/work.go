@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
@@ -55,6 +56,9 @@ func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 // arrived continues the work that waits for an external thing, if the caller may move it.
 func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	rules.MustBeText("name", p.Name, rules.MaxTitle)
+	if strings.ContainsRune(p.Name, utf8.RuneError) { // also that of a label may have been another character
+		rules.FailInvalid("name must be valid Unicode")
+	}
 	out.Items = []collab.Result{}
 	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
