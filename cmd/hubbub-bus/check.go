@@ -9,6 +9,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
+	"hubbub/protocol/text"
 )
 
 // checkHere refuses settings that cannot work on this machine.
@@ -49,6 +50,8 @@ func (s *settings) check() (err error) {
 	switch {
 	case len(s.bus.Name) > program.MaxName:
 		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), program.MaxName)
+	case !text.IsCleanName(s.bus.Name):
+		return program.Usage("--name must be %s", text.NameRule)
 	case s.NoLog && s.log.Required:
 		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give " +
 			"one of them")

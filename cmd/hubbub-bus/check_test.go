@@ -96,7 +96,7 @@ func TestCheck_RefusesContradictorySettings(t *testing.T) {
 		{"--no-activity-log", "--activity-required"}, {"--no-activity-log", "--cluster", "nats://a", "--activity-stream", "S"},
 		{"--activity-stream", "A B", "--cluster", "nats://a"}, {"--activity-stream", "a.b", "--cluster", "nats://a"},
 		{"--cluster-cert", "c.pem"}, {"--cluster-key", "k.pem"},
-		{"--name", strings.Repeat("x", 257)}, {"--cluster-name", strings.Repeat("x", 257)},
+		{"--name", "a\xff"}, {"--cluster-name", "a\ufeff"}, {"--name", strings.Repeat("x", 257)}, {"--cluster-name", strings.Repeat("x", 257)},
 	} {
 		if check(bad...) == nil {
 			t.Errorf("%q is not refused", bad)

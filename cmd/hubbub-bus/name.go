@@ -11,6 +11,7 @@ import (
 	"hubbub/bus"
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/text"
 )
 
 // nameFile keeps the name of the bus in its data folder.
@@ -31,7 +32,7 @@ func keptName(data string) (string, error) {
 		return name, nil
 	case err != nil:
 		return "", fmt.Errorf("reading the name of the bus: %w", err)
-	case name == "" || len(name) > program.MaxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }):
+	case name == "" || len(name) > program.MaxName || !text.IsCleanName(name):
 		return "", program.Usage("%s does not hold the name of a bus: remove it for a new name, or give --name", path)
 	default:
 		return name, nil

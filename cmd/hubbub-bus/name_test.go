@@ -21,7 +21,7 @@ func TestName_IsKeptInTheDataFolder(t *testing.T) {
 	if other, err := keptName(t.TempDir()); err != nil || other == first {
 		t.Errorf("another folder: %q, %v", other, err)
 	}
-	for content, want := range map[string]string{"east\n": "east", "  bus 1.*>\n": "bus 1.*>", "": "", "\n": "", "a\nb\n": "", strings.Repeat("x", 257): ""} {
+	for content, want := range map[string]string{"east\n": "east", "  bus 1.*>\n": "bus 1.*>", "": "", "\n": "", "a\nb\n": "", "a\xff\n": "", strings.Repeat("x", 257): ""} {
 		if err := os.WriteFile(filepath.Join(data, nameFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"hubbub/peers/lease"
+	"hubbub/protocol/text"
 
 	"github.com/nats-io/nats.go"
 )
@@ -104,9 +105,9 @@ func CheckCluster(servers []string, name string) error {
 		}
 	}
 	switch {
-	case name != "" && (strings.ContainsAny(name, " \t\r\n*>") || slices.Contains(strings.Split(name, "."), "")):
-		return Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and "+
-			"no empty part between dots", name)
+	case !text.IsCleanName(name), name != "" && (strings.ContainsAny(name, " *>") || slices.Contains(strings.Split(name, "."), "")):
+		return Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, no "+
+			"invisible character, and no empty part between dots", name)
 	case len(name) > MaxName:
 		return Usage("--cluster-name is %d bytes long; at most %d are allowed", len(name), MaxName)
 	}
