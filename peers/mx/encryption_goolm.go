@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/text"
 
 	"github.com/rs/zerolog"
 	"go.mau.fi/util/dbutil"
@@ -145,7 +146,8 @@ func (k *keyring) signDevice(ctx context.Context, m *crypto.OlmMachine) error {
 	}
 	path := filepath.Join(k.opts.Folder, "matrix-recovery-key.txt")
 	if given, err := os.ReadFile(path); err == nil && exist {
-		return m.VerifyWithRecoveryKey(ctx, strings.TrimSpace(string(given)))
+		key, _ := text.Decode(given) // other bytes are no key
+		return m.VerifyWithRecoveryKey(ctx, strings.TrimSpace(key))
 	}
 	phrase := base64.RawURLEncoding.EncodeToString(k.secret)
 	if !exist {
