@@ -43,6 +43,7 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		return path
 	}
 	empty, half := file("empty", ""), file("half", "-----BEGIN CERTIFICATE-----\nMIIB")
+	zeros := file("zeros", strings.Repeat("\x00", 40)) // after a power cut
 	const absent = "/no/such/file"
 	const foreign = "192.0.2.1:7892" // no machine has this address
 	for _, c := range []struct {
@@ -64,12 +65,15 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		{"bus", "--cluster nats://127.0.0.1:1 --cluster-ca " + absent, "", 1, absent},
 		{"system broker tg matrix chorus agent", "--token-file " + absent, "", 1, absent},
 		{"system broker tg matrix chorus agent", "--token-file " + empty, "", 1, "is empty"},
+		{"system broker tg matrix chorus agent", "--token-file " + zeros, "", 1, "is not text"},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + absent, 1, absent},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + empty, 1, "is empty"},
 		{"tg", "--webhook-secret-file " + absent, "", 1, absent},
 		{"agent", "--harness openai", "OPENAI_API_KEY_FILE=" + empty, 1, "is empty"},
 		{"agent", "--system-prompt-file " + absent, "", 1, absent},
 		{"agent", "--mcp-file " + absent, "", 1, absent},
+		{"agent", "--harness acp --harness-command " + absent, "", 1, absent},
+		{"agent", "--harness c2a --harness-command no-such-program", "", 1, "no-such-program"},
 		{"agent", "--workspace " + absent, "", 1, absent},
 		{"system", "--profiles " + absent, "", 1, absent},
 		{"system", "--agent-command " + absent, "", 1, absent},

@@ -129,7 +129,7 @@ func (s *settings) checkHarness(env *program.Env) error {
 			command = filepath.Join(s.agent.Workspace, command) // its working folder
 		}
 		if _, err := exec.LookPath(command); err != nil {
-			return program.Usage("--harness-command: %s", err)
+			return program.Usage("--harness-command: %w", program.Retryable(err)) // it may be installed later
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (e *Env) Secret(variable string) (string, error) {
 const maxSecret = 64 << 10
 
 // SecretFile returns the secret in a file, without the line's end. An empty
-// file is an error.
+// file is an error, which may disappear.
 func (e *Env) SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxSecret {
@@ -79,7 +79,7 @@ func (e *Env) SecretFile(path string) (string, error) {
 	}
 	s, ok := text.Decode(data)
 	if !ok {
-		return "", fmt.Errorf("%s is not text: save it as UTF-8", path)
+		return "", Retryable(fmt.Errorf("%s is not text: save it as UTF-8", path)) // or it is not written to its end
 	}
 	if strings.TrimSpace(s) == "" {
 		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
