@@ -1,8 +1,11 @@
 package proc_test
 
 import (
+	"io"
+	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"hubbub/peers/proc"
 )
@@ -30,5 +33,31 @@ func TestStart_LetsTimersOfConfinedProcessesBeLate(t *testing.T) {
 		if got := slack(false); got != own {
 			t.Fatalf("another process has a slack of %s ns; want %s as before", got, own)
 		}
+	}
+}
+
+// TestEnd_KillsTheSessionOfAConfinedProcess leaves a process in another group of the session, which holds a
+// pipe open.
+func TestEnd_KillsTheSessionOfAConfinedProcess(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := command("holder")
+	cmd.Stdout = w
+	p, err := proc.Start(cmd, &proc.Options{Confined: true})
+	w.Close() //nolint:errcheck // the process has its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := io.ReadAll(r); err != nil {
+		t.Errorf("a process of the session lives on: %v, after %q", err, out)
 	}
 }

@@ -8,7 +8,8 @@
 //     number.
 //   - Done is closed when the process has ended, the rest of its group has been killed, and
 //     its output has been read: to the end, or for 500 ms if a process outside the group
-//     still holds it open.
+//     still holds it open. On Linux, the rest of the session of a confined process has been
+//     killed, too, such as what the program of a harness started.
 //   - If the owner is killed, Linux sends the process Options.ParentDeathSignal. Processes
 //     that it started receive nothing.
 //   - The environment is exec.Cmd.Env and nothing else. See [DropEnv] for how to pass on

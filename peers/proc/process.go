@@ -43,9 +43,10 @@ type Options struct {
 
 // A Process is one running program. Its methods may be called from any goroutine.
 type Process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // the result of Wait; valid once done is closed
+	cmd     *exec.Cmd
+	session bool          // it leads one
+	done    chan struct{} // closed when it has ended
+	err     error         // the result of Wait; valid once done is closed
 
 	mu    sync.Mutex
 	ended bool // its process id may have been reused
@@ -69,7 +70,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 	if o.OnLine != nil && cmd.Stderr == nil {
 		cmd.Stderr = out
 	}
-	p := &Process{cmd: cmd, done: make(chan struct{})}
+	p := &Process{cmd: cmd, session: o.Confined, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		// Linux signals the child when the thread that started it ends, so this goroutine keeps
@@ -159,9 +160,13 @@ func (p *Process) signal(s syscall.Signal) {
 	}
 }
 
-// killGroup kills the processes that an ended process left in its group.
+// killGroup kills the processes that an ended process left in its group, or in other groups of its
+// session.
 func (p *Process) killGroup() {
 	p.signal(syscall.SIGKILL)
+	if p.session {
+		killSession(p.cmd.Process.Pid)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true

@@ -3,7 +3,9 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,20 @@ func confine() error {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}
 	return nil
+}
+
+// killSession kills the processes in the session of an ended process.
+func killSession(id int) {
+	entries, _ := os.ReadDir("/proc") //nolint:errcheck // without /proc, they stay
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if session, err := unix.Getsid(pid); err == nil && session == id {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		}
+	}
 }
 
 // wait waits for the end of a process. It calls ended before the process id, which is also that

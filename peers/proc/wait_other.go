@@ -15,6 +15,9 @@ func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 // confine does nothing: only Linux can take away privileges permanently.
 func confine() error { return nil }
 
+// killSession does nothing: only Linux lists the processes of a session.
+func killSession(int) {}
+
 // wait waits for the end of a process and then calls ended.
 func wait(cmd *exec.Cmd, ended func()) error {
 	defer ended()
