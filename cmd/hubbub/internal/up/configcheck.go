@@ -293,7 +293,8 @@ func (r *Request) configError(table, key, says string) ConfigError {
 		return m
 	}
 	if raw, err := os.ReadFile(r.File); err == nil {
-		m.Line = lineOf(string(raw), table, key)
+		content, _ := text.Decode(raw) // ReadTOML has refused other bytes
+		m.Line = lineOf(content, table, key)
 	}
 	return m
 }

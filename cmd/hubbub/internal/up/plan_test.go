@@ -27,6 +27,21 @@ func settingsOf(t *testing.T, text string) (path string, settings map[string]any
 	return path, settings
 }
 
+// TestConfigError_NamesTheLineInAnyEncoding writes the same file as editors of several systems do.
+func TestConfigError_NamesTheLineInAnyEncoding(t *testing.T) {
+	const text = "[bus]\nlisten = '127.0.0.1:0'\nlisten-on = 'x'\n"
+	wide := "\xff\xfe"
+	for _, c := range text {
+		wide += string([]byte{byte(c), 0})
+	}
+	for _, file := range []string{text, "\ufeff" + text, wide} {
+		path, _ := settingsOf(t, file)
+		if got := (&Request{File: path}).configError("bus", "listen-on", "unknown"); got.Line != 3 {
+			t.Errorf("%.4q: line %d; want 3", file, got.Line)
+		}
+	}
+}
+
 func planOf(t *testing.T, text string, env ...string) (*Plan, error) {
 	t.Helper()
 	r := Request{Env: env, Data: "/d", LogLevel: "info", Find: func(name string) (string, error) { return "/bin/" + name, nil }}
