@@ -165,7 +165,7 @@ func (p *Process) signal(s syscall.Signal) {
 func (p *Process) killGroup() {
 	p.signal(syscall.SIGKILL)
 	if p.session {
-		killSession(p.cmd.Process.Pid)
+		KillSession(p.cmd.Process.Pid)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

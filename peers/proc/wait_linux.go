@@ -27,8 +27,9 @@ func confine() error {
 	return nil
 }
 
-// killSession kills the processes in the session of an ended process.
-func killSession(id int) {
+// KillSession kills the processes in the session of an ended process. Linux gives its number to no other
+// process while the session has some.
+func KillSession(id int) {
 	entries, _ := os.ReadDir("/proc") //nolint:errcheck // without /proc, they stay
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())

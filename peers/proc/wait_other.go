@@ -15,8 +15,8 @@ func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 // confine does nothing: only Linux can take away privileges permanently.
 func confine() error { return nil }
 
-// killSession does nothing: only Linux lists the processes of a session.
-func killSession(int) {}
+// KillSession does nothing: only Linux lists the processes of a session.
+func KillSession(int) {}
 
 // wait waits for the end of a process and then calls ended.
 func wait(cmd *exec.Cmd, ended func()) error {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/protocol/retry"
 )
@@ -90,6 +91,9 @@ func (a *adopted) Wait(ctx context.Context) error {
 		if !retry.Sleep(ctx, a.poll) {
 			return ctx.Err()
 		}
+	}
+	if now, _, err := stat(a.id.PID); err != nil || now == a.id { // its number was not reused
+		proc.KillSession(a.id.PID)
 	}
 	return &system.Exit{Reason: "ended; its exit status is unknown because an earlier run of the spawner started it"}
 }

@@ -47,6 +47,7 @@ func agent(args []string) int {
 	}
 	if has("--family") {
 		child := exec.Command("/bin/sleep", "1000")
+		child.SysProcAttr = &syscall.SysProcAttr{Setpgid: has("--apart")} // as the program of a harness
 		if err := child.Start(); err != nil {
 			return 1
 		}
@@ -71,7 +72,7 @@ func agent(args []string) int {
 // spawner starts an agent and waits to be killed.
 func spawner(folder string) int {
 	l := process.New(folder, &process.Options{KeepAgents: os.Getenv("TEST_KEEP") != ""})
-	if _, err := l.Start(context.Background(), specOf(l, "x")); err != nil {
+	if _, err := l.Start(context.Background(), specOf(l, "x", "--family", "--apart")); err != nil {
 		return 1
 	}
 	fmt.Println("started")
@@ -291,9 +292,11 @@ func TestKilledSpawner_EndsAgentsUnlessKept(t *testing.T) {
 		if err != nil || hasEnded(pid) {
 			t.Fatal("a kept agent ended with its spawner:", err)
 		}
+		child := number(t, filepath.Join(l.Paths("x").Data, "child"))
 		if err := inst.Stop(t.Context()); err != nil || !hasEnded(pid) {
 			t.Error(err)
 		}
+		eventually(t, "what the agent started ends", func() bool { return hasEnded(child) })
 	}
 }
 
