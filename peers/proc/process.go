@@ -52,6 +52,18 @@ type Process struct {
 	ended bool // its process id may have been reused
 }
 
+// dependents has the running processes whose ParentDeathSignal is SIGKILL, as *Process.
+var dependents sync.Map
+
+// KillDependents kills the groups of all processes whose ParentDeathSignal is SIGKILL. A program calls it
+// before it exits without stopping them: the signal would reach only the leaders of the groups.
+func KillDependents() {
+	dependents.Range(func(p, _ any) bool {
+		p.(*Process).signal(syscall.SIGKILL)
+		return true
+	})
+}
+
 // Start starts a command. One goroutine waits for it and ends with it.
 func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 	var o Options
@@ -90,6 +102,10 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 				p.signal(syscall.SIGKILL)
 				_ = wait(cmd, p.killGroup) // err has the reason
 			}
+		}
+		if err == nil && o.ParentDeathSignal == syscall.SIGKILL {
+			dependents.Store(p, nil)
+			defer dependents.Delete(p)
 		}
 		started <- err
 		if err != nil {

@@ -124,7 +124,7 @@ var mayImport = map[string][]string{
 	"cmd/hubbub/internal/completion": {"activitylog", "activitylog/view", "cmd/hubbub/internal/busclient", "cmd/hubbub/internal/logs", "cmd/internal/program", "cmd/internal/term", "protocol", "protocol/text", "activitylog/read"},
 	"cmd/hubbub/internal/provision":  {"bus/grant", "cmd/internal/program", "protocol/datafolder"},
 	"cmd/hubbub/internal/*":          {"*"}, // groups of commands
-	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/proxyenv", "cmd/internal/term"},
+	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "peers/proc", "cmd/internal/proxyenv", "cmd/internal/term"},
 	"cmd/internal/proxyenv":          {}, // initialized before everything that reads the variables of proxies
 	"cmd/internal/fleet":             {"peers/proc", "cmd/internal/term"},
 	"cmd/internal/reference":         {"cmd/internal/program", "cmd/internal/term"},

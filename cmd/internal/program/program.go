@@ -14,6 +14,7 @@ import (
 
 	"hubbub/cmd/internal/proxyenv" // its init comes before anybody reads the variables of proxies
 	"hubbub/cmd/internal/term"
+	"hubbub/peers/proc"
 	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/pflag"
@@ -76,6 +77,7 @@ func currentProcess() hostProcess {
 		terminal:  controlled(),
 	}
 	o.exit = func(code int) {
+		proc.KillDependents()
 		o.flush()
 		os.Exit(code)
 	}
