@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -110,6 +111,8 @@ func (a *Attached) Execute(ctx context.Context) int {
 	}
 	o := currentProcess()
 	defer o.flush()
+	out := &stdoutWriter{file: os.Stdout}
+	o.stdout, o.blocked = out, out.blocked
 	return a.execute(ctx, o)
 }
 

@@ -61,8 +61,9 @@ type hostProcess struct {
 	stdin     io.Reader
 	stdout    io.Writer
 	stderr    io.Writer
-	exit      func(code int) // ends the process when Run does not
-	terminal  bool           // one controls the process
+	exit      func(code int)           // ends the process when Run does not
+	terminal  bool                     // one controls the process
+	blocked   func(time.Duration) bool // stdout has been hanging for so long; nil: never
 }
 
 // currentProcess returns the hostProcess of this process. Its standard error neither delays nor ends the

@@ -17,6 +17,7 @@ func TestEnv_ExtendsItsStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		extend         []time.Duration // at each second, how much longer the stop takes
 		ends, signal   time.Duration   // 0: never
+		hangs          time.Duration   // of a Write; 0: never
 		exits, lasting time.Duration
 	}{
 		"in time":                    {ends: 9 * time.Second, lasting: 9 * time.Second},
@@ -24,6 +25,8 @@ func TestEnv_ExtendsItsStop(t *testing.T) {
 		"never, at a second signal":  {signal: 4 * time.Second, exits: 4 * time.Second, lasting: 4 * time.Second},
 		"in time, signaled twice":    {signal: sameStop / 2, ends: 9 * time.Second, lasting: 9 * time.Second},
 		"never, signaled twice":      {signal: time.Microsecond, exits: stopTimeout, lasting: stopTimeout},
+		"never, in a Write":          {hangs: time.Second, exits: time.Second, lasting: time.Second},
+		"in time, despite a Write":   {hangs: 20 * time.Second, ends: 9 * time.Second, lasting: 9 * time.Second},
 		"just after":                 {signal: sameStop, exits: sameStop, lasting: sameStop},
 		"extended by less":           {extend: []time.Duration{time.Second}, exits: stopTimeout, lasting: stopTimeout},
 		"extended once":              {extend: []time.Duration{20 * time.Second}, exits: 21*time.Second + stopMargin, lasting: 21*time.Second + stopMargin},
@@ -39,6 +42,9 @@ func TestEnv_ExtendsItsStop(t *testing.T) {
 				began := time.Now()
 				e := &Env{Name: "hubbub-test", Log: zerolog.New(&log), notify: &notifier{}, Streams: Streams{Stderr: &stderr}}
 				e.process.exit = func(code int) { exits = time.Since(began) * time.Duration(code) }
+				if c.hangs > 0 {
+					e.process.blocked = func(time.Duration) bool { return time.Since(began) >= c.hangs }
+				}
 				signals, done := make(chan os.Signal, 1), make(chan struct{})
 				go func() {
 					for i, by := range c.extend {

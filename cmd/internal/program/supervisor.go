@@ -61,10 +61,16 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 const sameStop = 500 * time.Millisecond
 
 // awaitEnd waits until the program has stopped and done is closed. It ends the process at another
-// signal after sameStop, or if the stop takes too long.
+// signal after sameStop, if the stop takes too long, or if a command hangs in its output.
 func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
 	began := time.Now()
 	until := began.Add(stopTimeout)
+	var look <-chan time.Time
+	if e.process.blocked != nil {
+		ticker := time.NewTicker(sameStop)
+		defer ticker.Stop()
+		look = ticker.C
+	}
 	for left := stopTimeout; left > 0; left = time.Until(until) {
 		select {
 		case <-done:
@@ -76,6 +82,12 @@ func (e *Env) awaitEnd(signals <-chan os.Signal, done <-chan struct{}) {
 			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
 			e.process.exit(1)
 			return
+		case <-look:
+			if e.process.blocked(sameStop) {
+				fmt.Fprintf(e.Stderr, "%s: stopped at once, because nothing reads its output\n", e.Name)
+				e.process.exit(1)
+				return
+			}
 		case <-time.After(left):
 			until = time.Unix(0, e.stopUntil.Load())
 		}

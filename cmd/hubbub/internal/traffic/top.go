@@ -154,7 +154,7 @@ type topScreen struct {
 // newTopScreen returns a screen the size of out.
 func newTopScreen(out io.Writer) *topScreen {
 	t := &topScreen{Painter: term.NewPainter(out)}
-	if f, ok := out.(*os.File); ok {
+	if f, ok := out.(interface{ Fd() uintptr }); ok {
 		t.columns, t.rows, _ = xterm.GetSize(int(f.Fd())) // 0 if out is not a terminal
 	}
 	return t
