@@ -25,6 +25,10 @@ func TestHook_PostEndsAWait(t *testing.T) {
 		}
 	}
 	url, secret := r.hook("nightly", protocol.PeerBroker, false)
+	const wrong = `{"arrived":"build-42\ud800"}`
+	if status, answer := post(t, url, wrong, github(secret, wrong)...); status != http.StatusBadRequest {
+		t.Errorf("a name that is not text: %d %s", status, answer)
+	}
 	for want, body := range map[string]string{"build-42": `{"arrived":"build-42"}`, "nightly": `{"zen":"Approachable is better than simple."}`} {
 		if status, answer := post(t, url, body, github(secret, body)...); status != http.StatusOK {
 			t.Fatalf("%d %s", status, answer)

@@ -123,7 +123,11 @@ func (q *webhookQueue) storePost(
 	}
 	m := protocol.NewMessage(protocol.TypeChatMessage, q.g.opts.ID, content)
 	if hook.Chat == protocol.PeerBroker {
-		m = collab.WorkArrived.Message(q.g.opts.ID, collab.ArrivedParams{Name: arrivedName(body, hook)})
+		name := arrivedName(body, hook)
+		if strings.ContainsRune(name, utf8.RuneError) {
+			return "", false, newHTTPError(http.StatusBadRequest, "arrived must be valid Unicode")
+		}
+		m = collab.WorkArrived.Message(q.g.opts.ID, collab.ArrivedParams{Name: name})
 	}
 	if q.g.frameSize(len(hook.Chat), m)+frameMargin > q.g.opts.MaxFrame {
 		return "", false, errFrameTooLarge
