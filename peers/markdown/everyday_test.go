@@ -37,6 +37,8 @@ func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
 		"It's 5`C and 6`F", "п`ять і м`яких слів", "l`amour d`été", "press '`' or \"`\"", "``like this'' and ``that''",
 		"gql`query`", "5'10`` tall", "_private, %s_%d and a_%", "a `stray and more", "text \\- a \\> b 5. c",
 		`The regex is \d+\.\d+ ok\.`, `Use \. and \! in it. Ok`, `foo\.example\.com`, `C:\.git and D:\-x`, `not \. here`,
+		"int *p, 3**", "*_test.go,*.md", "f(a=1,**kw) x**=2", "copy **/src to **/dst, **/node_modules/**",
+		"参考 https://a.example/a_b，以及 https://b.example/c_d。", "见https://a.example/?a=*x*&b=*y*",
 		`Use ^foo\.bar\.baz here`, `find a \( x \) \! b`, `[a\-z] or [0\-9]`, `10\.0\.0\.1`, `dir\.git or dir\.svn`,
 	} {
 		if got := show(markdown.Render(text)); got != text {
@@ -119,6 +121,16 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"- a\n  - b\n    * c":                      "• a\n  • b\n    • c",
 		"`Widget`s, 这是`代码`的 (\"`y`\")":             "Widgets, 这是代码的 (\"y\") | code(Widget) | code(代码) | code(y)",
 		"a `stray and `code` here":                 "a `stray and code here | code(code)",
+		"**§ 5** und *§ 6*, **†**":                 "§ 5 und § 6, † | bold(§ 5) | italic(§ 6) | bold(†)",
+		"**※注意**事項，**…重点…**内容":                     "※注意事項，…重点…内容 | bold(※注意) | bold(…重点…)",
+		"**A**→**B**, **a**|**b**":                 "A→B, a|b | bold(A) | bold(B) | bold(a) | bold(b)",
+		"1️⃣**a** 2️⃣*b*":                          "1️⃣a 2️⃣b | bold(a) | italic(b)",
+		"\u200e**a**\u200e **b**\u200b내":           "\u200ea\u200e b\u200b내 | bold(a) | bold(b)",
+		"**/help** or *//x*, **/work <text>**":     "/help or *//x*, /work <text> | bold(/help) | bold(/work <text>)",
+		"a![b](https://a.example)":                 "a!b | text_link(b)=https://a.example",
+		"看：https://a.example/doc。**注意：**请":         "看：https://a.example/doc。注意：请 | bold(注意：)",
+		"**https://a.example**：x，~~www.b.example~~は": "https://a.example：x，www.b.exampleは | bold(https://a.example) | " +
+			"strikethrough(www.b.example)",
 		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
 			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
 	} {

@@ -14,11 +14,11 @@ import (
 func opens(char byte, n int, before, next rune) bool {
 	double := char != '_' && n >= 2
 	if isSpace(next) || next == '/' || next == '\\' || isQuotation(before) && isQuotation(next) ||
-		isClosing(next) && !isQuotation(next) && !(double && next == '.') {
+		isClosing(next) && !isQuotation(next) && !strings.ContainsRune(beforeWords, next) && !(double && next == '.') {
 		return false
 	}
 	if !double && !isWord(next) && !isOpening(next) && !isQuotation(next) && !isSymbol(next) &&
-		!strings.ContainsRune("#@`", next) {
+		!strings.ContainsRune("#@`"+beforeWords, next) {
 		return false
 	}
 	switch {
@@ -26,7 +26,8 @@ func opens(char byte, n int, before, next rune) bool {
 		unicode.Is(unicode.Pd, before), isEmoji(before):
 		return true
 	case double:
-		return joinsWords(before) || joinsWords(next) && !isWord(before) || strings.ContainsRune(".,;:!?…|·•/+", before)
+		return joinsWords(before) || joinsWords(next) && !isWord(before) ||
+			strings.ContainsRune(".,;:!?…|·•/+", before) || isArrow(before)
 	}
 	return false
 }
@@ -34,7 +35,8 @@ func opens(char byte, n int, before, next rune) bool {
 // ends reports whether a run of n marks can end an emphasis.
 func ends(char byte, n int, before, next rune) bool {
 	if isSpace(before) || before == '/' || before == '\\' || isQuotation(before) && isQuotation(next) ||
-		isOpening(before) && !isQuotation(before) {
+		isOpening(before) && !isQuotation(before) ||
+		n == 1 && next == '.' && strings.ContainsRune(",;:、，；：", before) {
 		return false
 	}
 	switch {
@@ -43,7 +45,7 @@ func ends(char byte, n int, before, next rune) bool {
 		return true
 	case char != '_' && n >= 2:
 		return joinsWords(next) || joinsWords(before) && !isASCIIWord(next) || isClosing(before) && before != '"' && before != '\'' && isWord(next) ||
-			strings.ContainsRune("(/+", next)
+			strings.ContainsRune("(/+|[", next) || isArrow(next)
 	}
 	return false
 }
@@ -82,6 +84,11 @@ func isIdentifier(source string, at int, char byte) bool {
 	}
 	return begins && finishes && strings.HasPrefix(word, "__")
 }
+
+// beforeWords are the punctuation marks that stand before words: § 5, …and.
+const beforeWords = "§¶…†‡•·・※‼⁉"
+
+func isArrow(r rune) bool { return r >= 0x2190 && r <= 0x21FF }
 
 // isWord reports whether a character is part of a word.
 func isWord(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M) }
@@ -131,5 +138,7 @@ func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
 // isSymbol reports whether a character may begin words: an emoji or a currency sign.
 func isSymbol(r rune) bool { return unicode.In(r, unicode.So, unicode.Sc) }
 
-// isEmoji reports whether a character is a picture. Signs such as ° and © are not.
-func isEmoji(r rune) bool { return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F }
+// isEmoji reports whether a character is a picture or the end of one. Signs such as ° and © are not.
+func isEmoji(r rune) bool { return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F || r == keycap }
+
+const keycap = 0x20E3 // the end of 1️⃣

@@ -34,8 +34,10 @@ type change struct {
 
 var (
 	// bareAddress matches an address without brackets, inside which no character
-	// is a mark.
-	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" + `]+`)
+	// is a mark. It ends before the punctuation of Chinese and Japanese.
+	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" +
+		`\x{3000}-\x{3004}\x{3008}-\x{303F}\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF20}\x{FF3B}-\x{FF40}\x{FF5B}-\x{FF65}]+`)
+	boldEnd     = regexp.MustCompile(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
 	bareEmail   = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
 	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
 	reference   = regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
@@ -102,11 +104,14 @@ func (p *inlineParser) after(at int) rune {
 // step parses the next element.
 func (p *inlineParser) step() {
 	rest := p.source[p.at:]
-	if !isWord(p.before(p.at)) {
+	before := p.before(p.at)
+	if !isWord(before) || joinsWords(before) {
 		if address := bareAddress.FindString(rest); address != "" {
 			p.address(addressEnd(address))
 			return
 		}
+	}
+	if !isWord(before) {
 		if email := bareEmail.FindString(rest); email != "" {
 			p.address(len(email))
 			return
@@ -147,6 +152,9 @@ func (p *inlineParser) step() {
 
 // addressEnd returns the end of a bare address, without trailing marks and punctuation.
 func addressEnd(address string) int {
+	if i := boldEnd.FindStringIndex(address); i != nil {
+		address = address[:i[0]]
+	}
 	for {
 		n := len(address)
 		trimmed := strings.TrimRight(address, "*~_.,;:!?'")
@@ -252,7 +260,7 @@ func breaksLine(before string) bool {
 // link parses a link or an image. A link without a valid address is text.
 func (p *inlineParser) link(rest string) {
 	start := 0
-	if rest[0] == '!' {
+	if before := p.before(p.at); rest[0] == '!' && (!isWord(before) || joinsWords(before)) {
 		start = 1
 	}
 	if len(rest) <= start || rest[start] != '[' || isWord(p.before(p.at)) && start == 0 && !joinsWords(p.before(p.at)) {
@@ -335,6 +343,9 @@ func matching(text string, open, end byte) int {
 	return -1
 }
 
+// boldCommand matches a command between marks: **/help**, but not the glob **/help/**.
+var boldCommand = regexp.MustCompile(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[^*/\s])?\*{1,2}(?:[^\w*/]|$)`)
+
 // delimiter parses a run of *, _ or ~.
 func (p *inlineParser) delimiter(rest string) {
 	char := rest[0]
@@ -346,6 +357,9 @@ func (p *inlineParser) delimiter(rest string) {
 		before = 'a' // the slash at the end of an address is not a slash between globs
 	}
 	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
+	if boldCommand.MatchString(rest) {
+		next = 'a' // the slash of a command is not a slash between globs
+	}
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, next),
 		ends: ends(char, n, before, next)}
 	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) {
@@ -395,7 +409,7 @@ func (p *inlineParser) opener(i int) int {
 			words.WriteString(p.spans[j].text)
 			continue
 		}
-		fits := first.n <= last.n || first.n == 3
+		fits := first.n == last.n || first.n == 3 || last.n == 3
 		if !fits || strings.Trim(words.String(), "*_~ \n") == "" || first.n == 1 &&
 			strings.Contains(words.String(), "\n") || breaksQuotations(first.before, last.next, words.String()) {
 			words.WriteString(p.spans[j].text)
@@ -453,4 +467,8 @@ func (p *inlineParser) resolve() []span {
 	return out
 }
 
-func isSpace(r rune) bool { return r == 0 || unicode.IsSpace(r) }
+// isSpace also reports characters that only direct how a text is laid out, such as a zero-width space or
+// a mark of direction. Joiners are parts of words.
+func isSpace(r rune) bool {
+	return r == 0 || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) && r != 0x200C && r != joiner
+}
