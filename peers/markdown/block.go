@@ -319,6 +319,9 @@ func parseTable(lines []string) (block, int) {
 	return b, n
 }
 
+// cellBreak matches the line breaks of HTML, the only ones that a cell can have, with words after them.
+var cellBreak = regexp.MustCompile(`^((?i:<br ?/?> *){1,8})[^|\s]`)
+
 // splitCells returns the cells of a line of a table. A bar in code or after a backslash is text.
 func splitCells(line string) []string {
 	line = strings.TrimSpace(line)
@@ -338,6 +341,9 @@ func splitCells(line string) []string {
 			cells = append(cells, strings.TrimSpace(cell.String()))
 			cell.Reset()
 			closed = true
+		case c == '<' && !inCode && strings.TrimSpace(cell.String()) != "" && cellBreak.MatchString(line[i:]):
+			cell.WriteByte('\n')
+			i += len(cellBreak.FindStringSubmatch(line[i:])[1]) - 1
 		default:
 			inCode = inCode != (c == '`' && ticks)
 			cell.WriteByte(c)

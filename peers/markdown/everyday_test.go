@@ -131,6 +131,8 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"看：https://a.example/doc。**注意：**请":         "看：https://a.example/doc。注意：请 | bold(注意：)",
 		"**https://a.example**：x，~~www.b.example~~は": "https://a.example：x，www.b.exampleは | bold(https://a.example) | " +
 			"strikethrough(www.b.example)",
+		"|a|b|\n|-|-|\n|x<br>y <BR /> z|`<br>`|\n|<br>|u<br>|": "a    | b\n-----+------\nx    | <br>\ny    |\nz    |\n<br> | u<br>" +
+			" | pre(a    | b\n-----+------\nx    | <br>\ny    |\nz    |\n<br> | u<br>)",
 		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
 			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
 	} {

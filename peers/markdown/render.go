@@ -167,20 +167,32 @@ func (w *writer) inline(text string, st style, indent string) {
 // tableText formats a table in columns for a fixed-width font.
 func tableText(b block) string {
 	width := make([]int, len(b.aligns))
-	rows := make([][]string, len(b.rows))
+	rows := make([][][]string, len(b.rows)) // the lines of the cells
 	for i, row := range b.rows {
 		for column, cell := range row {
-			words := wordsOf(cell)
-			width[column] = max(width[column], utf8.RuneCountInString(words))
+			words := strings.Split(wordsOf(cell), "\n")
+			for _, line := range words {
+				width[column] = max(width[column], utf8.RuneCountInString(line))
+			}
 			rows[i] = append(rows[i], words)
 		}
 	}
 	var lines []string
 	for i, cells := range rows {
-		for column := range cells {
-			cells[column] = fmt.Sprintf("%-*s", width[column], cells[column])
+		height := 1
+		for _, words := range cells {
+			height = max(height, len(words))
 		}
-		lines = append(lines, strings.TrimRight(strings.Join(cells, " | "), " "))
+		for n := range height {
+			line := make([]string, len(cells))
+			for column, words := range cells {
+				if n < len(words) {
+					line[column] = words[n]
+				}
+				line[column] = fmt.Sprintf("%-*s", width[column], line[column])
+			}
+			lines = append(lines, strings.TrimRight(strings.Join(line, " | "), " "))
+		}
 		if i == 0 {
 			dashes := make([]string, len(width))
 			for column := range width {
