@@ -9,7 +9,9 @@ import (
 // hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
 // calls, and their results. Some models put a name and a colon before each tag.
 var hiddenTags = []string{
-	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response",
+	"think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "antthinking",
+	"inner_thoughts", "inner_monologue", "internal_monologue", "internal_thoughts", "chain_of_thought",
+	"tool_call", "tool_calls", "tool_response",
 	"tool_result", "tool_use", "toolcall",
 	"function_call", "function_calls", "function_results", "invoke",
 }
@@ -22,13 +24,13 @@ var anyTag = tagPrefix + `(?:` + strings.Join(hiddenTags, "|") + `)`
 
 // Marks of the chat templates of models. A turn begins with the name of a role, and ends.
 const (
-	roleName = `(assistant|model|chatbot|bot|user|human|system|developer|tool|ipython|observation|function|` +
+	roleName = `(assistant|model|chatbot|bot|user|human|prompter|system|developer|tool|ipython|observation|function|` +
 		`environment|functions\.[\w.]+)`
 	turnEnd = `<[|｜](?:im_end|eot_id|eot|eom_id|eom|end|eos|eod|eop|endoftext|end[_▁]of[_▁](?:text|turn|sentence)|endofturn|` +
-		`return|call|end_of_turn_token|end_response|(?:assistant|user|system|tool)_end)[|｜]>|<end_of_turn>|<turn\|>|` +
+		`return|call|end_of_turn_token|end_response|(?:assistant|user|system|tool|role)_end)[|｜]>|<end_of_(?:turn|utterance)>|<eo[ahm]>|<turn\|>|` +
 		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[`
 	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|` +
-		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\]|\[\|(?:assistant|user|system|endofturn)\|\]|` +
+		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\](?:sop\b)?|\[\|(?:assistant|user|system|endofturn)\|\]|` +
 		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?:inst|available_tools|tool_results|tool_calls|system_prompt|think)\]`
 )
 
@@ -41,7 +43,7 @@ const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
 	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos)>` + roleName + `[ \t]*\n|` +
-	`<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
+	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
 
 var (
 	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
@@ -57,7 +59,7 @@ var kinds []kind
 func init() { // since measures of kinds refer to the table
 	kinds = []kind{
 		{first: "`", opens: begins("```"), measure: (*scanner).fence},
-		{first: "`", opens: begins("`[^`\n]+`"), does: keep},
+		{first: "`", opens: begins("`([^`\n]+)`"), measure: (*scanner).codeSpan},
 		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
 
 		{first: "<", opens: begins(`<` + anyTag + `\s*/>`), does: hide},
@@ -86,6 +88,8 @@ func init() { // since measures of kinds refer to the table
 			closes: ends(`<\|end_(?:thinking|action|tool_result)\|>`), does: hide},
 		{first: "<", opens: begins(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_(?:start|begin)\|>`),
 			closes: ends(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_end\|>`), does: hide},
+		{first: "<", opens: begins(`<\|(?:begin_of_thought|think|thinking|thought|reasoning)\|>`),
+			closes: ends(`<\|(?:end_of_thought|/(?:think|thinking|thought|reasoning))\|>`), does: hide},
 		{first: "<", opens: begins(`<\|(?:inner|tools)_prefix\|>`), closes: ends(`<\|(?:inner|tools)_suffix\|>`),
 			does: hide},
 		{first: "<", opens: begins(`<<SYS>>`), closes: ends(`<</SYS>>`), does: hide},
@@ -303,6 +307,7 @@ func (s *scanner) mention(at int, opened []int) (int, effect) {
 	}
 	if articles().MatchString(line) {
 		if called := isCalled().FindStringIndex(after); called != nil {
+			s.mentioned = true
 			return opened[1] + called[1], keep
 		}
 	}
@@ -312,7 +317,7 @@ func (s *scanner) mention(at int, opened []int) (int, effect) {
 		}
 	}
 	if inProse().MatchString(line) && prose().MatchString(after) &&
-		markBegins().MatchString(s.text[at:]) {
+		(markBegins().MatchString(s.text[at:]) || s.mentioned && strayClose().MatchString(s.text[at:])) {
 		return opened[1], keep
 	}
 	return 0, keep

@@ -69,8 +69,21 @@ func TestVisibleText_ShowsTheFirstTurnOfATemplate(t *testing.T) {
 		"<|tool_call_start|>[search(query=\"x\")]<|tool_call_end|>Found.":                                        "Found.",
 		"[|assistant|]Annyeong.[|endofturn|]\n[|user|]Q":                                                         "Annyeong.",
 		"]~b]ai\nMini.[e~[\n]~b]user\nQ[e~[":                                                                     "Mini.",
-		"<seed:bos>assistant says<seed:eos>":                                                                     "assistant says",
-		"<TOOLCALL>[{\"name\":\"search\",\"arguments\":{}}]</TOOLCALL>Ok.":                                       "Ok.",
+		"<|prompter|>Q<|endoftext|><|assistant|>A<|endoftext|>":                                                  "A",
+		"[gMASK]sop<|assistant|>\nGLM.<|observation|>":                                                           "GLM.",
+		"<role>HUMAN</role>Q<|role_end|><role>ASSISTANT</role>Ling.<|role_end|><role>HUMAN</role>":               "Ling.",
+		"A<eoa>\n<|Human|>: Q":                                                                                   "A",
+		"A<end_of_utterance>\nUser: Q":                                                                           "A",
+		"assistant\n\nLlama.":                                                                                    "Llama.",
+		"analysisWe should answer: final.assistantfinalOss.":                                                     "Oss.",
+		"analysisThe user asks for":                                                                              "",
+		"assistantfinalOss.":                                                                                     "Oss.",
+		"<think>hm</think>\n<answer>\nHunyuan.\n</answer>":                                                       "Hunyuan.",
+		"<response>A": "A",
+		"<|begin_of_thought|>hm\nhm<|end_of_thought|>\n<|begin_of_solution|>A<|end_of_solution|>": "A",
+		"<|think|>hm<|/think|>A <thoughts>hm</thoughts><antThinking>hm</antThinking>":             "A",
+		"<seed:bos>assistant says<seed:eos>":                                                      "assistant says",
+		"<TOOLCALL>[{\"name\":\"search\",\"arguments\":{}}]</TOOLCALL>Ok.":                        "Ok.",
 	})
 }
 
@@ -139,8 +152,12 @@ func TestVisibleText_HidesCallsAsText(t *testing.T) {
 		"<longcat_tool_call>search\n<longcat_arg_key>query</longcat_arg_key>\n<longcat_arg_value>x</longcat_arg_value>\n</longcat_tool_call>":               "",
 		"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"search\">\n<｜DSML｜parameter name=\"q\">x</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>": "",
 		"<|tool_call>call:search{query:<|\"|>x<|\"|>}<tool_call|>":                                                                                          "",
-		"Sure, {\"name\": \"sear":      "Sure,",
-		"Looking. search(query=\"Oslo": "Looking.",
+		"`search(query=\"x\")`":                          "",
+		"`{\"name\": \"search\", \"arguments\": {}}`\n":  "",
+		"Sure. {\"tool\": \"search\", \"query\": \"x\"}": "Sure.",
+		"{\"name\": \"deploy_status\"}":                  "",
+		"Sure, {\"name\": \"sear":                        "Sure,",
+		"Looking. search(query=\"Oslo":                   "Looking.",
 	})
 }
 
@@ -169,7 +186,10 @@ func TestVisibleText_KeepsLegitimateText(t *testing.T) {
 		"Set {a, b} and f(x) = [x, y)",
 		"Write `chat.send_message(text=\"x\")` in the program.",
 		"chat.send_message takes a text.",
-		`{"name":"Ann","age":7}`,
+		`{"name":"Ann","age":7}`, `{"name": "search", "version": 2}`, `{"function": "search", "line": 3}`,
+		"The <search> element is new in HTML.", "The <think> tag opens a thought, </think> closes it.",
+		"<answer> is the tag of an answer.", "<answer>a</answer> or <answer>b</answer>", "analysisResults.csv has 3 rows.",
+		"assistant\nmanager\ndirector", "The assistant finalized it.", "`x := search(y)`, as in Go",
 		`{"model": "m", "parameters": {"env": "prod"}}`,
 	} {
 		cases[text] = text

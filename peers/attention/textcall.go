@@ -125,6 +125,8 @@ func (n names) formOfObject(v map[string]any, depth int) callForm {
 			if member == "name" || member == "function" {
 				return otherCall
 			}
+		} else if ok && n.has(name) && (strings.HasPrefix(member, "tool") || strings.Contains(plainName(name), "_")) {
+			return knownCall // with its arguments beside it, or none
 		}
 	}
 	for _, member := range listMembers {
@@ -365,6 +367,18 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	return length, keep
 }
 
+// codeSpan keeps code within a line, unless it is the whole text and calls a tool.
+func (s *scanner) codeSpan(_ int, opened []int) (int, effect) {
+	if strings.TrimSpace(s.text) == s.text[:opened[1]] {
+		inner := newScanner(s.text[opened[2]:opened[3]], s.tools)
+		inner.calls = true
+		if inner.run(); inner.end != "" && strings.TrimSpace(inner.out.String()) == "" {
+			return opened[1], hide
+		}
+	}
+	return opened[1], keep
+}
+
 // nameInside matches the tool that an element names inside.
 var nameInside = compiled(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
 
@@ -382,7 +396,7 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 	if name := nameInside().FindStringSubmatch(rest[opened[1]:]); name != nil {
 		calls = calls || s.tools.has(name[2]) || s.tools.has(name[1]+"__"+name[2])
 	}
-	if !calls {
+	if !calls || articles().MatchString(s.text[max(0, at-maxBefore):at]) && isCalled().MatchString(rest[opened[1]:]) {
 		return 0, keep
 	}
 	end := "</" + tag + ">"

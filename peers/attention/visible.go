@@ -77,14 +77,37 @@ func boundedRest(after string) string {
 // copy.
 func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
 
+// bareTemplate matches the beginning of an answer whose marks of a template the server has taken out:
+// Llama leaves the role, and gpt-oss the thought, "assistant" and "final" in one word.
+var bareTemplate = compiled(`(?s)\A\s*(?:(?:(?:analysis|assistantanalysis)(?:[A-Z].*|\s.*))?assistantfinal|` +
+	`(?:assistant)?analysis(?:We|The|User|Need|I|Let)\b.*\z|assistant\n\n\s*)`)
+
+// wrapper matches a tag in which some models put their answer.
+var wrapper = begins(`\s*<(answer|final_answer|final|response)>`)
+
+// unwrapped returns an answer without the tag around the whole of it.
+func unwrapped(text string) string {
+	opened := wrapper().FindStringSubmatchIndex(text)
+	if opened == nil || speaksOf().MatchString(text[opened[1]:]) {
+		return text
+	}
+	inner := text[opened[1]:]
+	before, after, closed := strings.Cut(inner, "</"+text[opened[2]:opened[3]]+">")
+	if closed && strings.TrimSpace(after) != "" {
+		return text
+	}
+	return before
+}
+
 // visibleTextOf returns the visible text and the unfinished hidden part at its end. over reports
 // whether the turn with the answer ended before the text did.
 func visibleTextOf(text string, tools names) (answer, end string, over bool) {
 	source := withoutRules(text)
+	source = source[len(bareTemplate().FindString(source)):]
 	s := newScanner(source, tools)
 	s.run()
 	kept := s.out.String()
-	if kept = withoutFences(kept); kept == text[min(s.from, len(text)):] {
+	if kept = unwrapped(withoutFences(kept)); kept == text[min(s.from, len(text)):] {
 		return kept, "", s.over
 	}
 	return strings.TrimSpace(kept), s.end, s.over
@@ -132,6 +155,7 @@ type scanner struct {
 
 	noHeader, lastFence int  // see header and copyOfPrompt
 	marked, strikes     bool // see sentenceMark
+	mentioned           bool // a sentence has mentioned a tag, so it may also mention the end of one
 }
 
 func newScanner(text string, tools names) *scanner {
