@@ -19,6 +19,7 @@ import (
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -149,7 +150,7 @@ func (c *conn) listTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools within %s", timeout))
 	defer cancel()
 	var tools []harness.Tool
-	names := map[string]bool{}
+	names := map[string]bool{"": true}
 	for t, err := range c.allTools(ctx) {
 		if err != nil {
 			return causeOf(ctx, err)
@@ -249,9 +250,12 @@ func (c *conn) call(
 		c.pool.mu.Lock()
 		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+
-			redactError(&c.server, err), nil).
-			Redacted(c.pool.opts.Redact)
+		failed := "the tool returned no result, and may or may not have acted: "
+		if answer, ok := errors.AsType[*jsonrpc.Error](err); ok && (answer.Code == jsonrpc.CodeInvalidParams ||
+			answer.Code == jsonrpc.CodeMethodNotFound) {
+			failed = "the server refused the call: "
+		}
+		return harness.ErrorResult(failed+redactError(&c.server, err), nil).Redacted(c.pool.opts.Redact)
 	}
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
@@ -289,10 +293,18 @@ func (c *conn) hasEnded() bool {
 
 // isLostSession reports whether a call did not reach a server, or was refused because the server
 // does not know the session. Some servers respond with 400 instead, and the library does not report
-// their message.
+// their message. Others respond with an error of the protocol.
 func isLostSession(err error) bool {
-	return errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, syscall.ECONNREFUSED) || strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusBadRequest))
+	closed := errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), "client is closing") // not sent
+	answer, answered := errors.AsType[*jsonrpc.Error](err)
+	return errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, syscall.ECONNREFUSED) || closed ||
+		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusBadRequest)) ||
+		answered && answer.Code != jsonrpc.CodeInternalError && unknownSession().MatchString(answer.Message)
 }
+
+// unknownSession matches the message of a server that does not know the session.
+var unknownSession = text.Pattern(`(?i)\bsession\b.*\b(?:not found|unknown|invalid|expired|terminated|does not exist|` +
+	`not initialized)\b|\b(?:unknown|invalid|no valid|no such|missing|expired)\b.*\bsession\b|\bserver not initialized\b`)
 
 // toResult converts a result for a model: without secrets, and with at most limit bytes. It
 // redacts first, since half a secret would not be recognized.

@@ -168,3 +168,63 @@ func TestCall_WaitsForNoServerThatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestCall_AfterARefusal refuses the first call of a tool in each way, and checks the result of the call,
+// how often the server received it, and that the next call runs.
+func TestCall_AfterARefusal(t *testing.T) {
+	jsonError := func(code int, message string) func(http.ResponseWriter, json.RawMessage) {
+		return func(w http.ResponseWriter, id json.RawMessage) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
+		}
+	}
+	for name, c := range map[string]struct {
+		refuse func(http.ResponseWriter, json.RawMessage)
+		calls  int64
+		want   string
+	}{
+		"no session":     {jsonError(-32001, "Session not found"), 2, "ran"},
+		"no valid ID":    {jsonError(-32000, "Bad Request: No valid session ID provided"), 2, "ran"},
+		"unauthorized":   {func(w http.ResponseWriter, _ json.RawMessage) { w.WriteHeader(401) }, 1, "may or may not have acted"},
+		"bad arguments":  {jsonError(-32602, "no such city"), 1, "the server refused the call: calling \"tools/call\": no such city"},
+		"internal error": {jsonError(-32603, "the bank's session expired"), 1, "may or may not have acted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				if json.NewDecoder(q.Body).Decode(&m) != nil || m.ID == nil {
+					w.WriteHeader(http.StatusAccepted)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				result := map[string]string{
+					"initialize": `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`,
+					"tools/list": `{"tools":[{"name":"","inputSchema":{"type":"object"}},{"name":"one","inputSchema":{"type":"object"}}]}`,
+					"tools/call": `{"content":[{"type":"text","text":"ran"}]}`,
+				}[m.Method]
+				switch {
+				case m.Method == "tools/call" && calls.Add(1) == 1:
+					c.refuse(w, m.ID)
+				case result == "":
+					jsonError(-32601, "no")(w, m.ID)
+				default:
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+				}
+			}))
+			t.Cleanup(server.Close)
+			tools, failures := toolsOf(t, runPool(t, nil), harness.MCPServer{Name: "s", URL: server.URL})
+			if got := names(tools); len(failures) > 0 || fmt.Sprint(got) != "[s__one]" {
+				t.Fatal(got, failures)
+			}
+			if r := tools.Call(t.Context(), "s__one", nil); !strings.Contains(r.Text(), c.want) || calls.Load() != c.calls {
+				t.Errorf("after %d calls: %q", calls.Load(), r.Text())
+			}
+			if r := tools.Call(t.Context(), "s__one", nil); r.Text() != "ran" {
+				t.Errorf("the next call: %q", r.Text())
+			}
+		})
+	}
+}
