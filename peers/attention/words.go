@@ -101,10 +101,14 @@ func EndsWithQuestion(text string) bool {
 	return false
 }
 
-// requestPhrases returns the phrases of words.json that ask without a question mark, between spaces.
+// requestPhrases returns the phrases of words.json that ask without a question mark, between spaces
+// unless their language has none.
 var requestPhrases = sync.OnceValue(func() (phrases []string) {
 	for _, phrase := range defaultWords().Requests {
-		phrases = append(phrases, " "+strings.Join(tokens(phrase), " ")+" ")
+		if phrase = strings.Join(tokens(phrase), " "); phrase < "\u2e80" {
+			phrase = " " + phrase + " "
+		}
+		phrases = append(phrases, phrase)
 	}
 	return phrases
 })
