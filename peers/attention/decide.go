@@ -232,12 +232,12 @@ func (v *situation) continues() bool {
 }
 
 // acknowledges reports whether the text is only thanks or similar, or only emoji that express no doubt,
-// and asks nothing.
+// and neither asks anything nor shows code.
 func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
 	emoji := onlyEmoji(spoken) && !strings.ContainsAny(spoken, doubtfulEmoji)
-	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji &&
-		!consistsOf(v.words, v.cfg.words().Acks, nil) {
+	if v.event.Attachments > 0 || v.showsCode() || strings.ContainsAny(spoken, questionMarks) ||
+		!emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
@@ -265,8 +265,11 @@ func IsAcknowledgement(text string, answer bool) bool {
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Yes, said))
 }
 
+// showsCode reports whether the text has code, which is not among its words.
+func (v *situation) showsCode() bool { return strings.Contains(v.event.Text, "`") }
+
 func (v *situation) stops() bool {
-	return v.event.Attachments == 0 && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
+	return v.event.Attachments == 0 && !v.showsCode() && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
 }
 
 // Stops reports whether the text of an event is a stop word of the configuration.
@@ -280,7 +283,7 @@ func (c Config) Stops(e *Event) bool {
 func (v *situation) asksToLeave() bool {
 	asked := v.mentions.me || v.replyMe && v.namesNobody() && !v.facts.Asked &&
 		v.event.conversationKind() != ConversationDM
-	return asked && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
+	return asked && !v.showsCode() && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
 }
 
 // isWork reports whether the event assigns, requests or blocks work.

@@ -255,7 +255,7 @@ func TestDecide_ThanksAndEmojiObligeNobody(t *testing.T) {
 			t.Errorf("%q as an answer to a question: %s, %s", text, d.Policy, d.Reason)
 		}
 	}
-	for _, text := range []string{"👍?", "5 👍", "👍 and then?", "?!"} {
+	for _, text := range []string{"👍?", "`ls -la` 🙂", "stop `nginx`, please", "ok\n```\npanic: nil map\n```", "5 👍", "👍 and then?", "?!"} {
 		if d := decide(text, attention.Facts{}); d.Policy != attention.PolicyMustRespond {
 			t.Errorf("%q: %s, %s", text, d.Policy, d.Reason)
 		}

@@ -131,6 +131,12 @@ func IsPause(text string) bool {
 		!consistsOf(said, w.Courtesies, pauseFillers)
 }
 
+// IsCourtesy reports whether a text has no words but courtesies, thanks, labels and the given fillers.
+func IsCourtesy(text string, fillers ...string) bool {
+	said, w := tokens(withoutLabels(text)), defaultWords()
+	return len(said) == 0 || consistsOf(said, slices.Concat(w.Courtesies, w.Thanks, fillers), nil)
+}
+
 // OnlyLabels reports whether a text consists of labels, such as the name of an agent, and nothing else.
 func OnlyLabels(text string) bool {
 	return len(Labels(text)) > 0 && strings.Trim(withoutLabels(text), " \n\t,.;:!") == ""
