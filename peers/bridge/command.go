@@ -87,20 +87,19 @@ func ParseHalt(prefix, text string) string {
 	return halts[word]
 }
 
-// wordless are the commands that take no words, and courtesies the words that do not change them.
+// wordless are the commands that take no words, and fillers the words that do not change them, as
+// courtesies do not.
 var (
-	wordless   = []string{"help", "status", "agents", "who", "stop", "halt", "resume"}
-	courtesies = []string{"please", "pls", "now", "it", "that", "this", "all", "everything", "everyone",
-		"thanks", "thank", "you"}
+	wordless = []string{"help", "status", "agents", "who", "stop", "halt", "resume"}
+	fillers  = strings.Fields("please pls now it that this all everything everyone thanks thank you jetzt sofort " +
+		"maintenant ahora ya agora adesso сейчас зараз şimdi 现在 今すぐ 지금")
 )
 
 // IsQuestion reports whether a command that takes no words, such as "/help", has words that make it a
 // message for an agent: "/help me choose a laptop".
 func IsQuestion(command, words string) bool {
 	return slices.Contains(wordless, strings.ToLower(strings.TrimLeft(command, "/!"))) &&
-		slices.ContainsFunc(strings.Fields(words), func(word string) bool {
-			return word[0] != '@' && !slices.Contains(courtesies, strings.ToLower(strings.Trim(word, ".,;:!?")))
-		})
+		!attention.IsCourtesy(words, fillers...)
 }
 
 // LeadingName returns the name that a text begins with, without the @, or "".

@@ -206,11 +206,12 @@ func TestCommand_WithWordsIsQuestion(t *testing.T) {
 			}
 		}
 		h.texts(group.ID, 0)
-		for _, text := range []string{"/help", "/help please", "/status@hubbub_bot", "/agents, thanks!", "/start ref_12", "/help @hubbub_bot"} {
+		for _, text := range []string{"/help", "/help please", "/status@hubbub_bot", "/agents, thanks!", "/start ref_12", "/help @hubbub_bot",
+			"/help bitte!", "/status por favor", "/help s'il te plaît", "/agents thanks a lot"} {
 			h.api.Say(group, ann, text)
 		}
 		h.pass(10 * time.Minute)
-		if got := h.api.Texts(group.ID); len(got) != 6 || lead.Pending() != 0 {
+		if got := h.api.Texts(group.ID); len(got) != 10 || lead.Pending() != 0 {
 			t.Errorf("%d events, answers %q", lead.Pending(), got)
 		}
 	})
