@@ -278,6 +278,28 @@ func squeeze(s string) string {
 	}, s)
 }
 
+// TestSplit_KeepsEveryLink has more links and bold words than fit into one message.
+func TestSplit_KeepsEveryLink(t *testing.T) {
+	var source strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&source, "- **%d**: [page](https://a.example/%d)\n", i, i)
+	}
+	links := 0
+	for _, p := range markdown.Split(markdown.Render(source.String()), 4096) {
+		if len(p.Entities) > 100 || !strings.HasPrefix(p.Text, "• ") {
+			t.Errorf("a part has %d entities: %.20q", len(p.Entities), p.Text)
+		}
+		for _, e := range p.Entities {
+			if e.Type == markdown.TextLink {
+				links++
+			}
+		}
+	}
+	if links != 150 {
+		t.Errorf("%d of 150 links are there", links)
+	}
+}
+
 // TestSplit_AtSentences checks where texts without line breaks are split: at the end of a sentence, and
 // not after an abbreviation, inside a number, or so early that the part is short.
 func TestSplit_AtSentences(t *testing.T) {

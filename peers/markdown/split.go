@@ -31,6 +31,9 @@ func Split(t Text, limit int) []Text {
 			return parts
 		}
 		n := cutAt(rest, limit)
+		if all := within(t.Entities, offset, Units(rest[:n])); len(all) > maxEntities {
+			n = cutAt(rest, max(all[maxEntities].Offset, 2)) // addresses of links must not be lost
+		}
 		piece := strings.TrimRightFunc(rest[:n], unicode.IsSpace)
 		if piece != "" {
 			parts = append(parts, Text{Text: piece, Entities: within(t.Entities, offset, Units(piece))})
@@ -128,7 +131,7 @@ func within(entities []Entity, offset, length int) []Entity {
 	var out []Entity
 	for _, e := range entities {
 		from, to := max(e.Offset, offset), min(e.Offset+e.Length, offset+length)
-		if from >= to || len(out) == maxEntities {
+		if from >= to {
 			continue
 		}
 		e.Offset, e.Length = from-offset, to-from
