@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"hubbub/peers/bridge"
@@ -37,12 +38,14 @@ func (a *account) fetchFile(ctx context.Context, file, byteRange string) (*http.
 	return resp, found.FilePath, err
 }
 
-// captionOf renders the text of a message with a file.
+// captionOf renders the text of a message with a file. It stays as written if it then fits and otherwise
+// does not, such as a table, whose columns become wider.
 func captionOf(markup string) markdown.Text {
-	if texts := markdown.Split(markdown.Render(markup), protocol.MaxCaption); len(texts) > 0 {
-		return texts[0]
+	texts := markdown.Split(markdown.Render(markup), protocol.MaxCaption)
+	if len(texts) > 1 {
+		texts = markdown.Split(markdown.Plain(markup), protocol.MaxCaption)
 	}
-	return markdown.Text{}
+	return slices.Concat(texts, []markdown.Text{{}})[0]
 }
 
 // A sendMethod is a way to send a message: as text, photo or document.
