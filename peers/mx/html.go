@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"hubbub/protocol/text"
 
@@ -18,7 +19,8 @@ const maxDepth = 64
 // marks are what stands before and after the text of elements in Markdown.
 var marks = map[atom.Atom][2]string{
 	atom.Strong: {"**", "**"}, atom.B: {"**", "**"}, atom.Em: {"_", "_"}, atom.I: {"_", "_"}, atom.Del: {"~~", "~~"},
-	atom.S: {"~~", "~~"}, atom.Code: {"`", "`"}, atom.Sup: {"^", ""}, atom.Td: {"", " | "}, atom.Th: {"", " | "},
+	atom.S: {"~~", "~~"}, atom.Strike: {"~~", "~~"}, atom.Code: {"`", "`"}, atom.Sup: {"^", ""},
+	atom.Hr: {"", "\n\n---\n\n"}, atom.Td: {"", " | "}, atom.Th: {"", " | "},
 	atom.P: {"", "\n\n"}, atom.Div: {"", "\n\n"}, atom.Tr: {"", "\n\n"}, atom.Summary: {"", "\n\n"},
 	atom.H1: {"# ", "\n\n"}, atom.H2: {"## ", "\n\n"}, atom.H3: {"### ", "\n\n"}, atom.H4: {"#### ", "\n\n"},
 	atom.H5: {"##### ", "\n\n"}, atom.H6: {"###### ", "\n\n"},
@@ -90,7 +92,11 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 	case atom.Pre:
 		code := htmlReader{raw: true}
 		code.children(n, depth)
-		w.WriteString("\n```\n" + strings.Trim(code.String(), "\n") + "\n```\n")
+		fence := "```"
+		if strings.Contains(code.String(), fence) {
+			fence = "~~~"
+		}
+		w.WriteString("\n" + fence + languageOf(n) + "\n" + strings.Trim(code.String(), "\n") + "\n" + fence + "\n")
 	case atom.Li:
 		mark := "- "
 		if number > 0 {
@@ -108,15 +114,35 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 			return
 		}
 		around, known := marks[n.DataAtom]
-		if _, hidden := attribute(n, "data-mx-spoiler"); hidden {
+		if reason, hidden := attribute(n, "data-mx-spoiler"); hidden {
 			around, known = [2]string{"||", "||"}, true
+			if reason != "" {
+				around[0] = "(" + reason + ") ||"
+			}
 		}
-		if text := inside(n, depth); known && (text != "" || around[0] == "") {
+		text := inside(n, depth)
+		if n.DataAtom == atom.Code && strings.Contains(text, "`") {
+			around = [2]string{"`` ", " ``"}
+		}
+		if known && (text != "" || around[0] == "") {
 			w.WriteString(around[0] + text + around[1])
 			return
 		}
 		w.children(n, depth)
 	}
+}
+
+// languageOf returns the language of a block of code, or "".
+func languageOf(pre *html.Node) string {
+	if pre.FirstChild == nil {
+		return ""
+	}
+	class, _ := attribute(pre.FirstChild, "class")
+	_, language, _ := strings.Cut(class, "language-")
+	if end := strings.IndexFunc(language, unicode.IsSpace); end >= 0 {
+		language = language[:end]
+	}
+	return strings.Trim(language, "`")
 }
 
 // link writes a link. Its address follows its text, unless it is the text.
@@ -128,7 +154,7 @@ func (w *htmlReader) link(n *html.Node, depth int) {
 		return
 	}
 	w.WriteString(text)
-	if address != "" && address != text {
+	if address != "" && address != text && address != "mailto:"+text {
 		w.WriteString(" (" + address + ")")
 	}
 }
