@@ -11,6 +11,13 @@ import (
 	"hubbub/protocol"
 )
 
+// sticker returns a sticker, which comes with its emoji.
+func sticker(id string) protocol.ChatMessage {
+	m := dm(id, "👍")
+	m.Attachments = []protocol.Attachment{{Kind: "sticker"}}
+	return m
+}
+
 // TestDecision_IsMadeInWords checks that only a clear word of a person who may decide, in answer
 // to the question, decides. The person's other messages while the question is open change
 // nothing, and the chat explains how to decide.
@@ -34,22 +41,22 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 		explained int    // times that the chat explained how to decide
 		group     bool
 	}{
-		"yes please, at once":   {[]protocol.ChatMessage{dm("2", "yes please")}, "allowed", 0, false},
-		"in German":             {[]protocol.ChatMessage{dm("2", "Ja, gerne!")}, "allowed", 0, false},
-		"in Hindi":              {[]protocol.ChatMessage{to(dm("2", "जी हाँ"), "shown")}, "allowed", 0, false},
-		"a typed thumb":         {[]protocol.ChatMessage{dm("2", "👍🏾")}, "allowed", 0, false},
-		"a check mark put on":   {[]protocol.ChatMessage{reaction("✅", "done")}, "allowed", 0, false},
-		"an OK put on":          {[]protocol.ChatMessage{reaction("👌", "")}, "allowed", 0, false},
-		"a heart put on":        {[]protocol.ChatMessage{reaction("❤", "")}, "", 0, false},
-		"a shrug put on":        {[]protocol.ChatMessage{reaction("🤷", "declined")}, "denied", 0, false},
-		"no thanks":             {[]protocol.ChatMessage{dm("2", "no, thanks")}, "denied", 0, false},
-		"in Turkish":            {[]protocol.ChatMessage{dm("2", "Hayır, olmaz")}, "denied", 0, false},
-		"yes, but not yet":      {[]protocol.ChatMessage{dm("2", "yes, but not yet")}, "", 1, false},
-		"a doubt, then a yes":   {[]protocol.ChatMessage{dm("2", "maybe"), dm("3", "ok, go ahead")}, "allowed", 1, false},
-		"a doubt, edited":       {[]protocol.ChatMessage{dm("2", "hmm"), edit(dm("2", ""), "yes", 1)}, "", 2, false},
-		"wait":                  {[]protocol.ChatMessage{dm("2", "ok wait"), dm("3", "wait")}, "", 2, false},
-		"another matter":        {[]protocol.ChatMessage{dm("2", "what does make do?")}, "", 1, false},
-		"a photo":               {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Chat: dm("", "").Chat, Author: dm("", "").Author, Attachments: []protocol.Attachment{{Kind: "photo"}}}}, "", 0, false},
+		"yes please, at once": {[]protocol.ChatMessage{dm("2", "yes please")}, "allowed", 0, false},
+		"in German":           {[]protocol.ChatMessage{dm("2", "Ja, gerne!")}, "allowed", 0, false},
+		"in Hindi":            {[]protocol.ChatMessage{to(dm("2", "जी हाँ"), "shown")}, "allowed", 0, false},
+		"a typed thumb":       {[]protocol.ChatMessage{dm("2", "👍🏾")}, "allowed", 0, false},
+		"a check mark put on": {[]protocol.ChatMessage{reaction("✅", "done")}, "allowed", 0, false},
+		"an OK put on":        {[]protocol.ChatMessage{reaction("👌", "")}, "allowed", 0, false},
+		"a heart put on":      {[]protocol.ChatMessage{reaction("❤", "")}, "", 0, false},
+		"a shrug put on":      {[]protocol.ChatMessage{reaction("🤷", "declined")}, "denied", 0, false},
+		"no thanks":           {[]protocol.ChatMessage{dm("2", "no, thanks")}, "denied", 0, false}, "in Turkish": {[]protocol.ChatMessage{dm("2", "Hayır, olmaz")}, "denied", 0, false},
+		"yes, but not yet":    {[]protocol.ChatMessage{dm("2", "yes, but not yet")}, "", 1, false},
+		"a doubt, then a yes": {[]protocol.ChatMessage{dm("2", "maybe"), dm("3", "ok, go ahead")}, "allowed", 1, false},
+		"a doubt, edited":     {[]protocol.ChatMessage{dm("2", "hmm"), edit(dm("2", ""), "yes", 1)}, "", 2, false},
+		"wait":                {[]protocol.ChatMessage{dm("2", "ok wait"), dm("3", "wait")}, "", 2, false},
+		"another matter":      {[]protocol.ChatMessage{dm("2", "what does make do?")}, "", 1, false},
+		"a photo":             {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Chat: dm("", "").Chat, Author: dm("", "").Author, Attachments: []protocol.Attachment{{Kind: "photo"}}}}, "", 1, false},
+		"a sticker, twice":    {[]protocol.ChatMessage{sticker("2"), sticker("3")}, "", 1, false}, "a sticker for nobody": {[]protocol.ChatMessage{sticker("2")}, "", 0, true},
 		"to somebody else":      {[]protocol.ChatMessage{mention(dm("2", "@ann yes"), "user:ann")}, "", 0, true},
 		"to another message":    {[]protocol.ChatMessage{to(dm("2", "yes"), "other")}, "", 0, false},
 		"of a stranger":         {[]protocol.ChatMessage{by(to(dm("2", "yes"), "shown"), "66", "human")}, "", 0, true},
@@ -107,6 +114,9 @@ func TestDecision_AWordCanStillBeChanged(t *testing.T) {
 		"not yet":       {dm("3", "not yet though"), ""},
 		"a no":          {dm("3", "no"), "denied tg:77 <nil>"},
 		"please":        {dm("3", "yes please"), "allowed tg:77 once"},
+		"a courtesy":    {dm("3", "bitte"), "allowed tg:77 once"},
+		"an apology":    {dm("3", "sorry"), ""},
+		"a thumb down":  {dm("3", "👎"), "denied tg:77 <nil>"},
 		"edited":        {edit(dm("2", "yes"), "yesterday", 1), ""},
 		"corrected":     {edit(dm("2", "yes"), "Yes!", 1), "allowed tg:77 once"},
 		"deleted":       {gone, ""},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
@@ -49,12 +50,19 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 			decide(tx, e, d, said)
 	}
 	edited := c.Event == protocol.EventEdit
-	if c.Event != protocol.EventMessage && c.Event != protocol.EventReaction && !edited || len(c.Attachments) > 0 {
+	if c.Event != protocol.EventMessage && c.Event != protocol.EventReaction && !edited {
 		return false
 	}
 	r := readReply(&tx.View, e, pending, how)
-	if r.stranger || r.others || r.about == nil && len(r.pending) == 0 {
+	switch {
+	case r.stranger || r.others || r.about == nil && len(r.pending) == 0:
 		return false
+	case r.addsCourtesy():
+		mailbox.RecordReceipt(tx, e)
+		return true
+	case len(c.Attachments) > 0: // such as a voice message or a sticker
+		r.answer = attention.AnswerOther
+		return c.Event == protocol.EventMessage && r.explain(tx, r.subject(&tx.View))
 	}
 	said := Verdict{Verdict: map[attention.Answer]collab.Verdict{attention.AnswerYes: collab.Allow,
 		attention.AnswerNo: collab.Deny}[r.answer]}
@@ -82,6 +90,23 @@ func HandleReply(tx *mailbox.Tx, e *mailbox.Entry, how Reading) bool {
 		said.NotBefore = e.ReceivedAt.Add(how.Pause)
 	}
 	return decide(tx, e, d, said)
+}
+
+// addsCourtesy reports whether a message only adds a word such as please to an approval in words that
+// has not taken effect.
+func (r *reply) addsCourtesy() bool {
+	return isCourtesy(r.Entry) && slices.ContainsFunc(r.pending, func(d Decision) bool {
+		return d.ChatVerdict.Verdict != "" && d.ChatVerdict.Answer == "" && d.ChatVerdict.By == r.PersonIdentity()
+	})
+}
+
+// isCourtesy reports whether a message has only words such as please. An apology may take back what was
+// said.
+func isCourtesy(e *mailbox.Entry) bool {
+	said := strings.ToLower(e.Content.Text)
+	return e.Content.Event == protocol.EventMessage && len(e.Content.Attachments) == 0 && attention.IsCourtesy(said) &&
+		strings.ContainsFunc(said, unicode.IsLetter) && !strings.Contains(said, "sorry") && !endsAsking(said) &&
+		!strings.ContainsFunc(said, unicode.IsSymbol)
 }
 
 // words returns the answer in words that a message gives to a decision, or "". A message that asks
@@ -264,7 +289,8 @@ func (r *reply) explain(tx *mailbox.Tx, d *Decision) (nothingLeft bool) {
 		about = &r.pending[len(r.pending)-1]
 	}
 	switch {
-	case about == nil || about.State != collab.ApprovalPending || !about.MayBeDecidedBy(r.PersonIdentity()):
+	case about == nil || about.State != collab.ApprovalPending || !about.MayBeDecidedBy(r.PersonIdentity()),
+		len(r.Content.Attachments) > 0 && about.ChatVerdict.Explained:
 		return false
 	case d == nil && !r.forAgent() && about.ChatVerdict.Explained: // once in a conversation of others
 		return false
@@ -304,7 +330,7 @@ func voidContinued(tx *mailbox.Tx, e *mailbox.Entry, pending []Decision, how Rea
 		d := &pending[i]
 		said := &d.ChatVerdict
 		if said.Verdict == "" || said.Counts(e.ReceivedAt) || said.By != e.PersonIdentity() ||
-			e.Content.Event == protocol.EventReaction ||
+			e.Content.Event == protocol.EventReaction || said.Answer == "" && isCourtesy(e) ||
 			e.Content.Event == protocol.EventMessage && (e.SourceID == said.SourceID ||
 				said.Answer != "" && !endsAsking(e.Content.Text) && !attention.IsPause(e.Content.Text)) ||
 			(said.Answer == "" || e.Content.Event == protocol.EventMessage) &&
