@@ -121,20 +121,34 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"- a\n  - b\n    * c":                      "• a\n  • b\n    • c",
 		"`Widget`s, 这是`代码`的 (\"`y`\")":             "Widgets, 这是代码的 (\"y\") | code(Widget) | code(代码) | code(y)",
 		"a `stray and `code` here":                 "a `stray and code here | code(code)",
-		"**§ 5** und *§ 6*, **†**":                 "§ 5 und § 6, † | bold(§ 5) | italic(§ 6) | bold(†)",
-		"**※注意**事項，**…重点…**内容":                     "※注意事項，…重点…内容 | bold(※注意) | bold(…重点…)",
-		"**A**→**B**, **a**|**b**":                 "A→B, a|b | bold(A) | bold(B) | bold(a) | bold(b)",
-		"1️⃣**a** 2️⃣*b*":                          "1️⃣a 2️⃣b | bold(a) | italic(b)",
-		"\u200e**a**\u200e **b**\u200b내":           "\u200ea\u200e b\u200b내 | bold(a) | bold(b)",
-		"**/help** or *//x*, **/work <text>**":     "/help or *//x*, /work <text> | bold(/help) | bold(/work <text>)",
-		"a![b](https://a.example)":                 "a!b | text_link(b)=https://a.example",
-		"看：https://a.example/doc。**注意：**请":         "看：https://a.example/doc。注意：请 | bold(注意：)",
+		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
+			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
+// TestRender_ReadsMarksNextToSigns has marks next to signs, addresses and commands, and in tables.
+func TestRender_ReadsMarksNextToSigns(t *testing.T) {
+	for in, want := range map[string]string{
+		"**§ 5** und *§ 6*, **†**":             "§ 5 und § 6, † | bold(§ 5) | italic(§ 6) | bold(†)",
+		"**※注意**事項，**…重点…**内容":                 "※注意事項，…重点…内容 | bold(※注意) | bold(…重点…)",
+		"**A**→**B**, **a**|**b**":             "A→B, a|b | bold(A) | bold(B) | bold(a) | bold(b)",
+		"1️⃣**a** 2️⃣*b*":                      "1️⃣a 2️⃣b | bold(a) | italic(b)",
+		"\u200e**a**\u200e **b**\u200b내":       "\u200ea\u200e b\u200b내 | bold(a) | bold(b)",
+		"**/help** or *//x*, **/work <text>**": "/help or *//x*, /work <text> | bold(/help) | bold(/work <text>)",
+		"a![b](https://a.example)":             "a!b | text_link(b)=https://a.example",
+		"看：https://a.example/doc。**注意：**请":     "看：https://a.example/doc。注意：请 | bold(注意：)",
 		"**https://a.example**：x，~~www.b.example~~は": "https://a.example：x，www.b.exampleは | bold(https://a.example) | " +
 			"strikethrough(www.b.example)",
 		"|a|b|\n|-|-|\n|x<br>y <BR /> z|`<br>`|\n|<br>|u<br>|": "a    | b\n-----+------\nx    | <br>\ny    |\nz    |\n<br> | u<br>" +
 			" | pre(a    | b\n-----+------\nx    | <br>\ny    |\nz    |\n<br> | u<br>)",
-		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
-			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
+		"- a\n  ```\n  b\n   c\n  ```\n- d": "• a\n\nb\n c\n• d | pre(b\n c)",
+		"|a|\n|-|\n|[**b** c](https://a.example/_d_), <https://e.example>|": "a\n----------------------------------------------\n" +
+			"b c (https://a.example/_d_), https://e.example | pre(a\n----------------------------------------------\n" +
+			"b c (https://a.example/_d_), https://e.example)",
 	} {
 		if got := show(markdown.Render(in)); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)

@@ -138,7 +138,10 @@ func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
 // isSymbol reports whether a character may begin words: an emoji or a currency sign.
 func isSymbol(r rune) bool { return unicode.In(r, unicode.So, unicode.Sc) }
 
-// isEmoji reports whether a character is a picture or the end of one. Signs such as ° and © are not.
-func isEmoji(r rune) bool { return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F || r == keycap }
+// keycap is the end of 1️⃣.
+const keycap = 0x20E3
 
-const keycap = 0x20E3 // the end of 1️⃣
+// isEmoji reports whether a character is a picture or the end of one. Signs such as ° and © are not.
+func isEmoji(r rune) bool {
+	return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F || r == keycap
+}

@@ -33,7 +33,9 @@ func Messages(source string, limit int) (list []Message) {
 		m := messageOf([]block{b})
 		if !m.fits(limit) {
 			flush()
-			list = append(list, flatMessages(textOf([]block{b}), limit)...)
+			w := &writer{}
+			w.block(b, style{}, "")
+			list = append(list, flatMessages(assemble(spellLinks(w.runs)), limit)...)
 			continue
 		}
 		size.Text += "\n\n" + m.Text
@@ -57,7 +59,7 @@ func messageOf(blocks []block) Message {
 	return m
 }
 
-// flatMessages splits a text and drops its formatting, except that code stays code.
+// flatMessages splits a text and drops its formatting, except that code stays code. Links are spelled out.
 func flatMessages(t Text, limit int) (list []Message) {
 	for _, part := range Split(t, limit/3) { // a UTF-16 unit has at most three bytes
 		m := Message{Text: part.Text}

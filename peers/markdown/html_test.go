@@ -1,6 +1,7 @@
 package markdown_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,5 +57,21 @@ func TestMessages_Split(t *testing.T) {
 	}
 	if list := markdown.Messages(" \n\n", 500); len(list) != 0 {
 		t.Errorf("a blank text has the messages %q", list)
+	}
+}
+
+// TestMessages_LongBlockKeepsAddresses has a list that is too long for one message with HTML.
+func TestMessages_LongBlockKeepsAddresses(t *testing.T) {
+	var source, shown strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&source, "- [page](https://a.example/%d)\n", i)
+	}
+	for _, m := range markdown.Messages(source.String(), 300) {
+		shown.WriteString(m.Text + m.HTML + "\n")
+	}
+	for i := range 50 {
+		if address := fmt.Sprintf("https://a.example/%d)", i); !strings.Contains(shown.String(), address) {
+			t.Errorf("%s is lost", address)
+		}
 	}
 }

@@ -95,7 +95,7 @@ func (w *writer) blocks(blocks []block, st style, indent string, inItem bool) {
 	for i, b := range blocks {
 		if i > 0 {
 			w.put(map[bool]string{true: "\n", false: "\n\n"}[inItem && b.kind == list], st)
-			if inItem && b.kind != list {
+			if inItem && b.kind != list && b.kind != code && b.kind != table {
 				w.put(indent, st)
 			}
 		}
@@ -205,14 +205,33 @@ func tableText(b block) string {
 }
 
 // wordsOf returns an inline text without styles. Struck words keep their marks, as they would
-// seem to count.
+// seem to count, and links their addresses.
 func wordsOf(text string) string {
 	var b strings.Builder
-	for _, s := range parseInline(text, style{}) {
-		if s.strike && strings.TrimSpace(s.text) != "" {
-			s.text = "~~" + s.text + "~~"
+	for _, r := range spellLinks(runsOf(text)) {
+		if r.strike && strings.TrimSpace(r.text) != "" {
+			r.text = "~~" + r.text + "~~"
 		}
-		b.WriteString(s.text)
+		b.WriteString(r.text)
 	}
 	return strings.ReplaceAll(b.String(), "~~~~", "")
+}
+
+// spellLinks adds the address of each link behind its words, unless it is the words.
+func spellLinks(runs []run) (all []run) {
+	var words strings.Builder // of the link
+	for i, r := range runs {
+		all = append(all, r)
+		if r.link == "" {
+			continue
+		}
+		words.WriteString(r.text)
+		if i+1 == len(runs) || runs[i+1].link != r.link {
+			if words.String() != r.link {
+				all = append(all, run{text: " (" + r.link + ")"})
+			}
+			words.Reset()
+		}
+	}
+	return all
 }
