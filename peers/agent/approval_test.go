@@ -142,7 +142,7 @@ func TestDecision_ShowsTheWholeCall(t *testing.T) {
 		"behind blanks":  {"shell", `{"command":"make",` + strings.Repeat(" \n", 5000) + `"then":"rm -rf ~"}`, `"make","then":"rm -rf ~"}`, "do not see"},
 		"turned round":   {"shell", "{\"command\":\"make \u202e~ fr- mr\u2066\"}", `make \u202e~ fr- mr\u2066`, "\u202e"},
 		"without a room": {"shell", "{\"command\":\"make \u200b\u2800\ufeff\u3164\U000e0041\"}", `make \u200b\u2800\ufeff\u3164\U000e0041`, "\u200b"},
-		"a false end":    {"shell", "{\"command\":\"make```\"}", "make'''", "make```"},
+		"a false end":    {"shell", "{\"command\":\"make```\"}", "shell:\n````\n{\"command\":\"make```\"}\n````", "'''"},
 		"in the name":    {"mcp:\u202elleh\u3164s", `{}`, `run mcp:\u202elleh\u3164s`, "\u202e"},
 		"no JSON":        {"shell", "make\n\n\u202e", `make\u000a\u000a\u202e`, "\u202e"},
 	} {

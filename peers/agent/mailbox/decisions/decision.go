@@ -126,7 +126,11 @@ func callText(a *collab.Approval) string {
 		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID, tool)
 	}
 	if a.Arguments != "" {
-		said += ":\n```\n" + strings.ReplaceAll(text.EscapeInvisible(a.Arguments), "```", "'''") + "\n```"
+		shown, fence := text.EscapeInvisible(a.Arguments), "```"
+		for strings.Contains(shown, fence) {
+			fence += "`"
+		}
+		said += ":\n" + fence + "\n" + shown + "\n" + fence
 	}
 	return said + "\n"
 }
