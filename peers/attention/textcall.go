@@ -31,17 +31,39 @@ func plainName(name string) string {
 	return separators.Replace(strings.ToLower(strings.TrimSpace(name)))
 }
 
-// has reports whether a model that writes name means a tool of the turn. Some put the name of a
+// has reports whether a model that writes name means a tool of the turn.
+func (n names) has(name string) bool { return n.meant(name) != "" }
+
+// meant returns the plain name of the tool that a model means, or "". Some models put the name of a
 // module before it.
-func (n names) has(name string) bool {
+func (n names) meant(name string) string {
 	name = plainName(name)
 	for _, prefix := range []string{"", "functions_", "function_", "tools_", "tool_", "default_api_", "api_", "mcp_",
-		"self_"} {
+		"self_", "mcp__hubbub__"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && n[rest] {
-			return true
+			return rest
 		}
 	}
-	return false
+	return ""
+}
+
+// aroundName matches what some models write around the name of a tool that they call: a mark of their
+// template, the number of the call, quotation marks or parentheses.
+var aroundName = compiled(`(?s)\A[\s"'` + "`" + `]+|[\s"'` + "`" + `]*(?:<[|｜].*|:\d+|\(\))?[\s"'` + "`" + `]*\z`)
+
+// ToolMeant returns the one of the tools that a model means that calls name, or "".
+func ToolMeant(name string, tools []string) string {
+	known := names{}
+	for _, tool := range tools {
+		known[plainName(tool)] = true
+	}
+	meant := known.meant(aroundName().ReplaceAllString(name, ""))
+	for _, tool := range tools {
+		if meant != "" && plainName(tool) == meant {
+			return tool
+		}
+	}
+	return ""
 }
 
 // in reports whether a text has the name of a tool, perhaps cut at its end.

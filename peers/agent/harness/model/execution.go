@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 )
@@ -52,7 +54,7 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		sanitizeNames(reply.Calls)
+		r.tools.sanitizeNames(reply.Calls)
 		if reply.Truncated = reply.Truncated || r.isCutCall(reply); reply.Truncated {
 			final, err := r.handleCut(reply, last)
 			if final != nil || err != nil {
@@ -118,13 +120,14 @@ func (r *execution) omitImages() {
 	}
 }
 
-// sanitizeNames gives calls names that every API accepts. Models invent names (functions.x) or
-// use a tool's name from their prompt. An invalid name in the history would make the API refuse
+// sanitizeNames gives calls names that every API accepts. Models decorate names (functions.x), invent
+// them, or use a tool's name from their prompt. An invalid name in the history would make the API refuse
 // every later request of the conversation.
-func sanitizeNames(calls []call) {
+func (t *toolset) sanitizeNames(calls []call) {
 	for i := range calls {
-		if calls[i].Name = wireName(calls[i].Name); calls[i].Name == "" {
-			calls[i].Name = "unnamed"
+		name := calls[i].Name
+		if calls[i].Name = wireName(name); !t.Has(calls[i].Name) {
+			calls[i].Name = cmp.Or(attention.ToolMeant(name, t.names()), calls[i].Name, "unnamed")
 		}
 	}
 }

@@ -332,6 +332,29 @@ func TestHistory_HoldsOnlyValidToolNames(t *testing.T) {
 	})
 }
 
+// TestCall_WithDecoratedNameRuns has names around which models, or the servers that parse their calls,
+// leave something.
+func TestCall_WithDecoratedNameRuns(t *testing.T) {
+	names := []string{"functions.chat_react", "functions.chat.react:0", "default_api:chat_react", "Chat_React", "chat-react",
+		"chat_react<|channel|>commentary", " \"chat_react\" ", "chat_react()", "mcp__hubbub__chat_react"}
+	each(t, func(r rig) {
+		for _, name := range names {
+			api, h := r.start(nil, r.call("a", name, `{"signal":"done"}`), r.say(""))
+			tools := &harnesstest.Tools{Names: []string{"chat.react", "chat.send_message"}}
+			if _, err := h.Turn(r.Context(), turn("x"), tools); err != nil || len(tools.Calls()) != 1 {
+				r.Errorf("%q: %v, calls %v", name, err, tools.Calls())
+			}
+			for _, s := range r.last(api) {
+				for _, c := range s.Calls {
+					if c.Name != "chat_react" {
+						r.Errorf("%q is sent back as %q", name, c.Name)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestHistory_IsDroppedIfRefused checks that a conversation continues although an API refuses its
 // history, or it has become too long.
 func TestHistory_IsDroppedIfRefused(t *testing.T) {

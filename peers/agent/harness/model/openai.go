@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -64,11 +65,11 @@ func (t *openaiText) UnmarshalJSON(raw []byte) error {
 		}
 		return err
 	case '{':
-		var part struct {
-			Text string `json:"text"`
-		}
+		var part struct{ Type, Text string }
 		err := json.Unmarshal(raw, &part)
-		*t = openaiText(part.Text)
+		if slices.Contains([]string{"", "text", "output_text"}, part.Type) {
+			*t = openaiText(part.Text)
+		}
 		return err
 	}
 	return json.Unmarshal(raw, (*string)(t))

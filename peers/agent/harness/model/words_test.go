@@ -187,7 +187,7 @@ func TestOpenAI_CompatibleEndpoints(t *testing.T) {
 			chunk(`{"content":"Hi."}`, "null"), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}}]}`, "null"), done,
 		},
 		"content in parts": {
-			chunk(`{"content":[{"type":"text","text":"H"},{"type":"thinking","thinking":[]},{"type":"text","text":"i."}]}`, "null"),
+			chunk(`{"content":[{"type":"text","text":"H"},{"type":"thinking","thinking":[]},{"type":"reasoning","text":"hm"},{"type":"output_text","text":"i."}]}`, "null"),
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}}]}`, "null"), end, done,
 		},
 		"arguments as an object": {
