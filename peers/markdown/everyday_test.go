@@ -136,6 +136,7 @@ func TestRender_ReadsMarksNextToSigns(t *testing.T) {
 		"**§ 5** und *§ 6*, **†**":             "§ 5 und § 6, † | bold(§ 5) | italic(§ 6) | bold(†)",
 		"**※注意**事項，**…重点…**内容":                 "※注意事項，…重点…内容 | bold(※注意) | bold(…重点…)",
 		"**A**→**B**, **a**|**b**":             "A→B, a|b | bold(A) | bold(B) | bold(a) | bold(b)",
+		"**・a** **‼️ b** **c**[1], **d:**.":    "・a ‼️ b c[1], d:. | bold(・a) | bold(‼️ b) | bold(c) | bold(d:)",
 		"1️⃣**a** 2️⃣*b*":                      "1️⃣a 2️⃣b | bold(a) | italic(b)",
 		"\u200e**a**\u200e **b**\u200b내":       "\u200ea\u200e b\u200b내 | bold(a) | bold(b)",
 		"**/help** or *//x*, **/work <text>**": "/help or *//x*, /work <text> | bold(/help) | bold(/work <text>)",
