@@ -197,6 +197,7 @@ func (h *parsedEvent) setText(e *rawEvent, m *event.MessageEventContent, a *acco
 // mentions returns the names that a message mentions: those with @ outside of code and quotes,
 // and those in m.mentions, where a room means all.
 func (a *account) mentions(given *event.Mentions, words string) []string {
+	words = strings.ReplaceAll(words, "＠", "@") // of Chinese and Japanese keyboards
 	names := bridge.MentionedNames(words, func(at int) bool { return isSilent(words, at) })
 	own := strings.ToLower(localpart(string(a.bot)))
 	if given != nil {

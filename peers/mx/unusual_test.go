@@ -72,6 +72,7 @@ func TestParseMessage_OfOddContent(t *testing.T) {
 		`{"msgtype":"m.text","body":"> <html> @lead\n\nno",` + answer + `}`:                     "> <html> @lead\n\nno []",
 		`{"msgtype":"m.text","body":"@room go","m.mentions":{"room":true}}`:                     "@room go [all]",
 		`{"msgtype":"m.text","body":"go","m.mentions":{"room":true,"user_ids":["@hubbub:hs"]}}`: "go [all hubbub]",
+		`{"msgtype":"m.text","body":"＠lead 元気？ ` + "`＠ann`" + `"}`:                              "＠lead 元気？ `＠ann` [lead]",
 		`{"msgtype":"m.text","body":"@room go"}`:                                                "@room go [room]",
 		`{"msgtype":"m.text","body":"!  Stop\t now"}`:                                           "!  Stop\t now [] !stop",
 		`{"msgtype":"m.text","body":"!PAIR\nA-B"}`:                                              "!PAIR\nA-B [] !pair",

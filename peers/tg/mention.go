@@ -13,8 +13,10 @@ import (
 // mentionedNames returns the names that a text mentions with @, in lower case, in order and each
 // once. The name of @lead.main is lead. Telegram marks only usernames, so the names of agents,
 // which may have hyphens, are found in the text. Mentions in code, links and quotes do not count.
-// Links to a user mention the user, and so does a name without @ that Telegram marks.
+// Links to a user mention the user, and so does a name without @ that Telegram marks. The @ may have the
+// full width of Chinese and Japanese.
 func mentionedNames(text string, entities []models.MessageEntity, bot *models.User) []string {
+	text = strings.ReplaceAll(text, "＠", "@") // of as many units
 	out := bridge.MentionedNames(text, func(at int) bool { return isSilent(text, at, entities) })
 	for _, s := range spansOf(text, entities) {
 		if name := s.linkedName(text, bot); name != "" && !isQuoted(s.Offset, entities) {
