@@ -178,3 +178,22 @@ func TestRender_TakesOutEscapes(t *testing.T) {
 		}
 	}
 }
+
+// TestEmphasis_AroundInvisibleCharacters checks words that begin or end with marks of direction or
+// zero-width spaces, which models put around words of Hebrew and Arabic, and into tables.
+func TestEmphasis_AroundInvisibleCharacters(t *testing.T) {
+	for source, want := range map[string]string{
+		"**\u200fשלום** עולם":           "<strong>\u200fשלום</strong> עולם",
+		"\u200f**שלום**\u200f עולם":     "\u200f<strong>שלום</strong>\u200f עולם",
+		"שלום **עולם\u200f** טוב":       "שלום <strong>עולם\u200f</strong> טוב",
+		"*\u2067مرحبا\u2069* يا":        "<em>\u2067مرحبا\u2069</em> يا",
+		"a\u200b**bold**\u200bb":        "a\u200b<strong>bold</strong>\u200bb",
+		"**\u200bbold\u200b** x":        "<strong>\u200bbold\u200b</strong> x",
+		"\ufeff**Note:** x":             "\ufeff<strong>Note:</strong> x",
+		"2\u200b*\u200b3\u200b*\u200b4": "",
+	} {
+		if got := markdown.Messages(source, 4096)[0].HTML; got != want {
+			t.Errorf("%q becomes %q; want %q", source, got, want)
+		}
+	}
+}

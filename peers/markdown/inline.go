@@ -352,16 +352,20 @@ func (p *inlineParser) delimiter(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, rest[:1]))
 	// The characters around a group of adjacent marks decide.
 	start := len(strings.TrimRight(p.source[:p.at], "*_~"))
-	before := p.before(start)
+	end := len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~"))
+	before, next := p.before(start), p.after(end)
+	// Invisible characters separate words, but they may also stand inside of the marks.
+	inside := func(r rune) bool { return isInvisible(r) && (n > 1 || r != zeroWidthSpace) }
+	last := p.before(len(strings.TrimRightFunc(p.source[:start], inside)))
+	first := p.after(len(p.source) - len(strings.TrimLeftFunc(p.source[end:], inside)))
 	if start > 0 && start == p.ended {
-		before = 'a' // the slash at the end of an address is not a slash between globs
+		before, last = 'a', 'a' // the slash at the end of an address is not a slash between globs
 	}
-	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
 	if boldCommand.MatchString(rest) {
-		next = 'a' // the slash of a command is not a slash between globs
+		first = 'a' // the slash of a command is not a slash between globs
 	}
-	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, next),
-		ends: ends(char, n, before, next)}
+	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, first),
+		ends: ends(char, n, last, next)}
 	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) {
 		p.literal(n)
 		return
@@ -467,8 +471,11 @@ func (p *inlineParser) resolve() []span {
 	return out
 }
 
-// isSpace also reports characters that only direct how a text is laid out, such as a zero-width space or
-// a mark of direction. Joiners are parts of words.
-func isSpace(r rune) bool {
-	return r == 0 || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) && r != 0x200C && r != joiner
-}
+const zeroWidthSpace = 0x200B
+
+// isSpace reports whether a character separates words.
+func isSpace(r rune) bool { return r == 0 || unicode.IsSpace(r) || isInvisible(r) }
+
+// isInvisible reports whether a character only directs how a text is laid out, such as a zero-width
+// space or a mark of direction. Joiners are parts of words.
+func isInvisible(r rune) bool { return unicode.Is(unicode.Cf, r) && r != 0x200C && r != joiner }
