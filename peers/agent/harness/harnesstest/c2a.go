@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/protocol/datafolder"
 	"hubbub/protocol/jsonrpc"
 )
 
@@ -98,9 +99,9 @@ func RunReferenceIfAsked() {
 		memory: referenceState{Done: map[string]bool{}}, running: map[string]context.CancelFunc{},
 	}
 	r.lines.Buffer(nil, 16<<20)
-	lock, err := datafolder.Lock(state+".lock", true) // it cannot run twice at the same time
+	lock, err := os.OpenFile(state+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	must(err)
-	defer lock.Close() //nolint:errcheck // the end of the process unlocks it, too
+	must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)) // it cannot run twice at the same time
 	if raw, err := os.ReadFile(state); err == nil {
 		must(json.Unmarshal(raw, &r.memory))
 	}
@@ -111,6 +112,7 @@ func RunReferenceIfAsked() {
 		panic(err)
 	}
 	r.wg.Wait()
+	runtime.KeepAlive(lock) // the end of the process unlocks it
 	os.Exit(0)
 }
 
