@@ -50,7 +50,9 @@ func newPublisher(
 	later func(func(*store.Tx)),
 	log *zerolog.Logger,
 ) *publisher {
-	return &publisher{db: db, ready: ready, send: send, later: later, log: log, wake: notify.New(), done: map[int64]bool{}}
+	return &publisher{
+		db: db, ready: ready, send: send, later: later, log: log, wake: notify.New(), done: map[int64]bool{},
+	}
 }
 
 // run publishes until ctx ends.
@@ -104,8 +106,9 @@ func (p *publisher) publishAfter(ctx context.Context, last int64) {
 	}
 }
 
-// start sends one event and waits at most publishPace for its answer, which may arrive while later events are in
-// flight. It calls stop if the bus does not take the event. At the end it receives from room.
+// start sends one event and waits at most publishPace for its answer, which may arrive while later
+// events are in flight. It calls stop if the bus does not take the event, and receives from room
+// at the end.
 func (p *publisher) start(ctx context.Context, stop func(), wg *sync.WaitGroup, e collab.Event, room <-chan struct{}) {
 	answered := make(chan struct{})
 	wg.Go(func() {
