@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +47,9 @@ func TestMain(m *testing.M) {
 		select {}
 	case "owner": // starts a child and waits to be killed
 		p := start("family")
-		io.Copy(os.Stdout, p.Stdout) //nolint:errcheck // a test program
+		bufio.NewReader(p.Stdout).ReadString('\n') //nolint:errcheck // a test program
+		fmt.Println(p.PID())
+		select {}
 	}
 }
 
@@ -117,8 +118,7 @@ func TestStop_KillsTheWholeGroup(t *testing.T) {
 
 func TestProcess_DiesWithItsOwner(t *testing.T) {
 	owner := start("owner")
-	readPid(t, owner.Stdout)
-	child := childOf(t, owner)
+	child := readPid(t, owner.Stdout)
 	if err := syscall.Kill(owner.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -141,35 +141,6 @@ func readPid(t *testing.T, r io.Reader) int {
 }
 
 func signalIgnore() { signal.Ignore(syscall.SIGTERM) }
-
-func mustGlob(t *testing.T, pattern string) []string {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-// childOf finds the program that the owner started.
-func childOf(t *testing.T, p *subprocess.Process) int {
-	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.PID(), p.PID()))
-	if err != nil {
-		t.Skip("needs /proc:", err)
-	}
-	for _, tasks := range mustGlob(t, fmt.Sprintf("/proc/%d/task/*/children", p.PID())) {
-		raw, err = os.ReadFile(tasks)
-		if err == nil && len(strings.Fields(string(raw))) > 0 {
-			break
-		}
-	}
-	pid, err := strconv.Atoi(strings.Fields(string(raw) + " x")[0])
-	if err != nil {
-		t.Fatal("the owner has no child:", err)
-	}
-	return pid
-}
 
 // awaitDeath waits until a process is gone or a zombie; the test's own timeout
 // ends a wait without success.
