@@ -406,6 +406,11 @@ func TestPublisher_KeepsTheOrderWhileTheBusIsAway(t *testing.T) {
 			received := 0
 			up, down := make(chan struct{}), make(chan struct{}) // closed when the connection comes and goes
 			state := func() (<-chan struct{}, <-chan struct{}) { mu.Lock(); defer mu.Unlock(); return up, down }
+			upTo := func(most time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(random.Int64N(int64(most)))
+			}
 			connected := func(ctx context.Context) error {
 				up, _ := state()
 				select {
@@ -420,8 +425,8 @@ func TestPublisher_KeepsTheOrderWhileTheBusIsAway(t *testing.T) {
 					return protocol.SendResult{}, err
 				}
 				_, down := state()
+				n, arrives, answer := 0, upTo(20) > 0, upTo(300*time.Millisecond)
 				mu.Lock()
-				n, arrives, answer := 0, random.IntN(20) > 0, time.Duration(random.IntN(300))*time.Millisecond
 				if _, err := fmt.Sscanf(string(m.MessageID), "msg_%d", &n); err != nil || arrives && n > received+1 {
 					t.Errorf("event %s came after %d (%v)", m.MessageID, received, err)
 				}
@@ -444,9 +449,11 @@ func TestPublisher_KeepsTheOrderWhileTheBusIsAway(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- p.run(ctx) }()
 			for settled := int64(0); settled < count; {
-				timetest.Advance(time.Duration(random.IntN(3000)) * time.Millisecond) // away
+				timetest.Advance(upTo(3 * time.Second)) // away
+				mu.Lock()
 				close(up)
-				timetest.Advance(time.Duration(random.IntN(5000)) * time.Millisecond)
+				mu.Unlock()
+				timetest.Advance(upTo(5 * time.Second))
 				mu.Lock()
 				up = make(chan struct{})
 				close(down)
