@@ -387,7 +387,7 @@ func TestCheckpoint_BeginsByWALSize(t *testing.T) {
 		"a bound twice the usual, nearly":  {usualWAL - 1, 0, 2 * usualWAL, false},
 		"a bound just below, half of that": {usualWAL - 1, 0, 2*usualWAL - 2, true},
 	} {
-		begun := make(chan string, 1)
+		begun := make(chan string) // without room, so that the checkpoint does not end before it is awaited
 		d := &database{path: "log", opts: &Options{MaxWAL: c.most}}
 		d.checkpointing = checkpointing{wal: c.wal, moved: c.moved, checkpoint: func(path string) error { begun <- path; return why }}
 		if err := d.boundWAL(); err != nil {
