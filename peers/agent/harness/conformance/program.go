@@ -74,42 +74,42 @@ func (r *checker) check(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- r.harness.Run(running, harness.Host{Tools: r.chat}) }()
-	initialized, err := r.cases(running)
+	err := r.cases(running)
 	stop()
 	if failed := <-ended; failed != nil {
 		return failed
 	}
-	if !initialized || err != nil {
+	if err != nil || r.caps.ProtocolVersion == "" { // it did not choose the draft
 		return err
 	}
 	return r.raw(ctx) // the program may not be able to run twice at the same time
 }
 
-// cases runs the cases that share one run of the program. It reports whether the program chose the draft.
-func (r *checker) cases(ctx context.Context) (initialized bool, err error) {
+// cases runs the cases that share one run of the program. It sets caps if the program chose the draft.
+func (r *checker) cases(ctx context.Context) error {
 	const title = "initialize is answered with a draft and capabilities"
 	waitCtx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
 		fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
 	defer cancel()
 	caps, err := r.harness.Capabilities(waitCtx)
 	if errors.Is(err, harness.ErrPermanent) {
-		return false, err
+		return err
 	}
 	if err == nil && caps.ProtocolVersion != string(r.version) {
 		err = skipError("the program chose the draft " + caps.ProtocolVersion)
 	}
 	r.reportCase("initialize", title, err)
 	if err != nil {
-		return false, nil
+		return nil
 	}
 	r.caps = caps
 	r.chat.onClaim = func(id string) { r.claims.Go(func() { r.grant(ctx, id) }) }
 	defer r.claims.Wait()
 	if err := r.vectors(ctx); err != nil {
-		return true, err
+		return err
 	}
 	r.behaviours(ctx)
-	return true, nil
+	return nil
 }
 
 // turnID identifies an attempt of a delivery.
