@@ -174,7 +174,8 @@ func (b *batch) record(rows ...activitylog.Row) {
 	b.at = time.Now()
 }
 
-// keep keeps a slice of rows for reuse.
+// keep keeps a slice of rows for reuse unless it is large. It clears the rows, so that their
+// messages can be freed.
 func (b *batch) keep(rows []activitylog.Row) {
 	clear(rows)
 	b.rows = rows[:0]

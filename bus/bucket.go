@@ -12,7 +12,7 @@ import (
 // slow.
 type bucket struct {
 	size, perSecond float64
-	held            float64 // at the time at
+	held            float64 // as of at; negative in debt
 	at              time.Time
 }
 

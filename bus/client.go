@@ -23,7 +23,7 @@ func (c *client) granted() *grant.Credential { return c.credential.Load() }
 // the session.
 func (c *client) chargeOverhead(at time.Time) { c.pause = max(c.pause, c.usage.chargeOverhead(at)) }
 
-// anyName are the names of a client on an open bus: all.
+// anyName allows a client of an open bus every name.
 var anyName = []string{"*"}
 
 // vouchedNames returns the names that the bus vouches for with a message: those that the sender's

@@ -84,7 +84,8 @@ func NewName() string {
 	return "bus-" + hex.EncodeToString(b)
 }
 
-// Run listens on Options.Listen and serves until ctx ends.
+// Run listens on Options.Listen and serves until ctx ends. It then stops as the package documents,
+// and returns nil.
 func (srv *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", srv.options.Listen)
 	if err != nil {

@@ -18,7 +18,7 @@ const takeoverGrace = 2 * time.Second
 type lifecycle struct {
 	ready     atomic.Bool // the session has its identity; read without mu
 	recorded  bool        // peer_connected is in the log, and peer_disconnected is not
-	graceEnds time.Time   // when a replaced session is closed at the latest; zero unless replaced
+	graceEnds time.Time   // deadline for closing a replaced session; zero unless replaced
 	ended     bool
 	endReason string
 }

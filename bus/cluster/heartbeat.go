@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// heartbeats number the heartbeats of this bus. The other buses send the number of the last
-// one that they have received back with each forward. So this bus knows, by its own clock
-// alone, for how long the other bus may have waited for a heartbeat when a forward arrives. If
-// the other bus may have given the forward up by then, this bus refuses it instead of
-// delivering it late.
+// heartbeats number the heartbeats of this bus. With each forward, another bus returns the number
+// of the last heartbeat that it has received. So this bus knows, by its own clock alone, how old
+// that heartbeat is when the forward arrives. If the other bus may have given up on the forward by
+// then, this bus refuses it instead of delivering it late.
 type heartbeats struct {
-	lease time.Duration // no bus gives up this one within this time after a heartbeat
+	lease time.Duration // no bus that received a heartbeat gives up on this bus before the lease has passed
 
 	mu   sync.Mutex // guards the fields below
 	last uint64
@@ -33,7 +32,7 @@ func (h *heartbeats) next(at time.Time) uint64 {
 	return h.last
 }
 
-// withinLease reports whether the buses that have received this heartbeat cannot have given up
+// withinLease reports whether the buses that have received this heartbeat cannot have given up on
 // this bus.
 func (h *heartbeats) withinLease(beat uint64, at time.Time) bool {
 	return age(at, h.sent(beat)) < h.lease
