@@ -12,9 +12,9 @@
 //     keep that promise, and publishers are held only when the queue is full. When Run's
 //     context ends, nothing is lost. Rows lost by a kill are not recorded in a log_gap row.
 //   - Blocking: Append waits while the queue is full and the writer makes progress, and
-//     TryAppend does so for a given time. They wait at most Options.Hold for each sync of
-//     the disk. Sealing a file and checkpoints need several syncs. They do not wait once the database has refused rows
-//     (locked, full disk) and 250 ms have passed without a commit.
+//     TryAppend does so for a given time. Both wait at most Options.Hold for each sync of
+//     the disk; sealing a file and checkpoints need several syncs. Neither waits once the
+//     database has refused rows (locked, full disk) and 250 ms have passed without a commit.
 //   - Loss: from then on, rows wait in the queue, and rows that do not fit are counted. When
 //     writing works again, a log_gap row, {"lost":N,"reason":"..."}, replaces the lost rows.
 //   - Faults never end Run: it retries until the database accepts rows. If the file was
