@@ -60,10 +60,10 @@
 // waiting, once. An event whose id is in no started turn is a turn avoided. Records are sent at
 // least once: those with the same messageId are one.
 //
-// The other records are: claim (granted or not, and to whom), delivery (a message that its chat
-// did not get, or may not have got), post (the agent posted without an event: where and why),
-// reminder (set, due or cancelled), escalation (a person was called into an exchange of two
-// agents or, with a rung, who is asked to answer instead of the agent), tool (a tool call with
-// its arguments, and the size and hash of its result; best effort for tools of the program) and
-// progress (reported by a turn; best effort).
+// The other records are: claim (whether it was granted, and its owner), delivery (a message that
+// its chat did not get, or may not have got), post (the agent posted without an event: where and
+// why), reminder (set, due or cancelled), escalation (a person was called into an exchange of two
+// agents; with the member rung, somebody was asked to answer instead of the agent), tool (a tool
+// call with its arguments, and the size and hash of its result; best effort for tools of the
+// program) and progress (reported by a turn; best effort).
 package agent

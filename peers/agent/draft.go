@@ -23,10 +23,10 @@ const (
 	maxDrafts  = 64       // turns with texts; others have no drafts
 )
 
-// drafts are the answers that models are writing, by turn. Some models' templates begin a
-// thought, so that the text contains only its end. Drafts are therefore shown only after an
-// answer of the model contained everything that its drafts would have shown, and never again
-// after one that did not.
+// drafts are the answers that models are writing, by turn. The prompt templates of some models
+// open a thought, so that the text has only its closing tag, and a draft would show the thought.
+// Drafts are therefore shown only after an answer of the model contained everything that its
+// drafts would have shown, and never again after an answer that did not.
 type drafts struct {
 	grown notify.Signal
 

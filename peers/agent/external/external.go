@@ -94,7 +94,7 @@ type turnTools struct {
 	turn, revision string
 }
 
-// Call runs one tool.
+// Call implements [harness.Tools]. It adds the turn and its revision to the context.
 func (g turnTools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
 	return g.Tools.Call(harness.WithRevision(ctx, g.turn, g.revision), name, arguments)
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Prefixes of the name under which a person is asked what a server or a program wants to know while
-// it runs: "elicit:SERVER.TOOL" if a yes answers it, and "form:SERVER.TOOL" if words do.
+// Prefixes of the names of questions that a server or a program asks a person while it runs:
+// "elicit:SERVER.TOOL" for a question that a yes answers, and "form:SERVER.TOOL" for one that
+// words answer.
 const (
 	ElicitPrefix = "elicit:"
 	FormPrefix   = "form:"
@@ -42,9 +43,10 @@ const (
 )
 
 // Elicit asks a person what a server or a program wants to know while it runs. Schema is the JSON
-// Schema of the answer. A form that a yes answers is a decision; every other one is asked in words,
-// and asked again once if the answer does not fit. Elicit blocks until the person has answered or
-// ctx ends. It cancels a question that cannot be shown, has no fitting answer, or outlives ctx.
+// Schema of the answer. A form that a yes answers is a decision. Any other form is asked in words,
+// and once more if the answer does not fit. Elicit blocks until the person has answered or ctx
+// ends. It returns the action, and with ElicitAccept the content of the answer. The action is
+// ElicitCancel if the question cannot be shown, gets no fitting answer, or outlives ctx.
 func Elicit(ctx context.Context, people Approver, name, message string, schema any) (string, map[string]any) {
 	f, err := newForm(schema)
 	if err != nil || people == nil || len(message) > maxQuestion {

@@ -102,10 +102,11 @@ func (v *View) Facts(e *Entry) attention.Facts {
 // openQuestion is how long a question to a person in a group waits for an answer that names nobody.
 const openQuestion = 30 * time.Minute
 
-// mayAnswer reports whether an event is the first message from a person, outside of direct
-// messages, after the question that the agent asked them at the time asked. Messages to others,
-// and pauses such as "brb", do not count. If no person's message led to the question, anybody may
-// answer. Nobody may if another agent has written since: the person may be answering that.
+// mayAnswer reports whether an event may answer the question that the agent asked in a group at a
+// time, in microseconds. It must be the first message since then from the person whose message led
+// to the question, or from anybody if no person's did. Messages to others, and pauses such as
+// "brb", do not count. If another agent has written since, no event may: the person may be
+// answering that agent.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||

@@ -97,8 +97,8 @@ func (e *Entry) ObligationID() string {
 	return cmp.Or(e.Origin.QuestionID, e.Origin.MessageID, e.SourceID)
 }
 
-// PartyIdentity returns the identity of a party that a chat names. The kind of the party decides
-// on a bare id.
+// PartyIdentity returns the identity of a party that a chat names. An id without a role gets the
+// prefix agent: if the party is an agent, and otherwise the chat's family, such as tg:.
 func PartyIdentity(p protocol.Party, chat protocol.Topic) string {
 	switch {
 	case p.ID == "" || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleUnknown:

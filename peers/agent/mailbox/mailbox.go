@@ -131,7 +131,7 @@ func (v *View) Options() *Options { return &v.m.opts }
 // Messages are sent and turns stopped only after the commit.
 type Tx struct{ View }
 
-// InTx runs do in a transaction.
+// InTx runs do in a transaction, which commits unless tx has an error; see store.InTx.
 func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }

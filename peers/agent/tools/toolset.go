@@ -154,8 +154,9 @@ func (b *Toolset) List() []harness.Tool {
 	return list
 }
 
-// allNames are the names of all tools, including those that a turn does not have. A table of
-// tools cannot be read by the functions in it, so it is copied.
+// allNames are the names of all tools, including those that a turn does not have. They are copied in
+// init, because functions in the tables use them: reading the tables there would be an initialization
+// cycle.
 var allNames []string
 
 func init() {
@@ -183,7 +184,8 @@ func (b *Toolset) rows() []entry {
 	return append(list[:len(list):len(list)], workTools...)
 }
 
-// Call runs one tool.
+// Call implements [harness.Tools]. It records the call, redacts the result, and adds notices about
+// undelivered messages of the turn.
 func (b *Toolset) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
@@ -297,7 +299,8 @@ func (b *Toolset) outcome(given any, refused result, refusal attention.Refusal, 
 	return harness.StructuredResult(given)
 }
 
-// speakFirst does what answers no event: it belongs to the event of the turn, if there is one.
+// speakFirst calls do for an act that answers no event, such as a post. The act belongs to the event
+// of the calling turn, if there is one.
 func (b *Toolset) speakFirst(ctx context.Context, tool harness.Tool, do func(t *attempt) any) harness.Result {
 	var given any
 	var refusal attention.Refusal

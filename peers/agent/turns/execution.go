@@ -21,7 +21,7 @@ var errDeadline = errors.New("the deadline has passed")
 // ErrWithdrawn is the cancellation cause of turns that restart.
 var ErrWithdrawn = errors.New("the message was edited, deleted or continued before a response")
 
-// An execution is a turn that the harness has.
+// An execution is one run of a turn.
 type execution struct {
 	threadKey string // blocked while the turn runs; empty if none is
 	chat      protocol.Topic

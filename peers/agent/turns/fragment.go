@@ -16,8 +16,8 @@ const (
 	itemFactor = 5
 )
 
-// isItem reports whether its author did not type an event: it is a file without words, a forwarded
-// message, or what a bridge describes in brackets, such as a place, a contact or a poll.
+// isItem reports whether an event was not typed by its author: a file without words, a forwarded
+// message, or something that a bridge describes in brackets, such as a place, a contact or a poll.
 func isItem(e *mailbox.Entry) bool {
 	said := strings.TrimSpace(e.Content.Text)
 	return said == "" && len(e.Content.Attachments) > 0 || e.Content.Forwarded != "" ||

@@ -275,7 +275,7 @@ func (r *iteration) handleDeadlines() {
 	}
 }
 
-// handleDue is handleDeadlines for what is due.
+// handleDue ends the turns and events that are overdue, and fires the due reminders and obligations.
 func (r *iteration) handleDue(now time.Time) {
 	for _, t := range r.OverdueTurns(now) {
 		r.stop(t.ID, errDeadline)

@@ -161,7 +161,7 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 }
 
 // textOf returns content as text for people. Content that only a program could show is replaced by
-// its name. Text and links stand in sentences, and everything else on lines of its own.
+// its name. Text and links are parts of sentences; everything else is on separate lines.
 func textOf(content *acpsdk.ContentBlock) (said string, link bool) {
 	switch {
 	case content.Text != nil:

@@ -91,7 +91,8 @@ func (p *agentProcess) allow(
 	return turn.approver.Approve(ctx, tool, shown) == nil, true
 }
 
-// untilEnd returns the context of a question to a person, which the turn must outlive.
+// untilEnd returns a context for a question to a person. It ends with ctx or with the turn, whichever
+// ends first.
 func (c *collector) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { end(context.Cause(c.ctx)) })

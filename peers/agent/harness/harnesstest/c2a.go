@@ -28,7 +28,7 @@ import (
 //
 //	silent:N         no answer to the first N deliveries (of all runs)
 //	refuse:N         an error as answer to the first N deliveries
-//	late             answers a delivery when the next one comes, and the last one never
+//	late             answers each delivery only when the next one comes
 //	crash:N          ends without an answer at the Nth delivery (of all runs)
 //	crash-after:N    ends after accepting the Nth delivery
 //	mute             never answers initialize

@@ -90,8 +90,8 @@ func (t *Tools) Called() []string {
 	return names
 }
 
-// playScripted does about an event what a scripted agent does, and returns the text that ends the
-// turn. The event is a harness.Event or the params of chat/deliver.
+// playScripted runs a scripted agent on an event, and returns the text that ends the turn. The event
+// is a harness.Event or the params of chat/deliver.
 func playScripted(ctx context.Context, event []byte, tools harness.Tools) string {
 	var params struct {
 		harness.Event

@@ -306,8 +306,8 @@ func isLostSession(err error) bool {
 var unknownSession = text.Pattern(`(?i)\bsession\b.*\b(?:not found|unknown|invalid|expired|terminated|does not exist|` +
 	`not initialized)\b|\b(?:unknown|invalid|no valid|no such|missing|expired)\b.*\bsession\b|\bserver not initialized\b`)
 
-// toResult converts a result for a model: without secrets, and with at most limit bytes. It
-// redacts first, since half a secret would not be recognized.
+// toResult converts a result for a model: without secrets, and cut to most bytes. It redacts
+// before it cuts, since half a secret would not be recognized.
 func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
 	out, left, images := harness.Result{IsError: r.IsError}, most, maxImages
 	for _, c := range r.Content {

@@ -27,7 +27,7 @@ type turnTools struct {
 	approver harness.Approver
 }
 
-// Call calls a tool once.
+// Call implements [harness.Tools]. It never runs a tool twice for a call.
 func (a *turnTools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
 	return a.call(ctx, a.approver, name, arguments)
 }

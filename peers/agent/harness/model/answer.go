@@ -116,9 +116,9 @@ func (a *answer) finish() *reply {
 type dialect interface {
 	// authorize adds the headers with the key, which may be empty.
 	authorize(h http.Header, key string)
-	// encode returns the body of a request. If the API refuses the request, adapt (which may be
-	// nil) adjusts the dialect to the refusal. It describes the adjustment, after which another
-	// request may succeed, or returns "".
+	// encode returns the body of a request. If the API refuses the request, learn (which may be
+	// nil) adjusts the dialect to the refusal. It returns a description of the adjustment, after
+	// which another request may succeed, or "".
 	encode(model string, r *request) (body any, learn func(refusal string) (lesson string))
 	// decode handles one event of a stream, or an answer in one piece.
 	decode(a *answer, data []byte) error

@@ -8,7 +8,7 @@ import (
 	"hubbub/peers/store"
 )
 
-// A FactsForPost has the recorded facts that decide whether the agent may post to a chat.
+// A PostContext has the recorded facts that decide whether the agent may post to a chat.
 type PostContext struct {
 	Left     bool                     // the agent was asked to leave and has not been named since
 	Halted   bool                     // by a person, there or everywhere

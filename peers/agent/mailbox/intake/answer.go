@@ -82,9 +82,9 @@ func handleChoice(tx *mailbox.Tx, e *mailbox.Entry) bool {
 // maxStatusDelay is how long the delivery_status of a message may take while the agent runs.
 const maxStatusDelay = time.Minute
 
-// AwaitsStatus reports whether an event may be about a message from the agent whose id in the chat is
-// not known yet. A reaction, or a reply to a question, can overtake the delivery_status of the
-// message: it is repeated with a delay after the agent was down.
+// AwaitsStatus reports whether an event may be about one of the agent's messages that has no known id
+// in the chat yet. A reaction, or a reply to a question, can arrive before the delivery_status of the
+// message, which is repeated with a delay after the agent was down.
 func AwaitsStatus(v *mailbox.View, e *mailbox.Entry) bool {
 	to, reaction := e.Content.ReplyTo, e.Content.Event == protocol.EventReaction
 	if to == nil || to.SourceID == "" || !mailbox.SupportsReplies(e.Chat) ||

@@ -96,11 +96,12 @@ func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost protocol.Tur
 	}
 }
 
-// clarificationTime is how long an event that is not clear stays open.
+// clarificationTime is how long an unclear event stays open.
 const clarificationTime = 24 * time.Hour
 
-// AskClarification asks the author of an event that is not clear what they mean. The event stays
-// open, and ends as ignored if nothing explains it.
+// AskClarification asks the author of an unclear event what they mean. The event stays open, and
+// ends as ignored if nothing explains it. For an event with an obligation, it does nothing: the
+// obligation asks its author separately.
 func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
 	if obligations.Of(&tx.View, e) != nil { // it asks its author itself
 		return
@@ -110,7 +111,7 @@ func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.Save(e)
 }
 
-// HandleExplanation ends the events that were not clear, once their author writes again or edits.
+// HandleExplanation ends the unclear events of an author who writes again or edits.
 func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.Decision.Policy != attention.PolicyMustRespond ||
 		e.Content.Event != protocol.EventMessage && e.Content.Event != protocol.EventEdit {
