@@ -115,7 +115,7 @@ func (t identityHandler) mustAllowName(name string) {
 	}
 }
 
-// leave takes an endpoint offline that is stopping. Its wakes wait from now on.
+// leave takes a stopping endpoint offline. Its wakes wait from now on.
 func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	e := t.Endpoints[p.EndpointID]
 	switch {
@@ -129,8 +129,8 @@ func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	return t.result(e.EndpointID)
 }
 
-// endPredecessors takes the endpoints offline that a new one replaces: those of the same
-// identity, workspace and project. It returns their ids.
+// endPredecessors takes offline the endpoints that a new one replaces: those of the same identity,
+// workspace and project. It returns their ids.
 func (t identityHandler) endPredecessors(e collab.Endpoint) (before []string) {
 	for _, id := range sortedKeys(t.Endpoints) {
 		old := t.Endpoints[id]
@@ -218,7 +218,7 @@ func (t identityHandler) setOffline(e *rules.Endpoint, why string) {
 	emit(t.tx, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
-// expireAll takes endpoints offline that were silent for EndpointTimeout, and removes those that
+// expireAll takes offline the endpoints that were silent for EndpointTimeout, and removes those that
 // were silent for RetireAfter. An endpoint is not silent while its identity is on the bus.
 func (t identityHandler) expireAll() {
 	for _, id := range slices.Sorted(maps.Keys(t.Endpoints)) {

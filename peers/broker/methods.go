@@ -84,7 +84,7 @@ func byName(list ...method) map[string]method {
 	return m
 }
 
-// handle makes a method of its handler.
+// handle returns a method that decodes its params and calls run.
 func handle[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
 	return method{m.Name, func(t *tx, raw json.RawMessage) any { return run(H{t}, decodeParams[P](raw)) }, m.Fresh}
 }

@@ -73,7 +73,7 @@ func Fail(code collab.Code, format string, args ...any) {
 	Must(collab.Refuse(code, format, args...))
 }
 
-// failWithDetails is fail with details for programs.
+// failWithDetails is Fail with details for programs.
 func failWithDetails(details any, code collab.Code, format string, args ...any) {
 	e := collab.Refuse(code, format, args...)
 	e.Details = details
@@ -105,8 +105,8 @@ func MustBeNames(pairs ...string) {
 	}
 }
 
-// MustBeTexts is MustBeText for a list of at most so many names. tooMany is the message for a
-// longer list.
+// MustBeTexts is MustBeText for each of a list of names. It refuses a list of more than most names
+// with the message tooMany, a format for that number.
 func MustBeTexts(what string, names []string, most int, tooMany string) {
 	if len(names) > most {
 		FailInvalid(tooMany, most)
