@@ -80,8 +80,9 @@ func (v *ChatView) RunCommand(tx *store.Tx, help []CommandHelp, command, by, key
 	return text
 }
 
-// MakeStop makes a message tell the chat's agents to stop, and reports whether there are any. It returns
-// the names of the message with theirs: in a group, a word for nobody stops nobody.
+// MakeStop turns a message into one that tells the chat's agents to stop, and reports whether the chat
+// has agents. It adds their names to those that the message mentions, since in a group an agent stops
+// only when it is named.
 func (v *ChatView) MakeStop(tx *store.Tx, m *protocol.ChatMessage, names []string) (all []string, assigned bool) {
 	m.Text, m.Priority, m.Signal = "stop", "urgent", protocol.SignalStop
 	at := v.Router.Status(tx, v.ID)

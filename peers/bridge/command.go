@@ -87,8 +87,8 @@ func ParseHalt(prefix, text string) string {
 	return halts[word]
 }
 
-// wordless are the commands that take no words, and fillers the words that do not change them, as
-// courtesies do not.
+// wordless are the commands that take no words. Words of fillers may follow them without changing
+// them, as courtesies may.
 var (
 	wordless = []string{"help", "status", "agents", "who", "stop", "halt", "resume"}
 	fillers  = strings.Fields("please pls now it that this all everything everyone thanks thank you jetzt sofort " +

@@ -315,8 +315,8 @@ func (r *Router) deliverHalt(ctx context.Context, item *outbox.Item, e *Event) e
 	return r.peer.Deliver(ctx, e.Agent.Topic(), item.Attempt, m)
 }
 
-// markAgentBack ends a chat's request for an agent whose agent has returned without the
-// spawner.
+// markAgentBack ends a chat's request for an agent: its agent has accepted a message, so it has
+// returned without the spawner.
 func (r *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
 	if r.table.load(tx, id).state != Asking {
 		return tx.Err()

@@ -66,8 +66,8 @@ func messageIDFor(event string, e *Event) protocol.MessageID {
 	return protocol.MessageID(event + "." + e.Agent.Name())
 }
 
-// ErrBeingSent postpones a reaction to a message that may be the one that is being sent: the chat
-// system shows a message before it returns its ID.
+// ErrBeingSent postpones a reaction that may be to the message being sent: the chat system shows a
+// message before it returns its ID.
 var ErrBeingSent = outbox.Later(200*time.Millisecond,
 	errors.New("the message that this may be about is still being sent"))
 

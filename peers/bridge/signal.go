@@ -30,7 +30,7 @@ func (g Glyphs) SignalOf(emoji string) string {
 	return emojiAliases[plain]
 }
 
-// With returns the glyphs with others in their place.
+// With returns a copy of the glyphs in which others replace those of the same signals.
 func (g Glyphs) With(others Glyphs) Glyphs {
 	all := maps.Clone(g)
 	maps.Copy(all, others)

@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// errNoRoute repeats a request that was accepted: the peer that accepted it may have
-// died before it could assign an agent.
+// errNoRoute makes the outbox repeat a request that was accepted: the peer that accepted it
+// may have died before it could assign an agent.
 var errNoRoute = errors.New("the request was accepted; no agent is assigned yet")
 
 // runStep takes the next step for a chat: it requests an agent, or dispatches events that

@@ -204,8 +204,8 @@ func tableText(b block) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// wordsOf returns an inline text without styles. Struck words keep their marks, as they would
-// seem to count, and links their addresses.
+// wordsOf returns an inline text without styles. Struck words keep their marks, since without them
+// they would seem to be valid. Links keep their addresses.
 func wordsOf(text string) string {
 	var b strings.Builder
 	for _, r := range spellLinks(runsOf(text)) {
@@ -217,7 +217,7 @@ func wordsOf(text string) string {
 	return strings.ReplaceAll(b.String(), "~~~~", "")
 }
 
-// spellLinks adds the address of each link behind its words, unless it is the words.
+// spellLinks adds the address of each link after its words, unless the words are the address.
 func spellLinks(runs []run) (all []run) {
 	var words strings.Builder // of the link
 	for i, r := range runs {

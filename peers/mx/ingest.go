@@ -164,8 +164,9 @@ func (in *ingester) isForAgents(tx *store.Tx, c *chat, h *parsedEvent) bool {
 			protocol.RoleOf(protocol.PeerID(in.answered(tx, c, h.data.ReplyTo).Author)) == protocol.RoleAgent
 }
 
-// checkEdit returns why an edit does not count, or adds what it keeps of the message that it
-// replaces: its thread and the message that it answers. Homeservers let everybody send one.
+// checkEdit returns why an edit does not count, or "". Homeservers let anybody send an edit of
+// any message. A valid edit gets the thread of the message that it replaces, and the message that
+// this one answers.
 func (in *ingester) checkEdit(tx *store.Tx, h *parsedEvent) (reason string) {
 	type row struct{ sender, thread, replyTo string }
 	of, known := store.One(tx, func(r *row) []any { return []any{&r.sender, &r.thread, &r.replyTo} },

@@ -18,8 +18,8 @@ import (
 
 // A typingList has who is typing in which room, each for at most maxTyping. It is not stored.
 type typingList struct {
-	again time.Duration // after which somebody who is still typing is shown again
-	// show shows that somebody is typing or, with false, that nobody is typing in a room any more.
+	again time.Duration // interval at which somebody who is still typing is shown again
+	// show shows that somebody is typing or, with false, that nobody in the room is typing any more.
 	show func(ctx context.Context, who typist, typing bool)
 	wake notify.Signal
 
@@ -77,8 +77,8 @@ func (t *typingList) run(ctx context.Context) error {
 	return nil
 }
 
-// due returns the typists that must be shown, with true, and for each room where nobody is typing
-// now one who has stopped, with false. It reports whether anybody is typing.
+// due returns what must be shown now: true for each typist whose indicator is due, and false for one
+// typist of each room in which the last one has stopped. It reports whether anybody is typing.
 func (t *typingList) due(now time.Time) (due map[typist]bool, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +103,8 @@ func (t *typingList) due(now time.Time) (due map[typist]bool, busy bool) {
 	return due, len(t.list) > 0
 }
 
-// setTyping starts an agent's indicator, which lasts until its reply, its message that it has stopped,
-// or its leaving the bus. A reply without any content ends it.
+// setTyping starts an agent's indicator. It lasts until the agent replies, reports that it has stopped,
+// or leaves the bus. A reply without any content ends it.
 func (out *outbound) setTyping(_ context.Context, c *chat, r *bridge.Reply) {
 	if who := (typist{c.room, r.Agent}); !r.Content.Typing {
 		out.typing.end(func(other typist) bool { return other == who })

@@ -63,8 +63,8 @@ func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) 
 // maxIdempotentAttempts bounds the attempts at an idempotent call that gets no answer.
 const maxIdempotentAttempts = 3
 
-// retryUnanswered makes an unanswered call one that is retried. It is for idempotent calls:
-// setting a reaction, editing, answering a press.
+// retryUnanswered returns an error that is retried if an idempotent call got no answer: setting a
+// reaction, editing, answering a press.
 func (o *outgoing) retryUnanswered(err error) error {
 	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left &&
 		o.item.Attempt < maxIdempotentAttempts {

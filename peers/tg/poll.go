@@ -36,9 +36,9 @@ type cursor struct {
 	single bool // request one update at a time, because a full batch was too large; until none is pending
 }
 
-// next returns the cursor after a batch, of which fresh updates were new. A batch of repetitions
-// only means that the server has lost the confirmation: then the poll that waits keeps the
-// offset.
+// next returns the cursor after a batch of size updates; fresh is how many were new. A batch
+// without new updates means that the server has lost the confirmation: then the poll that waits
+// keeps the offset.
 func (c cursor) next(highest int64, size, fresh int) cursor {
 	if size == 0 {
 		return cursor{wait: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// maxNamed bounds what a service message names of another message.
+// maxNamed bounds the excerpt of another message in the words for a service message, in characters.
 const maxNamed = 200
 
 // describeService returns words for a service message, which reports what somebody did in the chat, or

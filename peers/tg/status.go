@@ -16,7 +16,8 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 	return out.router.ReportDelay(ctx, o.item.Attempt, o.report(protocol.DeliveryStatus{}, "accepted"), err)
 }
 
-// report returns a report for the author of a reply. One is delivered per name.
+// report returns a report for the author of a reply. Of the reports about a reply with the same
+// name, only the first is delivered.
 func (o *outgoing) report(status protocol.DeliveryStatus, name string) *bridge.Report {
 	author := protocol.PeerID(o.agent)
 	if o.isOwn() {

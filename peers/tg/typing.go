@@ -19,8 +19,8 @@ import (
 )
 
 // A typingIndicator shows in Telegram that agents are working. Telegram's indicator lasts 5s, so
-// it is renewed every 4s: from the agent's first typing message until its reply, its message that
-// it has stopped, or its leaving the bus, for at most 5 minutes. If the bus does not report who
+// it is renewed every 4s, for at most 5 minutes: from the agent's first typing message until the
+// agent replies, reports that it has stopped, or leaves the bus. If the bus does not report who
 // leaves, each typing message lasts TypingHold.
 type typingIndicator struct {
 	out            *outbound

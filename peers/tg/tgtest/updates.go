@@ -79,7 +79,7 @@ func (s *Server) queueLocked(id int64, raw json.RawMessage) {
 	s.changed.Notify()
 }
 
-// kindOf returns the name of the member beside update_id.
+// kindOf returns the kind of an update: the name of the member other than update_id.
 func kindOf(raw json.RawMessage) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
