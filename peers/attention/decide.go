@@ -109,8 +109,8 @@ func fitHarness(d *Decision, v *situation) {
 	}
 }
 
-// The reasons of decisions that may change when the author writes more, of edits that programs are told
-// of, and of turns whose final texts are messages.
+// Reasons that code compares: those of decisions that may change when the author writes more, of edits
+// that programs are notified of, and of turns whose final texts are messages.
 const (
 	ReasonAmbient     = "ambient"
 	ReasonFragment    = "fragment"
@@ -136,8 +136,8 @@ func (d *Decision) SaysFinalText() bool {
 		slices.Contains([]string{reasonReminder, reasonProceeds}, d.Rule())
 }
 
-// NamesNobody reports whether the event was decided on by where it was written, since it is addressed
-// to nobody in particular.
+// NamesNobody reports whether the event names no addressee, so that only the place where it was written
+// decided.
 func (d *Decision) NamesNobody() bool {
 	return slices.Contains([]string{ReasonAmbient, reasonStream, reasonThread, reasonParticipant}, d.Rule())
 }

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// WithLineBreaks returns a text with its line breaks if a model has escaped them twice, so that it has
-// \n where people should see a new line. Nothing changes in a text with a line break, code, a path or an
-// expression, nor if one of the \n is not where a line would end: C:\new, or a sentence about \n.
+// WithLineBreaks replaces each \n in a text with a line break, for a model that escaped line breaks
+// twice. It does not change a text with a line break, code, a path or an expression, nor one in which
+// a \n is where no line would end: C:\new, or a sentence about \n.
 func WithLineBreaks(text string) string {
 	if !strings.Contains(text, `\n`) || strings.ContainsAny(text, "\n`") || strings.HasPrefix(text, "{") ||
 		strings.HasPrefix(text, "[") {

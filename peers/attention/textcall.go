@@ -51,7 +51,7 @@ func (n names) meant(name string) string {
 // template, the number of the call, quotation marks or parentheses.
 var aroundName = compiled(`(?s)\A[\s"'` + "`" + `]+|[\s"'` + "`" + `]*(?:<[|｜].*|:\d+|\(\))?[\s"'` + "`" + `]*\z`)
 
-// ToolMeant returns the one of the tools that a model means that calls name, or "".
+// ToolMeant returns the tool that a model means by name, or "" if it is none of tools.
 func ToolMeant(name string, tools []string) string {
 	known := names{}
 	for _, tool := range tools {
@@ -177,7 +177,8 @@ var (
 // maxSearches bounds the search for the ends of calls, in lengths of the text.
 const maxSearches = 50
 
-// balanced is balanced at a place of the text. It reports false if the text was searched too often.
+// balanced returns the length of the text in brackets at a place, or 0 if they are not closed. It
+// reports false if the text was searched too often.
 func (s *scanner) balanced(at int) (length int, ok bool) {
 	if s.searched > maxSearches*len(s.text) {
 		return 0, false
@@ -239,7 +240,7 @@ func (s *scanner) named(at int, opened []int) (int, effect) {
 	return opened[1], hide
 }
 
-// namedObject hides a line of the name of a tool and its arguments in JSON.
+// namedObject hides a line that consists of the name of a tool and its arguments in JSON.
 func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	if !s.tools.has(rest[opened[2]:opened[3]]) {

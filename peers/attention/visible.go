@@ -148,9 +148,9 @@ type scanner struct {
 	callable bool // the text has the name of a tool
 
 	out      strings.Builder
-	from     int    // where the answer begins, behind a thought that began before the text
+	from     int    // where the answer begins, after a thought that began before the text
 	over     bool   // the turn of the answer ended before the text
-	end      string // the hidden part that ends the text so far, with the white space behind it
+	end      string // the hidden part that ends the text so far, with the white space after it
 	searched int    // bytes that were searched for the ends of calls
 
 	noHeader, lastFence int  // see header and copyOfPrompt

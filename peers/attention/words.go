@@ -24,7 +24,7 @@ type Words struct {
 
 // embeddedWords are the default words, in English, Russian, Ukrainian, Persian, Arabic, Spanish,
 // Portuguese, Indonesian, Hindi, Uzbek, Turkish and German, with one language per line. The words
-// for yes, no and unclear answer a question about a permission. A phrase stands for itself:
+// for yes, no and unclear answer a question about a permission. A phrase counts as a whole:
 // "claro que no" is not "claro".
 //
 //go:embed words.json
@@ -47,7 +47,8 @@ var defaultWords = sync.OnceValue(func() *dictionary {
 	return d
 })
 
-// DefaultWords returns the default words in twelve languages, those of answers in nineteen. The caller must not change its lists.
+// DefaultWords returns the default words, in twelve languages; those of answers in nineteen. The caller
+// must not change the lists.
 func DefaultWords() Words { return defaultWords().Words }
 
 // Courtesies may accompany a stop or leave word without changing it.
