@@ -10,8 +10,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// echoWindow is how long a text is recognized as an agent's own after a service brings it to
-// inboxes. A text of fewer than minEcho bytes is recognized only under the agent's name and for
+// echoWindow is how long after an agent said a text it is recognized when a service brings it to
+// an inbox. A text of fewer than minEcho bytes is recognized only under the agent's name and for
 // shortEchoWindow, since people also say "yes".
 const (
 	echoWindow      = 10 * time.Minute

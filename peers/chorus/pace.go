@@ -11,8 +11,8 @@ import (
 )
 
 // A sender that answers an agent within fastAnswer, again and again, is a program. No person
-// reads and writes that fast for so long. Programs are sometimes slower: a sender is one once it
-// has given fastAnswers more fast answers than slow ones, until a pause.
+// reads and writes that fast for so long. Programs are sometimes slower: a sender counts as a
+// program once it has given fastAnswers more fast answers than slow ones, until a pause.
 const (
 	fastAnswer  = 8 * time.Second
 	fastAnswers = 8

@@ -31,8 +31,8 @@ var (
 )
 
 // checkSignature verifies a post and returns the ID by which it is recognized. It accepts the
-// signature of Standard Webhooks, over ID, time and body, and that of GitHub, over the body. The
-// latter is recognized by its body, since anybody who replays it can change its headers.
+// signature of Standard Webhooks, over ID, time and body, and that of GitHub, over the body. A post
+// from GitHub is recognized by its body, since anybody who replays it can change its headers.
 func checkSignature(header http.Header, body []byte, secret string, now time.Time) (id string, err error) {
 	id, stamp, signature := header.Get("webhook-id"), header.Get("webhook-timestamp"), header.Get("webhook-signature")
 	github := header.Get("X-Hub-Signature-256")

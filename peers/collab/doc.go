@@ -13,8 +13,8 @@
 //   - Presence: Attend announces an endpoint and sends a heartbeat every 10 s unless the
 //     broker watches the bus. It announces the endpoint again if the broker does not know
 //     it. If there is no broker, it looks for one after 30 s, and then less and less
-//     often, down to every 15 minutes. Look has it look within 30 s. Heard tells a client
-//     of any other message of the broker, which therefore is online.
+//     often, down to every 15 minutes. After Look, it looks within 30 s. The program calls
+//     Heard for any other message from the broker, which shows that the broker is online.
 //   - Blocking: Call waits for the connection, the bus and the broker, for Patience in
 //     total or until its context ends. A Client starts no goroutine.
 //   - Loss: a request is sent once. A request that must arrive is made with

@@ -150,7 +150,7 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 	}
 }
 
-// Look has Attend look for an absent broker now, or 30 seconds after it last looked. Call it when
+// Look makes Attend look for an absent broker now, or 30 seconds after it last looked. Call it when
 // the program has work for which it would ask a broker. It does not block.
 func (c *Client) Look() { c.look.Notify() }
 

@@ -8,7 +8,7 @@
 //   - The check applies to the address that is dialled, after names and redirects have been
 //     resolved. Behind a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), it applies
 //     to every address that the host has here. The proxy then looks up the name itself.
-//     Addresses that an operator allows in particular are called without the proxy.
+//     Addresses that an operator allows specifically are called without the proxy.
 //
 // The package does no I/O except in its transport.
 package netguard

@@ -131,7 +131,7 @@ func (g *Policy) Check(addr netip.Addr, clear bool) error {
 	return nil
 }
 
-// isNamed reports whether an operator allows an address in particular.
+// isNamed reports whether an operator allows an address, other than by allowing all addresses.
 func (g *Policy) isNamed(addr netip.Addr) bool {
 	addr = addr.WithZone("").Unmap()
 	return slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Bits() > 0 && p.Contains(addr) })

@@ -27,8 +27,8 @@ func confine() error {
 	return nil
 }
 
-// KillSession kills the processes in the session of an ended process. Linux gives its number to no other
-// process while the session has some.
+// KillSession kills the processes in the session of an ended process. Linux does not reuse the id while
+// the session has processes.
 func KillSession(id int) {
 	entries, _ := os.ReadDir("/proc") //nolint:errcheck // without /proc, they stay
 	for _, e := range entries {

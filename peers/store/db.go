@@ -25,10 +25,10 @@ const (
 
 var errClosed = errors.New("the database is closed")
 
-// A DB is an open SQLite database. All of its writes use one connection, one after the
-// other, and what is written at the same time shares a commit. Reads outside transactions
-// see what is committed. They use another connection while that one is busy. Its methods and the functions of this
-// package may be called from any goroutine.
+// A DB is an open SQLite database. All writes use one connection, one after the other, and
+// transactions at the same time share a commit. Reads outside transactions see what is
+// committed. They use another connection while the one for writing is busy. The methods of a
+// DB and the functions of this package may be called from any goroutine.
 type DB struct {
 	path string
 
@@ -303,9 +303,10 @@ func (db *DB) sync() {
 	db.timer = time.AfterFunc(syncDelay, db.sync)
 }
 
-// syncLocked writes to the log of SQLite, and waits until the disk has it. All earlier commits
-// precede that in the log. A system may forget what it failed to sync, and report success the
-// next time; then the log is first copied to the database, and restarts.
+// syncLocked commits a page to SQLite's write-ahead log, and waits until the disk has the log up
+// to there. So the disk has all earlier commits, too. After a failed sync, the system may forget
+// the data and report success the next time. The log is then first copied to the database, and
+// restarts.
 func (db *DB) syncLocked() error {
 	db.commit()
 	if db.dirty == nil {
@@ -335,8 +336,8 @@ func (db *DB) finish(err error) {
 }
 
 // read calls do with the connection for writing if nobody needs it, and otherwise with the
-// one for reading, which it opens if there is none. What the former wrote is in its cache,
-// whereas each commit empties the cache of the latter.
+// connection for reading, which it opens if there is none. The connection for writing is
+// faster: it has in its cache what it wrote, whereas each commit empties the other's cache.
 func (db *DB) read(do func(c *connection) error) (err error) {
 	if db.mu.TryLock() {
 		if db.group == nil && db.writer != nil {

@@ -170,7 +170,7 @@ func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (v T,
 	return v, found
 }
 
-// All reads all rows of a query, in order.
+// All reads all rows of a query, in order. It returns nil if tx has an error.
 func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
 	read(tx, query, args, func(s *sqlite.Stmt) error {
 		var v T
