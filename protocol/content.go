@@ -63,12 +63,13 @@ const (
 type Configure struct {
 	TalkTo Topic    `json:"talkto"`
 	People []PeerID `json:"people,omitempty"` // members of the chat, in the order in which they were admitted
-	// on: no turn runs in that chat until off (for the agent's own topic: in any chat); anew, for the agent's own topic: budgets start from zero
+	// Halt is "on" (no turn runs in that chat until "off"; with the agent's own topic, in no chat) or,
+	// with the agent's own topic only, "anew" (budgets start from zero).
 	Halt string `json:"halt,omitempty"`
 	By   string `json:"by,omitempty"` // who requested it, for people
 }
 
-// HaltBudgetReset is the state in an agent's record of a Configure with Halt anew.
+// HaltBudgetReset is the state in an agent's record of a Configure with Halt "anew".
 const HaltBudgetReset = "counted_anew"
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is required. Defaults are
@@ -195,8 +196,8 @@ type ChatReply struct {
 	Obligation *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
 }
 
-// CheckIDs returns nil if the ids of a reply and of the messages that it names tell them from others, or
-// the reason why not.
+// CheckIDs returns nil if the ids in a reply are clean names, so that no two ids look alike, or the
+// reason why not.
 func (r *ChatReply) CheckIDs() error {
 	if !text.IsCleanName(r.IdempotencyKey + r.Edits + r.InReplyTo + r.ReplyTo + r.ThreadID) {
 		return errors.New("idempotencyKey, edits, inReplyTo, replyTo and threadId must be " + text.NameRule)

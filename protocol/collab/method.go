@@ -141,7 +141,8 @@ type Asker interface {
 	Call(ctx context.Context, method string, params any) (json.RawMessage, error)
 }
 
-// Ask sends one request and returns its result.
+// Ask sends one request by a.Call and returns its result. It blocks and fails as Call does, and also
+// fails if the result has another form.
 func (m Method[P, R]) Ask(ctx context.Context, a Asker, params P) (R, error) {
 	var result R
 	raw, err := a.Call(ctx, m.Name, params)

@@ -145,8 +145,8 @@ func lastWord(name string) string {
 	return words[len(words)-1]
 }
 
-// list copies a list, of which name is the name. A flag or the name of a header is the name of the
-// next element.
+// list copies a list. Its elements have the name of the list, except that a flag or the name of a
+// header names the element after it.
 func (c *copier) list(raw json.RawMessage, name string) {
 	var elements []json.RawMessage
 	_ = json.Unmarshal(raw, &elements) // it is valid
