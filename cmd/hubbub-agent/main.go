@@ -76,8 +76,8 @@ func (r *targetSettings) policyFor(given []string) *netguard.Policy {
 const gcPercent = 40
 
 // processors keeps an agent on one processor at a time. It has little to compute, one thing after
-// the other. A second one costs more than it brings: threads wake each other, and the garbage
-// collector waits for each, which on a busy machine is often not running.
+// the other. A second processor costs more than it brings: threads wake each other, and the garbage
+// collector waits for every thread, even one that a busy machine is not running.
 const processors = 1
 
 func newSettings() *settings {

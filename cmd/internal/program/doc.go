@@ -36,10 +36,10 @@
 //     further lines are dropped. A log line reports their number once the stream works
 //     again. The end of the program waits at most 500 ms for the stream.
 //   - Exit: 0 after success or a clean stop, 1 with one plain sentence on stderr after a failure,
-//     2 when flags, variables, file or arguments are wrong (see [Usage]). What may disappear
-//     without a change to the settings is a failure, even at the start (see [Retryable]): an
-//     address that cannot be bound, a missing or empty file, a failed lookup, too many open
-//     files. A panic and SIGABRT print every goroutine and end the process by that signal, so
+//     2 when flags, variables, file or arguments are wrong (see [Usage]). An error that may
+//     disappear without a change to the settings is a failure, even at the start (see
+//     [Retryable]): an address that cannot be bound, a missing or empty file, a failed lookup,
+//     too many open files. A panic and SIGABRT print every goroutine and end the process by that signal, so
 //     that its supervisor restarts it.
 //   - Stop: SIGTERM, SIGINT or, if the terminal is gone, SIGHUP ends the context of
 //     Run. Run then has 10 seconds. After that, or at a second signal, the program

@@ -66,8 +66,8 @@ func (e *Env) Secret(variable string) (string, error) {
 // maxSecret is the size in bytes above which a file cannot be a secret.
 const maxSecret = 64 << 10
 
-// SecretFile returns the secret in a file, without the line's end. An empty
-// file is an error, which may disappear.
+// SecretFile returns the secret in a file, without the blanks around it. A file that is empty
+// or not text is a [Retryable] error, since it may still be written.
 func (e *Env) SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxSecret {

@@ -17,8 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Standby has the flags of a program of which only one instance may be active in a cluster of
-// machines.
+// Standby has the flags of a program that may be active only once in a cluster of machines.
 type Standby struct {
 	URLs        []string `flag:"cluster,split" usage:"NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)"`
 	ClusterName string   `flag:"cluster-name" default:"hubbub" usage:"name of the cluster: the prefix of its leases"`

@@ -110,7 +110,7 @@ func (r *chorusRun) verdict(name, title, result string, wrong error) {
 	r.report(v)
 }
 
-// person returns the sender of a case of answers.
+// person returns a function that makes messages from a person with that name.
 func person(name string) func() chorusMessage {
 	return func() chorusMessage { return chorusMessage{Sender: name} }
 }
@@ -118,7 +118,8 @@ func person(name string) func() chorusMessage {
 // namesake is a person with the name of the first agent.
 func (r *chorusRun) namesake() chorusMessage { return chorusMessage{Sender: r.agents[0].name} }
 
-// person returns a function that makes messages from a person with that name.
+// post sends a message in a channel to the given agents, and returns the number of the post. Each
+// agent must answer with status 200.
 func (r *chorusRun) post(ctx context.Context, channel string, m chorusMessage, to ...*chorusAgent) (int, error) {
 	post := r.newPost()
 	if m.ID == "" {
@@ -271,8 +272,7 @@ func (r *chorusRun) program(ctx context.Context, channel string) error {
 	}
 }
 
-// room returns a case with a message to two agents of a channel, of which at most the given
-// number may answer.
+// room returns a case with a message to two agents of a channel. At most atMost of them may answer.
 func (r *chorusRun) room(text string, atMost int) func(ctx context.Context, channel string) error {
 	return func(ctx context.Context, channel string) error {
 		post, err := r.post(ctx, channel, chorusMessage{Sender: "alice", Content: text}, r.agents[:2]...)
