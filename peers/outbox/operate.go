@@ -88,7 +88,7 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	})
 }
 
-// Drop settles an item as dropped. Its key stays known.
+// Drop settles an item as dropped. Its key stays known. It returns the errors of Retry.
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	v := decision{state: StateDropped, cause: errors.New("dropped by an operator")}
 	return o.operate(ctx, "dropping", id, func(tx *store.Tx, item *Item) {

@@ -183,7 +183,8 @@ func (p *Peer) removePattern(pattern protocol.Pattern) *link {
 	return p.link
 }
 
-// Unsubscribe removes a pattern.
+// Unsubscribe removes a pattern, also for later connections. If the peer is connected, it waits for
+// the bus's answer.
 func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error {
 	l := p.removePattern(pattern)
 	if l == nil {

@@ -72,7 +72,7 @@ func (l *Launcher) LogFile(name system.AgentName) string {
 	return filepath.Join(l.folder, "launch", string(name)+".log")
 }
 
-// Start starts an agent.
+// Start implements [system.Launcher]. It starts a process.
 func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, error) {
 	if err := system.CheckName(string(spec.Name)); err != nil {
 		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
@@ -164,7 +164,7 @@ func (s *started) describe(err error) error {
 	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: proc.IsUsageError(err)}
 }
 
-// Find returns the running process of an agent.
+// Find implements [system.Launcher]. It finds a process.
 func (l *Launcher) Find(_ context.Context, spec system.Spec, handle string) (system.Instance, error) {
 	id, err := findProcess(spec, handle)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// Start starts the unit of an agent.
+// Start implements [system.Launcher]. It starts a unit.
 func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance, error) {
 	if err := system.CheckName(string(spec.Name)); err != nil {
 		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)

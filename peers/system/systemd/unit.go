@@ -99,7 +99,7 @@ func (s *state) exit() *system.Exit {
 	return &system.Exit{Reason: reason, Permanent: exited && (s.status == exitUsage || s.status == exitExec)}
 }
 
-// Find returns the running unit of an agent.
+// Find implements [system.Launcher]. It finds a unit.
 func (l *Launcher) Find(ctx context.Context, spec system.Spec, _ string) (system.Instance, error) {
 	conn, err := l.connection()
 	if err != nil {
