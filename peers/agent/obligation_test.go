@@ -423,8 +423,9 @@ func TestEscalations_ToOneLevelCoalesce(t *testing.T) {
 	withQuestions(t, s, with0811(attention.EscalationPolicy{Lead: "boss"}), func(t *testing.T, w *fixture) {
 		defer joinAgent(w, "agent:boss", boss, &agent.Options{Version: attention.Version0811, Returns: &attention.ReturnIntervals{}})()
 		w.sleep(35 * time.Second)
-		w.say(waiting(dm("e1", "one")))
-		w.say(waiting(by(post("e2", "two"), "78", "human")))
+		one, two := waiting(dm("e1", "one")), waiting(by(post("e2", "two"), "78", "human")) // due at the same time
+		w.say(one)
+		w.say(two)
 		w.sleep(5 * time.Minute)
 		w.say(waiting(by(post("e3", "three"), "79", "human")))
 		w.sleep(36 * time.Minute)
