@@ -120,7 +120,9 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 				around[0] = "(" + reason + ") ||"
 			}
 		}
-		text := inside(n, depth)
+		var content htmlReader
+		content.children(n, depth)
+		text := content.text()
 		if n.DataAtom == atom.Code && strings.Contains(text, "`") {
 			around = [2]string{"`` ", " ``"}
 		}
@@ -128,7 +130,7 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 			w.WriteString(around[0] + text + around[1])
 			return
 		}
-		w.children(n, depth)
+		w.WriteString(content.String())
 	}
 }
 

@@ -1,6 +1,9 @@
 package mx
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestMarkdownOf(t *testing.T) {
 	for source, want := range map[string]string{
@@ -32,6 +35,9 @@ func TestMarkdownOf(t *testing.T) {
 		"<mx-reply>old</mx-reply>new":                            "new",
 		"<script>alert(1)</script>x &lt; y":                      "x < y",
 		`<a href="https://matrix.to/#/@will:hs">Will S</a>: hi`:  "@will: hi",
+		strings.Repeat("<span>", 60) + "x":                       "x", // each element is rendered once
+		strings.Repeat("<b>", 60):                                "",
+		strings.Repeat("<font><details>", 28) + "x":              "x",
 	} {
 		if got := markdownOf(source); got != want {
 			t.Errorf("%q: %q; want %q", source, got, want)
