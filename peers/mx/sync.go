@@ -195,12 +195,14 @@ func (b *Bridge) store(tx *store.Tx, kind, room, key, raw string) {
 }
 
 // fillGap reads the events between the last sync and a timeline that the homeserver cut, and puts
-// them before it.
+// them before it. A state among them is removed from the room's state, which is the one after all
+// of them: it keeps its place, so that an older state does not replace it.
 func (b *Bridge) fillGap(ctx context.Context, room string, r *joinedRoom) error {
 	if slices.ContainsFunc(r.Timeline.Events, b.isOwnJoin) {
 		return nil
 	}
 	var missed []json.RawMessage
+	read := map[string]bool{}
 	from := r.Timeline.Previous
 	for from != "" && len(missed) < maxBackfill {
 		var page struct {
@@ -224,6 +226,7 @@ func (b *Bridge) fillGap(ctx context.Context, room string, r *joinedRoom) error 
 			}
 			if !known {
 				missed = append(missed, raw)
+				read[e.ID] = true
 			}
 			if known || b.isOwnJoin(raw) {
 				page.End = ""
@@ -235,6 +238,10 @@ func (b *Bridge) fillGap(ctx context.Context, room string, r *joinedRoom) error 
 	if len(missed) >= maxBackfill {
 		b.log.Error().Str("room", room).Msg("more than 1000 messages were missed in a room; older ones are not read")
 	}
+	r.State.Events = slices.DeleteFunc(r.State.Events, func(raw json.RawMessage) bool {
+		var e rawEvent
+		return json.Unmarshal(raw, &e) == nil && read[e.ID]
+	})
 	slices.Reverse(missed)
 	r.Timeline.Events = append(missed, r.Timeline.Events...)
 	return nil
