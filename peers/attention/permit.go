@@ -105,24 +105,29 @@ var silenceTexts = []string{
 	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
 }
 
-// wrappedSilenceTexts mean silence only inside brackets or similar. Otherwise each may be a short
-// answer to a question.
-var wrappedSilenceTexts = []string{
-	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty",
-	"no comment",
+// bracketedSilenceTexts mean silence only inside brackets. Otherwise each may be a short answer to a
+// question.
+var bracketedSilenceTexts = []string{
+	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "empty",
 }
 
+// markedSilenceTexts mean silence inside brackets, asterisks, quotes or similar.
+var markedSilenceTexts = []string{"silence", "silent", "no comment"}
+
 // MeansSilence reports whether a text expresses silence: only space and punctuation, or one of
-// the known words inside brackets, asterisks or quotes. Such a text is never sent.
+// the known words. Such a text is never sent. Code, bold type and quotes do not make a word a
+// remark, since they also emphasize an answer, and punctuation in code is one.
 func MeansSilence(text string) bool {
 	bare := strings.ToLower(strings.Trim(text, " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"))
 	inner := strings.Trim(bare, " \t\r\n*_~`'\"()[]{}<>.,;:!-–—…/|#=")
 	if inner == "" {
-		return !strings.ContainsAny(bare, "!")
+		isCode := strings.HasPrefix(bare, "`") && strings.Trim(bare, "` \n") != ""
+		return !isCode && !strings.ContainsAny(bare, "!")
 	}
-	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
-	return slices.Contains(silenceTexts, inner) || slices.Contains(wrappedSilenceTexts, inner) &&
-		(wrapped || isShouted(inner, text))
+	before, _, _ := strings.Cut(bare, inner)
+	return slices.Contains(silenceTexts, inner) ||
+		slices.Contains(bracketedSilenceTexts, inner) && strings.ContainsAny(before, "([{<") ||
+		slices.Contains(markedSilenceTexts, inner) && (before != "" || isShouted(inner, text))
 }
 
 // isShouted reports whether a word is in capitals, and so meant for a program: nobody answers a

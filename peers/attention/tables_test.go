@@ -107,12 +107,14 @@ func TestPermitReaction(t *testing.T) {
 }
 
 func TestMeansSilence(t *testing.T) {
-	for _, s := range []string{"", "  \n", "NO_REPLY", "no_reply.", "(silence)", "*stays silent*"[0:0], "[no response needed]", "...", "…", "---", "<silent>", "`NO_REPLY`", "HEARTBEAT_OK", "No response needed.", "\u200b", "SILENT", "SILENCE."} {
+	for _, s := range []string{"", "  \n", "NO_REPLY", "no_reply.", "(silence)", "*stays silent*"[0:0], "[no response needed]", "...", "…", "---", "<silent>", "`NO_REPLY`", "HEARTBEAT_OK", "No response needed.", "\u200b", "SILENT", "SILENCE.", "(none)",
+		"[nothing]", "*(null)*", "*silence*", "— silence —", "\"no comment\"", "```\n```"} {
 		if !attention.MeansSilence(s) {
 			t.Errorf("%q is sent as text", s)
 		}
 	}
-	for _, s := range []string{"None.", "Nothing is blocked.", "👍", "?", "No", "ok", "pass", "I will not reply to that.", "Silence is golden", "Silent.", "PASS"} {
+	for _, s := range []string{"None.", "Nothing is blocked.", "👍", "?", "No", "ok", "pass", "I will not reply to that.", "Silence is golden", "Silent.", "PASS",
+		"`None`", "**None**", "`null`", "\"Nothing\"", "'nothing.'", "`pass`", "_none_", "- None", "# None", "`ignored`", "`{}`", "`/`"} {
 		if attention.MeansSilence(s) {
 			t.Errorf("%q is taken for silence", s)
 		}
