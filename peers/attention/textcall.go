@@ -3,6 +3,7 @@ package attention
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -435,14 +436,38 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 }
 
 var (
-	// reactText matches a text in the notation of ReAct: a thought before an action or the final
-	// answer, or an action with its input.
-	reactText = compiled(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*(?:final answer|action)[ \t*]*:|` +
+	// reactText matches a text in the notation of ReAct: a thought before the final answer, or an
+	// action with its input. See callsAfterThought for other actions.
+	reactText = compiled(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*final answer[ \t*]*:|` +
 		`^[ \t>*]*action[ \t*]*:[^\n]*\n\s*[ \t>*]*action input[ \t*]*:`)
+	thoughtLabel = compiled(`(?im)^[ \t>*]*thought[ \t*]*:`)
+	actionLabel  = compiled(`(?im)^[ \t>*]*action[ \t*]*:[ \t*]*`)
+
 	nextLabel = compiled(`(?im)^[ \t>*]*(?:thought|action|action input|observation|final answer)[ \t*]*:`)
 	paragraph = compiled(`\n[ \t]*\n`)
 	toolWord  = begins("[`\"*]*([\\w.:-]+)[`\"*]*[ \t]*(?:\\[[^\n]*\\]|\\([^\n]*\\))?[ \t]*(?:\n|\\z)\\s*")
 )
+
+// callsAfterThought reports whether an action after a thought calls a tool. In plain words, both
+// may be headings of an answer.
+func (s *scanner) callsAfterThought() bool {
+	thought := thoughtLabel().FindStringIndex(s.text)
+	if thought == nil {
+		return false
+	}
+	inner := &scanner{text: s.text[thought[1]:], tools: s.tools, calls: true, callable: true}
+	return slices.ContainsFunc(actionLabel().FindAllStringIndex(inner.text, -1), func(action []int) bool {
+		value := inner.text[action[1]:]
+		if _, does := inner.actionAlone(0, value); does == hide {
+			return true
+		}
+		if value = strings.TrimLeft(value, " \t\n"); value == "" {
+			return false
+		}
+		length, does := inner.measure(len(inner.text) - len(value)) // an object, or the call of a function
+		return length > 0 && does == hide
+	})
+}
 
 // label hides the text between a ReAct label and the next one. An input, and what a tool
 // returned, end with their paragraph, too.

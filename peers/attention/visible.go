@@ -159,7 +159,9 @@ type scanner struct {
 }
 
 func newScanner(text string, tools names) *scanner {
-	return &scanner{text: text, tools: tools, labelled: reactText().MatchString(text), callable: tools.in(text)}
+	s := &scanner{text: text, tools: tools, callable: tools.in(text)}
+	s.labelled = reactText().MatchString(text) || s.callsAfterThought()
+	return s
 }
 
 func (s *scanner) run() {
