@@ -31,7 +31,7 @@ const (
 		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[`
 	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|` +
 		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\](?:sop\b)?|\[\|(?:assistant|user|system|endofturn)\|\]|` +
-		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?:inst|available_tools|tool_results|tool_calls|system_prompt|think)\]`
+		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?-i:INST|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|SYSTEM_PROMPT|THINK)\]`
 )
 
 // turnStart matches the beginning of a turn, with its role in one of the groups.
@@ -43,10 +43,10 @@ const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
 	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos)>` + roleName + `[ \t]*\n|` +
-	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[(/?inst)\]`
+	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
-	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
+	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/(?-i:THINK)\]|◁/think▷`)
 	turnStarts = begins(`(?:` + turnStart + `)[ \t]*\n{0,2}`)
 	turnOver   = ends(`(?:` + turnEnd + `|` + turnStart + `)`)
 	markBegins = begins(anyMark)
@@ -95,7 +95,7 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<<SYS>>`), closes: ends(`<</SYS>>`), does: hide},
 		{first: "[", opens: begins(`\[(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`),
 			closes: ends(`\[/(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`), does: hide},
-		{first: "[", opens: begins(`\[THINK\]`), closes: ends(`\[/THINK\]`), does: hide},
+		{first: "[", opens: begins(`\[(?-i:THINK)\]`), closes: ends(`\[/(?-i:THINK)\]`), does: hide},
 		{first: "◁", opens: begins(`◁think▷`), closes: ends(`◁/think▷`), does: hide},
 
 		{first: "<[]", opens: turnStarts, measure: turn},
@@ -113,9 +113,9 @@ func init() { // since measures of kinds refer to the table
 			`|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`),
 			does: hide}, // cut in its first word
 		{first: "<[◁", opens: begins(`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|<` +
-			beginnings("start_of_turn>", "end_of_turn>") + `|\[/?` +
+			beginnings("start_of_turn>", "end_of_turn>") + `|\[/?(?-i:` +
 			// no other text ends like that
-			beginnings("THINK]", "TOOL_CALLS]", "INST]", "AVAILABLE_TOOLS]") + `|◁[a-z/]*)\z`), does: hide},
+			beginnings("THINK]", "TOOL_CALLS]", "INST]", "AVAILABLE_TOOLS]") + `)|◁[a-z/]*)\z`), does: hide},
 		{line: true, opens: begins(`(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)|[a-z0-9]{16,}>\z`), does: hide},
 		{line: true, opens: begins(headerLine), measure: (*scanner).header},
 

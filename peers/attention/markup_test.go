@@ -186,6 +186,8 @@ func TestVisibleText_KeepsLegitimateText(t *testing.T) {
 		"The search (see below) found three; research(ers) agree.",
 		"You can search for it.\nAction: press the button\nThen wait.",
 		"Observation: it rains.\nConclusion: take a coat.",
+		"1. Blue Monday [Inst]\n2. Temptation\n3. Ceremony", "1. Temptation\n2. Blue Monday [Inst]", "Vol. 1 [inst",
+		"1. [Think] Consider the question alone.\n2. [Pair] Discuss it.\n3. [Share] Tell all.", "Next: [/think]\nThen go.",
 		"Thought: the bread needs salt.", "Thought: I always fail.\nAction: go for a walk.",
 		"Situation: exam tomorrow.\nThought: I will fail.\nFeeling: fear.\n**Action:** study one chapter, then rest.",
 		"Thought: a job helps.\nAction: search for one, {now}", "Thought: empty\nAction:", "Thought: a\nAction: \n\n",
