@@ -27,6 +27,7 @@ var reasonTexts = map[string]string{
 	"reaction_asks":         "a reaction to the agent's message asks for more",
 	"reaction_elsewhere":    "somebody reacted to somebody else's message",
 	"reaction_removed":      "a reaction was taken back",
+	"reaction_unknown":      "the emoji of the reaction has no meaning here",
 	"reaction_proceeds":     "a person agreed to the agent's question: it may continue",
 	"told_nobody":           "an agent shared it for information and asks nothing of anybody",
 	"told_role":             "an agent offered it to any agent that will take it",

@@ -21,10 +21,11 @@ type Event struct {
 	Text         string       `json:"text"`
 	Directedness Directedness `json:"directedness,omitempty"` // whom it obliges, declared by the agent that wrote it
 	Priority     Priority     `json:"priority,omitempty"`     // default normal
-	Signal       string       `json:"signal,omitempty"`       // of a reaction, empty if it was removed; stop of a message stops its chat
-	Attachments  int          `json:"attachments,omitempty"`
-	Recipients   []string     `json:"recipients,omitempty"` // identities of the declared recipients
-	Obligation   *Obligation  `json:"obligation,omitempty"` // only in draft 2026-08-11
+	// of a reaction, empty without a text if it was removed; stop of a message stops its chat
+	Signal      string      `json:"signal,omitempty"`
+	Attachments int         `json:"attachments,omitempty"`
+	Recipients  []string    `json:"recipients,omitempty"` // identities of the declared recipients
+	Obligation  *Obligation `json:"obligation,omitempty"` // only in draft 2026-08-11
 }
 
 // An EventKind says what happened in the chat.
