@@ -45,6 +45,7 @@ type homeserver struct {
 	tokens   map[string]bool
 	logins   int
 	refused  string           // type of the bot's next event to answer with M_FORBIDDEN
+	lost     string           // type of the bot's next event whose answer is lost
 	requests []string         // all but syncs
 	changed  notify.Broadcast // an event or request came
 }
@@ -136,6 +137,13 @@ func (s *homeserver) Refuse(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused = kind
+}
+
+// Lose accepts the bot's next event of a type, and answers that it is unavailable.
+func (s *homeserver) Lose(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = kind
 }
 
 // Sent returns the bot's events of a type in a room.
@@ -255,6 +263,11 @@ func (s *homeserver) room(w http.ResponseWriter, r *http.Request, room string, r
 			e.Type, e.Redacts = "m.room.redaction", rest[1]
 		}
 		s.txns[txn] = s.add(e).ID
+		if rest[1] == s.lost {
+			s.lost = ""
+			answer(w, http.StatusBadGateway, map[string]any{})
+			return
+		}
 		answer(w, http.StatusOK, map[string]any{"event_id": e.ID})
 	case "leave":
 		s.state(room, s.bot, "m.room.member", s.bot, map[string]any{"membership": "leave"})

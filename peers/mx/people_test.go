@@ -64,17 +64,7 @@ func TestBridge_DeliversMessagesOfAdmittedPeople(t *testing.T) {
 		}
 	}
 	s.Limit(3, 100*time.Millisecond)
-	for _, signal := range []string{"working", "done"} {
-		reply := protocol.ChatReply{Signal: signal, InReplyTo: "mx:" + said, IdempotencyKey: signal}
-		if r := lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply); r.DeliveredTo != 1 {
-			t.Fatalf("%s was not taken: %+v", signal, r)
-		}
-	}
-	await(t, s, "the last signal alone", func() bool {
-		shown, gone := s.Sent(room, "m.reaction"), s.Sent(room, "m.room.redaction")
-		return len(shown) == 2 && len(gone) == 1 && gone[0].Redacts == shown[0].ID &&
-			strings.Contains(fmt.Sprint(shown[1].Content), "✅")
-	})
+	replaceSignals(t, s, lead, room, said)
 	refuseReaction(t, s, lead, room, said)
 }
 
@@ -238,6 +228,28 @@ func TestBridge_FollowsOnlyTrueUpgrades(t *testing.T) {
 		if s.Asked("POST v3/join/" + room) {
 			t.Errorf("the bot tried to join %s", room)
 		}
+	}
+}
+
+// replaceSignals checks that each signal of an agent replaces the last one, although the answer to the
+// request for the second reaction is lost.
+func replaceSignals(t *testing.T, s *homeserver, lead *bustest.Scripted, room, said string) {
+	t.Helper()
+	for i, signal := range []string{"working", "done", "blocked"} {
+		if signal == "done" {
+			s.Lose("m.reaction")
+		}
+		reply := protocol.ChatReply{Signal: signal, InReplyTo: "mx:" + said, IdempotencyKey: signal}
+		if r := lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply); r.DeliveredTo != 1 {
+			t.Fatalf("%s was not taken: %+v", signal, r)
+		}
+		await(t, s, signal+" alone is shown", func() bool {
+			shown, gone := s.Sent(room, "m.reaction"), s.Sent(room, "m.room.redaction")
+			return len(shown) == i+1 && len(gone) == i && (i == 0 || gone[i-1].Redacts == shown[i-1].ID)
+		})
+	}
+	if shown := s.Sent(room, "m.reaction"); !strings.Contains(fmt.Sprint(shown[1].Content), "✅") {
+		t.Errorf("the second reaction is %+v; want ✅", shown[1].Content)
 	}
 }
 

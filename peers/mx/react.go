@@ -1,6 +1,7 @@
 package mx
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,9 +22,10 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (string, error) {
 		return "", outbox.Permanent(fmt.Errorf("%q is not a message of Matrix, so it cannot get a reaction",
 			o.content.InReplyTo))
 	}
-	var made, before string
+	made, before := o.event, "" // an earlier attempt may have made the reaction
 	err := store.Autocommit(ctx, out.db, func(tx *store.Tx) {
-		made = store.Value[string](tx, `SELECT event FROM reactions WHERE target = ? AND signal = ?`, target, o.body)
+		made = cmp.Or(made,
+			store.Value[string](tx, `SELECT event FROM reactions WHERE target = ? AND signal = ?`, target, o.body))
 		before = store.Value[string](tx, `SELECT event FROM reactions mine WHERE target = ?1 AND agent = ?2
 			AND NOT EXISTS (SELECT 1 FROM reactions WHERE target = ?1 AND event = mine.event AND agent <> ?2)`, target,
 			o.agent)

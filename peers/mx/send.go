@@ -45,17 +45,16 @@ func (out *outbound) send(ctx context.Context, of outbox.Item) error {
 		}
 		return out.classifyError(err)
 	}
-	if o.event != "" { // the answer was lost, and the event came back
-		return nil
+	if o.event == "" { // else the answer was lost, and the event came back
+		if err := out.checkMayShow(ctx, o); err != nil {
+			return out.reportDelay(ctx, o, err)
+		}
+		if of.Attempt > 1 { // an earlier attempt may have sent it
+			o.event, err = out.findSent(ctx, o)
+		}
 	}
-	if err := out.checkMayShow(ctx, o); err != nil {
-		return out.reportDelay(ctx, o, err)
-	}
-	made := ""
-	if of.Attempt > 1 { // an earlier attempt may have sent it
-		made, err = out.findSent(ctx, o)
-	}
-	if made == "" && err == nil {
+	made := o.event
+	if err == nil && (made == "" || o.kind == kindSignal) { // a signal also replaces the last one
 		out.crash("sending")
 		made, err = out.transmit(ctx, o)
 		out.crash("sent")
