@@ -2,6 +2,7 @@ package mx
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,6 +17,12 @@ import (
 // maxDepth bounds the nesting of HTML that is read.
 const maxDepth = 64
 
+// formatting are the elements that a parser repeats in each paragraph until they end.
+var formatting = []atom.Atom{
+	atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S, atom.Small, atom.Strike,
+	atom.Strong, atom.Tt, atom.U,
+}
+
 // marks are what stands before and after the text of elements in Markdown.
 var marks = map[atom.Atom][2]string{
 	atom.Strong: {"**", "**"}, atom.B: {"**", "**"}, atom.Em: {"_", "_"}, atom.I: {"_", "_"}, atom.Del: {"~~", "~~"},
@@ -27,8 +34,11 @@ var marks = map[atom.Atom][2]string{
 }
 
 // markdownOf returns the HTML of a message as Markdown, so that formatting that carries meaning
-// reaches the agents. The link to a user becomes a mention.
+// reaches the agents. The link to a user becomes a mention. It returns "" if it cannot be read.
 func markdownOf(source string) string {
+	if leavesOpen(source) {
+		return ""
+	}
 	doc, err := html.Parse(strings.NewReader(source))
 	if err != nil {
 		return ""
@@ -36,6 +46,30 @@ func markdownOf(source string) string {
 	var w htmlReader
 	w.children(doc, 0)
 	return strings.TrimSpace(w.text())
+}
+
+// leavesOpen reports whether more than maxDepth elements of formatting are open at a place. In many
+// paragraphs, a parser would make millions of elements of them.
+func leavesOpen(source string) bool {
+	open, total := map[atom.Atom]int{}, 0
+	for z := html.NewTokenizer(strings.NewReader(source)); ; {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return false
+		}
+		name, _ := z.TagName()
+		switch tag := atom.Lookup(name); {
+		case !slices.Contains(formatting, tag):
+		case kind == html.EndTagToken && open[tag] > 0:
+			open[tag]--
+			total--
+		case kind == html.StartTagToken || kind == html.SelfClosingTagToken:
+			open[tag]++
+			if total++; total > maxDepth {
+				return true
+			}
+		}
+	}
 }
 
 // An htmlReader writes the text of elements.

@@ -1,6 +1,7 @@
 package mx
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,32 @@ func TestMarkdownOf(t *testing.T) {
 		if got := markdownOf(source); got != want {
 			t.Errorf("%q: %q; want %q", source, got, want)
 		}
+	}
+}
+
+// TestMarkdownOf_RepeatsNoManyElements checks that elements that stay open are not repeated in each
+// paragraph if they are many. Parsers keep apart those whose attributes differ.
+func TestMarkdownOf_RepeatsNoManyElements(t *testing.T) {
+	open := func(n int) string {
+		var b strings.Builder
+		b.WriteString("<p>")
+		for i := range n {
+			fmt.Fprintf(&b, "<B a=%d>x</i>", i)
+		}
+		return b.String()
+	}
+	paragraphs := strings.Repeat("x<p>", 100)
+	if n := testing.AllocsPerRun(1, func() { markdownOf(open(400) + paragraphs) }); n > 10_000 {
+		t.Errorf("%.0f allocations for 400 elements that stay open in 100 paragraphs", n)
+	}
+	if got := markdownOf(open(400)); got != "" {
+		t.Errorf("400 elements that stay open became %.100q", got)
+	}
+	if got := markdownOf(strings.Repeat("<b>x</b>\n", 400)); strings.Count(got, "**x**") != 400 {
+		t.Errorf("400 elements that end became %.100q", got)
+	}
+	if got := markdownOf(open(20) + paragraphs); !strings.Contains(got, "x") {
+		t.Errorf("20 elements that stay open became %q", got)
 	}
 }
 
