@@ -248,8 +248,21 @@ func replaceSignals(t *testing.T, s *homeserver, lead *bustest.Scripted, room, s
 			return len(shown) == i+1 && len(gone) == i && (i == 0 || gone[i-1].Redacts == shown[i-1].ID)
 		})
 	}
-	if shown := s.Sent(room, "m.reaction"); !strings.Contains(fmt.Sprint(shown[1].Content), "✅") {
+	shown := s.Sent(room, "m.reaction")
+	if !strings.Contains(fmt.Sprint(shown[1].Content), "✅") {
 		t.Errorf("the second reaction is %+v; want ✅", shown[1].Content)
+	}
+	s.Refuse(shown[2].ID) // to remove it
+	reply := protocol.ChatReply{Signal: "unclear", InReplyTo: "mx:" + said, IdempotencyKey: "unclear"}
+	lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply)
+	status := protocol.DeliveryStatus{}
+	for status.IdempotencyKey != "unclear" {
+		if err := lead.NextOf(t, protocol.TypeDeliveryStatus).Decode(&status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status.Status != protocol.StatusDelivered {
+		t.Errorf("a reaction whose predecessor cannot be removed is %+v", status)
 	}
 }
 

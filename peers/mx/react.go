@@ -49,8 +49,11 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (string, error) {
 	if before != "" && before != made {
 		_, err := out.api.RedactEvent(ctx, id.RoomID(o.chat.room), id.EventID(before),
 			mautrix.ReqRedact{TxnID: o.txn + "-r"})
-		if err != nil {
+		if err != nil && outbox.WillRetry(out.classifyError(err)) {
 			return "", err
+		}
+		if err != nil { // such as for a message that the homeserver no longer has
+			out.log.Warn().Err(err).Msg("reaction not removed: the homeserver refuses; the new one is shown beside it")
 		}
 	}
 	return made, store.Exec(context.WithoutCancel(ctx), out.db,
