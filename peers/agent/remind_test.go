@@ -130,6 +130,27 @@ func TestReminder_ComesOnce(t *testing.T) {
 	})
 }
 
+// TestReminder_OfAProgramComesInItsThread sets a reminder through the tools that programs reach over
+// MCP, which name no turn. It belongs to the thread of the running turn, and to its event.
+func TestReminder_OfAProgramComesInItsThread(t *testing.T) {
+	s := newStub(nil)
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+		s.turn = func(ctx context.Context, tn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+			return reminding(map[string]any{"when": "10m", "text": "rotate the keys"})(ctx, tn, w.agent.ToolsFor("tg:42"))
+		}
+		w.say(inThread(post("e1", "@lead remind us"), "T1"))
+		w.sleep(5 * time.Minute)
+		if list := w.reminders(); len(list) != 1 || list[0].SetFor != "e1" {
+			t.Errorf("listed %+v", list)
+		}
+		w.replies = nil
+		w.sleep(6 * time.Minute)
+		if len(w.replies) != 1 || w.replies[0].Text != "rotate the keys" || w.replies[0].ThreadID != "T1" {
+			t.Errorf("replies: %+v", w.replies)
+		}
+	})
+}
+
 // TestReminder_MissedTimesComeOnce checks that all times of a cron expression that passed while
 // the agent was down cause one event, and that later times follow.
 func TestReminder_MissedTimesComeOnce(t *testing.T) {

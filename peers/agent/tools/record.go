@@ -53,13 +53,17 @@ func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.Ra
 	_ = json.Unmarshal(arguments, &named)                           // invalid arguments name no event
 	ctx = context.WithoutCancel(ctx)                                // record the call even if the turn has ended
 	_ = b.provider.Mailbox.InTxUnsynced(ctx, func(tx *mailbox.Tx) { // a failing mailbox shows in the next turn
-		e := b.turnEvent(&tx.View)
+		var turnID string
+		var e *mailbox.Entry
+		if t := b.callingTurn(&tx.View); t != nil {
+			turnID, e = t.ID, tx.Entry(t.EventID)
+		}
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
 			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {
 				e = other
 			}
 		}
-		b.provider.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw,
+		b.provider.RecordCall(tx, e, ToolCall{TurnID: turnID, Tool: name, Arguments: arguments, Result: raw,
 			Failed: result.IsError})
 	})
 }

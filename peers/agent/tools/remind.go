@@ -90,9 +90,9 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	r := reminders.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text),
 		SetFor: eventID(t.event)}
 	err := r.Schedule(args.When, args.Zone, b.provider.ZoneOf(there.Content.Chat), time.Now())
-	call := b.turnID // a turn may repeat the call
-	if call == "" {
-		call = r.Set.Format(time.RFC3339Nano)
+	call := r.Set.Format(time.RFC3339Nano)
+	if t.turn != nil { // which may repeat the call
+		call = t.turn.ID
 	}
 	r.ID = "r-" + postDigest(call, string(r.Chat), args.When, r.Zone, r.Text)[:10]
 	if err == nil {

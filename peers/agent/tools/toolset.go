@@ -243,7 +243,8 @@ type replyRef struct {
 func (n *replyRef) id() string { return (*eventRef)(n).id() }
 
 // An attempt is an attempt of a tool call to act on an event. The event and its newest turn may
-// be nil. refusal says why the attempt is refused, if it is.
+// be nil. An act that answers no event has the event and turn of its caller. refusal says why the
+// attempt is refused, if it is.
 type attempt struct {
 	*mailbox.Tx
 	event   *mailbox.Entry
@@ -367,11 +368,14 @@ func ambiguousEvent(ids []string) attention.Refusal {
 // answer.
 func (b *Toolset) findEvent(tx *mailbox.Tx, id string) *attempt {
 	t := &attempt{Tx: tx}
-	mine := b.bindTurn(t)
+	b.bindTurn(t)
 	if t.refusal.Refused() {
 		return t
 	}
-	t.event, id = nil, cmp.Or(id, mine)
+	if b.turnID != "" {
+		id = cmp.Or(id, t.turn.EventID)
+	}
+	t.event, t.turn = nil, nil
 	if id == "" && b.chat != "" {
 		open := tx.Unanswered(b.chat)
 		if len(open) != 1 {
@@ -407,24 +411,39 @@ func isStale(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 	return Revision(parts, 0) != revision
 }
 
-// bindTurn sets the event of the calling turn, if there is one, and returns its id. It refuses
-// the attempt if that turn is not running.
-func (b *Toolset) bindTurn(t *attempt) (id string) {
-	if b.turnID == "" {
-		return ""
-	}
-	mine := t.Turn(b.turnID)
-	if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.turnAttempt.Load() {
+// bindTurn sets the calling turn and its event, if the turn is known. It refuses the attempt if the
+// turn of the toolset is not running.
+func (b *Toolset) bindTurn(t *attempt) {
+	mine := b.callingTurn(&t.View)
+	if b.turnID != "" && (mine == nil || mine.State != mailbox.TurnRunning ||
+		int64(mine.Attempt) > b.turnAttempt.Load()) {
 		t.refuse(cancelled)
-		return ""
+		return
 	}
-	t.event = t.Entry(mine.EventID)
-	return mine.EventID
+	if mine != nil {
+		t.event, t.turn = t.Entry(mine.EventID), mine
+	}
 }
 
-// turnEvent returns the event of the toolset's turn, or nil.
+// callingTurn returns the turn from which the toolset is called, or nil if it is unknown. A program
+// that reaches the tools over MCP names no turn: it calls from the turn that it was given or, in
+// the toolset's chat, from the only one that is running.
+func (b *Toolset) callingTurn(v *mailbox.View) *mailbox.Turn {
+	given, _ := harness.RevisionOf(v.Context())
+	if id := cmp.Or(b.turnID, given); id != "" {
+		return v.Turn(id)
+	}
+	running := slices.DeleteFunc(v.TurnsIn(mailbox.TurnRunning),
+		func(t *mailbox.Turn) bool { return t.Scope() != b.chat })
+	if len(running) != 1 {
+		return nil
+	}
+	return running[0]
+}
+
+// turnEvent returns the event of the calling turn, or nil.
 func (b *Toolset) turnEvent(v *mailbox.View) *mailbox.Entry {
-	if t := v.Turn(b.turnID); t != nil {
+	if t := b.callingTurn(v); t != nil {
 		return v.Entry(t.EventID)
 	}
 	return nil
