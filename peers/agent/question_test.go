@@ -120,6 +120,51 @@ func TestQuestion_ReachesAPersonInTheirChat(t *testing.T) {
 	}
 }
 
+// TestQuestion_OfAProgramIsAskedForEachEvent asks through the tools that programs reach over MCP, which
+// name no turn. The question is the same in one turn, and another one in a later turn or outside of any.
+func TestQuestion_OfAProgramIsAskedForEachEvent(t *testing.T) {
+	const shown, done = "question: May I?\n\nReply to this message to answer.", "replied: May I?\n\nAnswered by `Will`."
+	s := newStub(nil)
+	withQuestions(t, s, nil, func(t *testing.T, w *fixture) {
+		ask := func() {
+			if _, r := call(w.agent.ToolsFor("tg:42"), "ask", map[string]any{"title": "May I?", "askedOfId": "human:77"}); r.IsError {
+				t.Errorf("asking: %s", r.Text())
+			}
+		}
+		var notes []string
+		s.turn = func(_ context.Context, tn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+			if strings.HasPrefix(tn.Event.EventID, "deploy") {
+				ask()
+				ask()
+			} else if _, note, ok := strings.Cut(tn.Prompt, "asked_by_you_for: "); ok {
+				note, _, _ = strings.Cut(note, "\n")
+				notes = append(notes, note)
+			}
+			return harness.Outcome{State: harness.Finished, FinalText: "ok"}, nil
+		}
+		for i, name := range []string{"deploy1", "deploy2"} {
+			w.replies = nil
+			w.say(dm(name, "deploy it"))
+			w.sleep(time.Minute)
+			equal(t, "asked in "+name, w.questions(), []string{shown})
+			for _, r := range w.replies {
+				if strings.HasPrefix(r.IdempotencyKey, "question:") {
+					w.shown(r, "shown"+name)
+				}
+			}
+			w.say(inReply(dm(fmt.Sprint("yes", i), "yes"), "shown"+name))
+			w.sleep(time.Minute)
+			equal(t, "answered in "+name, w.questions(), []string{shown, done})
+		}
+		equal(t, "asked for", notes, []string{"deploy1", "deploy2"})
+		w.replies = nil
+		ask()
+		ask()
+		w.sleep(time.Minute)
+		equal(t, "outside of a turn", w.questions(), []string{shown, shown})
+	})
+}
+
 // wantTextsOnce fails unless a text was said exactly once.
 func (w *fixture) wantTextsOnce(text string) {
 	w.t.Helper()

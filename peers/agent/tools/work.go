@@ -180,8 +180,8 @@ type principal struct {
 func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 	v := b.provider.Mailbox.View(ctx)
 	event := ""
-	if e := b.turnEvent(v); e != nil {
-		event = e.EventID
+	if t := b.callingTurn(v); t != nil {
+		event = t.EventID
 	}
 	there := v.FindPerson(args.AskedOfID, b.chat)
 	many := there != nil && v.Questions(event) >= mailbox.MaxQuestions
@@ -204,7 +204,7 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 				mailbox.MaxQuestions), nil)
 		}
 		args.AskedOfID = there.PersonIdentity()
-		if args.ID == "" { // a repeated turn asks the same question again
+		if args.ID == "" && event != "" { // a repeated turn asks the same question again
 			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title},
 				"\x00")))
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
