@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -144,5 +145,49 @@ func TestPost_IsForbiddenWhereAnAnswerIs(t *testing.T) {
 		w.say(post("p2", "@lead come back"))
 		w.sleep(time.Minute)
 		equal(t, "once it is back", got, []string{"sent <nil>"})
+	})
+}
+
+// TestPost_OfAProgramIsSentAgainLater posts the same words through the tools that programs reach over
+// MCP, which name no turn: twice in a row, as a repeated call does, and later.
+func TestPost_OfAProgramIsSentAgainLater(t *testing.T) {
+	s := newStub(silent)
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+		w.join("tg:43")
+		again := func(tools harness.Tools, args map[string]any) {
+			t.Helper()
+			for _, want := range []string{"sent", "duplicate"} {
+				if m, _ := call(tools, "chat.post", args); m["status"] != want {
+					t.Errorf("%v gave %v; want %s", args, m, want)
+				}
+			}
+		}
+		inTurn := func(_ context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+			again(w.agent.ToolsFor("tg:42"), words("tg:43", "in a turn"))
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		for day := range 2 {
+			again(w.tools(), words("tg:43", "stand-up"))
+			w.sleep(9 * time.Minute) // to the next period
+			if m, _ := call(w.tools(), "chat.post", words("tg:43", "stand-up")); m["status"] != "duplicate" {
+				t.Errorf("a call that is repeated after 9 minutes gave %v", m)
+			}
+			w.sleep(2 * time.Minute)
+			again(w.tools(), words("tg:43", "stand-up"))
+			s.turn = inTurn
+			w.say(post(fmt.Sprint("e", day), "@lead it is time"))
+			w.sleep(24 * time.Hour)
+		}
+		posts := slices.DeleteFunc(w.replies, func(r protocol.ChatReply) bool { return r.InReplyTo != "" })
+		if len(posts) != 6 {
+			t.Errorf("%d posts; want 6: %+v", len(posts), posts)
+		}
+		keyed := words("tg:43", "stand-up")
+		keyed["idempotencyKey"] = "monday"
+		again(w.tools(), keyed)
+		w.sleep(24 * time.Hour)
+		if m, _ := call(w.tools(), "chat.post", keyed); m["status"] != "duplicate" {
+			t.Errorf("a call with a key of its own gave %v", m)
+		}
 	})
 }

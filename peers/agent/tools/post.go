@@ -1,17 +1,20 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/mailbox/budget"
 	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
 
@@ -73,18 +76,47 @@ func (args *postArguments) post(t *attempt, b *Toolset) result {
 		t.refuse(notAssigned)
 		return result{}
 	}
-	p := mailbox.Post{Turn: b.turnID, Cause: t.event, Reason: args.Reason, Text: args.Text}
+	p := mailbox.Post{Cause: t.event, Reason: args.Reason, Text: args.Text}
+	if t.turn != nil {
+		p.Turn = t.turn.ID
+	}
 	there.Content.Chat.ThreadID = args.ThreadID
 	p.Thread, p.Visibility = args.ThreadID, there.Visibility()
-	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat)+args.ThreadID, args.IdempotencyKey, args.Text)
 	p.Directedness = string(attention.MessageDirectedness(args.Text, args.Directedness))
-	if before := t.SentAs(p.Key); before != nil {
+	key, before := args.key(t, there.Chat)
+	if before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}
 	}
+	p.Key = key
 	if t.refuse(t.permitPost(there, args.Text, b.provider.MaxPosts)) {
 		return result{}
 	}
 	return result{MessageID: p.Queue(t.Tx, there), Status: "sent"}
+}
+
+// repeatTime is how long a call that belongs to no turn and has no idempotencyKey may be repeated.
+// Later the same words are another post.
+const repeatTime = 10 * time.Minute
+
+// key returns the key of the post, and the message that an earlier call with the same meaning has
+// sent, or nil.
+func (args *postArguments) key(t *attempt, chat protocol.Topic) (key string, before *mailbox.Sent) {
+	keyOf := func(call string) string {
+		return mailbox.PostKey + postDigest(call, string(chat)+args.ThreadID, args.IdempotencyKey, args.Text)
+	}
+	switch {
+	case t.turn != nil:
+		key = keyOf(t.turn.ID)
+	case args.IdempotencyKey != "":
+		key = keyOf("")
+	default:
+		now := time.Now().UTC()
+		period := now.Truncate(repeatTime)
+		key = keyOf(period.String())
+		before = t.SentWhere(`key = ? AND sent_at > ?`, keyOf(period.Add(-repeatTime).String()),
+			now.Add(-repeatTime).UnixMicro())
+	}
+	return key, cmp.Or(before, t.SentAs(key))
 }
 
 // postDigest returns a digest that identifies repeated calls.
