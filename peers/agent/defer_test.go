@@ -113,6 +113,46 @@ func TestDefer_EndsWithADeletionOrAStop(t *testing.T) {
 	}
 }
 
+// TestClaim_EndsWithAStopOrAnEdit checks that a claimed event in no turn fails only if nothing took its
+// place.
+func TestClaim_EndsWithAStopOrAnEdit(t *testing.T) {
+	failed := "I did not finish an answer to this message in time. Please send it again, or ask for less at once."
+	edited := edit(dm("e1", ""), "check the other deploy", 2)
+	for name, c := range map[string]struct {
+		next         protocol.ChatMessage
+		dispositions []string
+		texts        []string
+	}{
+		"stop word": {dm("e2", "stop"), []string{"e1 claimed", "e1 superseded", "e2 responded"}, []string{"signal working", "done"}},
+		"edit":      {edited, []string{"e1 claimed", "e1 superseded", "e1#edit-1 responded"}, []string{"signal working", "done"}},
+		"edit during its turn": {edited, []string{"e1 claimed", "e1 superseded", "e1#edit-1 responded"},
+			[]string{"signal working", "done"}},
+		"another message": {dm("e2", "what about lunch?"), []string{"e1 claimed", "e2 responded", "e1 failed"},
+			[]string{"signal working", "done", failed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				if t.Event.EventID == "e1" {
+					call(tools, "chat.react", map[string]any{"signal": "working"})
+					if strings.Contains(name, "during") {
+						pause(10 * time.Second)
+					}
+					return harness.Outcome{State: harness.Finished}, nil
+				}
+				return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(dm("e1", "check the deploy"))
+				w.sleep(3 * time.Second)
+				w.say(c.next)
+				w.sleep(10 * time.Minute)
+				w.wantDispositions(c.dispositions...)
+				w.wantTexts(c.texts...)
+			})
+		})
+	}
+}
+
 func TestDefer_AnotherTurnCanSettleTheEvent(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Event.EventID == "e1" {

@@ -44,6 +44,12 @@ type Status struct {
 	Acted      bool      // its newest turn has sent something; read only
 }
 
+// Promised reports whether the event is in no turn and its author expects more: it was deferred or
+// claimed, or its author was asked what they mean.
+func (s *Status) Promised() bool {
+	return s.State == Deferred || !s.DeadlineAt.IsZero() && (s.State == Turned || s.State == Kept && s.Claimed)
+}
+
 // An Origin names the broker's records that a wake is about, which get the answer. It is empty
 // for events of chats.
 type Origin struct {

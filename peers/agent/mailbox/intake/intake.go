@@ -113,7 +113,7 @@ func applyEdit(tx *mailbox.Tx, e *mailbox.Entry) {
 		replaceText(tx, old, e)
 		tx.Withdraw(carrier.TurnID, edited)
 	default:
-		if old.State == mailbox.Deferred { // the edit takes its place
+		if old.Promised() { // the edit takes its place
 			tx.Move(old, mailbox.Supersede, "edited")
 		}
 		e.EventID = newEditID(tx, e.SourceID, len(told))

@@ -82,6 +82,8 @@ func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost protocol.Tur
 	case !e.DeadlineAt.IsZero(): // another agent has claimed it; it may be offered again
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
 		tx.Move(e, mailbox.Ignore, "claimed, and not answered")
+	case e.Claimed && wasEdited(tx, e):
+		tx.Move(e, mailbox.Supersede, "edited")
 	case e.Claimed:
 		// a claimed event must end some time
 		if len(tx.Turns(`WHERE event_id = ? AND `+mailbox.LiveCondition, e.EventID)) == 0 {
@@ -94,6 +96,12 @@ func Finish(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, cost protocol.Tur
 	default:
 		tx.Move(e, mailbox.Ignore, "no answer was needed")
 	}
+}
+
+// wasEdited reports whether an edit that is an event of its own takes the place of an event.
+func wasEdited(tx *mailbox.Tx, e *mailbox.Entry) bool {
+	return len(tx.Events(`WHERE source_id = ? AND chat = ? AND seq > ? AND kind = 'edit' LIMIT 1`, e.SourceID, e.Chat,
+		e.Seq)) > 0
 }
 
 // clarificationTime is how long an unclear event stays open.
@@ -175,7 +183,7 @@ func DecideAgain(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason strin
 }
 
 // StopThread stops the turns in the thread of a stop word and supersedes their events and the
-// deferred ones. A stop word from an agent only affects that agent's events. Events in the
+// promised ones. A stop word from an agent only affects that agent's events. Events in the
 // compose window are shown together with the stop word.
 func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	const reason = "stopped on request"
@@ -187,9 +195,11 @@ func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 			tx.Move(e, mailbox.Supersede, reason)
 		}
 	}
-	for _, e := range tx.Events(`WHERE +conversation = ? AND +thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
+	for _, e := range tx.Events(`WHERE +conversation = ? AND +thread = ? AND +chat = ? AND deadline_at > 0 AND (+author = ? OR ? = 'human')`,
 		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind) {
-		tx.Move(e, mailbox.Supersede, reason)
+		if e.Promised() {
+			tx.Move(e, mailbox.Supersede, reason)
+		}
 	}
 }
 
