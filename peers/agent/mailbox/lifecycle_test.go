@@ -176,6 +176,39 @@ func TestHandleExplanation_EndsWhatWasUnclear(t *testing.T) {
 	}
 }
 
+// TestStopChat_EndsAnswersToItsQuestions covers answers that came through the broker: one in a turn of
+// the chat, one that its turn deferred, and one to a question of another chat.
+func TestStopChat_EndsAnswersToItsQuestions(t *testing.T) {
+	box := newMailbox(t)
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		for id, asked := range map[string]protocol.Topic{"live": "tg:42", "deferred": "tg:42", "other": "tg:43"} {
+			answer := chat(id, "eu-west")
+			answer.Chat, answer.Origin.AnsweredID = protocol.TopicBroker, "q-"+id
+			tx.RecordQuestion(answer.Origin.AnsweredID, asked, "")
+			intake.Store(tx, answer)
+			e := tx.Entry(id)
+			tx.Move(e, mailbox.Hold, "")
+			tx.Compose([]*mailbox.Entry{e})
+			if id == "deferred" {
+				e = tx.Entry(id)
+				tx.CancelTurn(tx.Turn(e.TurnID), "it has ended")
+				lifecycle.Defer(tx, e, time.Time{}, "later")
+			}
+		}
+		intake.Store(tx, chat("stop", "stop"))
+		lifecycle.StopChat(tx, tx.Entry("stop"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]mailbox.State{
+		"live": mailbox.Superseded, "deferred": mailbox.Superseded, "other": mailbox.Turned,
+	} {
+		if e := box.View(t.Context()).Entry(id); e.State != want {
+			t.Errorf("the answer %q is %s; want %s", id, e.State, want)
+		}
+	}
+}
+
 // TestStopChat_KeepsLaterEvents covers events of a restarted chat that are stored before its stop
 // is handled.
 func TestStopChat_KeepsLaterEvents(t *testing.T) {

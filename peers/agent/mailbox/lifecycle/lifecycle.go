@@ -203,13 +203,15 @@ func StopThread(tx *mailbox.Tx, stop *mailbox.Entry) {
 	}
 }
 
-// StopChat stops the turns of a chat that a person stopped, and supersedes its open events. What was
-// written after the stop, once the chat was started again, stays open.
+// StopChat stops the turns of a chat that a person stopped, and supersedes its open events and the
+// answers to questions that were asked there. What was written after the stop, once the chat was
+// started again, stays open.
 func StopChat(tx *mailbox.Tx, stop *mailbox.Entry) {
 	for _, t := range tx.Turns(`WHERE chat = ? AND `+mailbox.LiveCondition, stop.Chat) {
 		tx.CancelTurn(t, mailbox.ReasonChatStopped)
 	}
-	for _, e := range tx.Events(`WHERE chat = ? AND seq < ? AND `+mailbox.OpenCondition, stop.Chat, stop.Seq) {
+	for _, e := range tx.Events(`WHERE (chat = ?1 OR EXISTS (SELECT 1 FROM turns t
+		WHERE t.turn_id = events.turn_id AND t.chat = ?1)) AND seq < ?2 AND `+mailbox.OpenCondition, stop.Chat, stop.Seq) {
 		tx.Move(e, mailbox.Supersede, mailbox.ReasonChatStopped)
 	}
 }
