@@ -1,6 +1,7 @@
 package mailbox_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,27 @@ func TestStopChat_EndsAnswersToItsQuestions(t *testing.T) {
 		if e := box.View(t.Context()).Entry(id); e.State != want {
 			t.Errorf("the answer %q is %s; want %s", id, e.State, want)
 		}
+	}
+}
+
+// TestTurnsIn_ShowsEachThread checks that a thread with very many turns hides no turn of another.
+func TestTurnsIn_ShowsEachThread(t *testing.T) {
+	box := newMailbox(t)
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		for i := range 502 {
+			turn := &mailbox.Turn{ID: fmt.Sprint("t", i), Chat: "tg:42", ThreadKey: "42\x00", State: mailbox.TurnQueued,
+				Seq: int64(i), Rank: mailbox.RankNormal}
+			if i == 501 {
+				turn.Chat, turn.ThreadKey = "tg:43", "43\x00"
+			}
+			tx.SaveTurn(turn)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	list := box.View(t.Context()).TurnsIn(mailbox.TurnQueued)
+	if len(list) != 500 || list[0].ID != "t0" || list[498].ID != "t498" || list[499].ID != "t501" {
+		t.Errorf("%d turns, and the last is %s", len(list), list[len(list)-1].ID)
 	}
 }
 

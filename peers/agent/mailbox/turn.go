@@ -106,9 +106,12 @@ func (v *View) Turn(id string) *Turn {
 	return First(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
 }
 
-// TurnsIn returns at most 500 turns in a state, most urgent first.
+// TurnsIn returns at most 500 turns in a state, most urgent first. If there are more, the first turn of
+// each thread comes before the second of any, so that no thread hides another.
 func (v *View) TurnsIn(s TurnState) []*Turn {
-	return v.Turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
+	return v.Turns(`WHERE turn_id IN (SELECT turn_id FROM turns WHERE state = ?
+		ORDER BY row_number() OVER (PARTITION BY chat, thread_key ORDER BY rank, seq), rank, seq LIMIT 500)
+		ORDER BY rank, seq`, s)
 }
 
 // OverdueTurns returns the accepted turns whose deadline has passed.
