@@ -371,3 +371,22 @@ func TestAnswer_InGroupNeedsNoName(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswer_ToAPostIsDelivered checks that in a group anybody may answer a question that the agent
+// posted without an event.
+func TestAnswer_ToAPostIsDelivered(t *testing.T) {
+	s := newStub(answering("done"))
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+		w.say(post("1", "@lead set it up"))
+		w.sleep(time.Minute)
+		call(w.tools(), "chat.post", words("tg:42", "Shall I restart the server?"))
+		w.sleep(time.Minute)
+		for i, text := range []string{"yes", "nice weather"} {
+			w.say(by(post(fmt.Sprint("m", i), text), "78", "human"))
+			w.sleep(10 * time.Second)
+			if turns := len(s.seen()); turns != 2 {
+				t.Errorf("%d turns after %q; want 2", turns, text)
+			}
+		}
+	})
+}

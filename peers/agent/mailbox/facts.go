@@ -104,9 +104,9 @@ const openQuestion = 30 * time.Minute
 
 // mayAnswer reports whether an event may answer the question that the agent asked in a group at a
 // time, in microseconds. It must be the first message since then from the person whose message led
-// to the question, or from anybody if no person's did. Messages to others, and pauses such as
-// "brb", do not count. If another agent has written since, no event may: the person may be
-// answering that agent.
+// to the question, or from anybody if no person's did or the question was a post. Messages to
+// others, and pauses such as "brb", do not count. If another agent has written since, no event may:
+// the person may be answering that agent.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||
@@ -118,9 +118,9 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	if attention.IsPause(c.Text) && len(c.Attachments) == 0 && !v.m.opts.Attention.Stops(&event) {
 		return false
 	}
-	question := store.Value[int64](v.Tx, `SELECT q.seq FROM sent s JOIN events q ON q.event_id = s.event_id
+	question := store.Value[int64](v.Tx, `SELECT coalesce(q.seq, 1) FROM sent s LEFT JOIN events q ON q.event_id = s.event_id
 		WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
-		AND (q.author_kind <> 'human' OR q.author = ?4)`, c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID)
+		AND (q.seq IS NULL OR q.author_kind <> 'human' OR q.author = ?4)`, c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID)
 	since := store.All(v.Tx, store.Scalar[string], `SELECT iif(author_kind = 'agent' OR content ->> '$.attachments' <> '', '',
 			coalesce(content ->> '$.text', '')) FROM events
 		WHERE conversation = ?1 AND thread = ?2 AND seq > ?3 AND seq < ?4 AND received_at > ?5 AND kind = 'message'
