@@ -184,11 +184,9 @@ func (b *chatBench) startPrograms(api string, ids []string, background func(run 
 	if err != nil {
 		return nil, err
 	}
-	// Settings of this machine are not measured.
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HUBBUB_") })
 	plan, err := up.NewPlan(up.Request{
 		File: file, Settings: settings, Data: b.data, LogLevel: "warn", Find: program.Find,
-		Env: append(env, "TELEGRAM_BOT_TOKEN="+b.server.Token()),
+		Env: append(up.WithoutSettings(os.Environ()), "TELEGRAM_BOT_TOKEN="+b.server.Token()),
 	})
 	if err != nil {
 		return nil, err

@@ -199,7 +199,7 @@ func (s *demoRun) makePlan(api string) error {
 		return err
 	}
 	r := up.Request{File: file, Settings: settings, Data: s.data, LogLevel: "info", Find: program.Find}
-	r.Env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.server.API.Token())
+	r.Env = append(up.WithoutSettings(os.Environ()), "TELEGRAM_BOT_TOKEN="+s.server.API.Token())
 	if s.plan, err = up.NewPlan(r); err != nil {
 		return err
 	}

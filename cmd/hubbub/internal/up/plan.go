@@ -260,6 +260,12 @@ func (r *Request) environment(p component) []string {
 	return append(proc.DropEnv(r.Env, drop...), "GOTRACEBACK=crash")
 }
 
+// WithoutSettings returns an environment without settings and secrets, for programs that are not part
+// of the system that the environment is for.
+func WithoutSettings(env []string) []string {
+	return proc.DropEnv(env, slices.Concat([]string{"OTEL_*"}, withFileVariants(modelKeys), proc.ProgramEnv)...)
+}
+
 // ownAddress returns the listen address of the bus, as its peers dial it.
 func (r *Request) ownAddress() (string, error) {
 	listen, ok := program.TOMLText(r.Table("bus")["listen"])
