@@ -20,16 +20,17 @@ func TestStandby_RefusesAnInvalidCluster(t *testing.T) {
 }
 
 func TestBusAddress_IsForThisMachine(t *testing.T) {
+	noVariable := func(string) string { return "" }
 	for listen, want := range map[string]string{
 		"127.0.0.1:7892": "ws://127.0.0.1:7892", ":7892": "ws://127.0.0.1:7892", "[::]:1": "ws://127.0.0.1:1",
 		"[::1]:7892": "ws://[::1]:7892", "localhost:http": "ws://localhost:80",
 	} {
-		if got, err := BusAddress(listen, false); err != nil || got != want {
+		if got, err := BusAddress(map[string]any{"listen": listen}, noVariable); err != nil || got != want {
 			t.Errorf("BusAddress(%q) = %q, %v; want %q", listen, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "7892", "localhost:no-such-service"} {
-		if got, err := BusAddress(bad, false); err == nil {
+		if got, err := BusAddress(map[string]any{"listen": bad}, noVariable); err == nil {
 			t.Errorf("BusAddress(%q) = %q", bad, got)
 		}
 	}

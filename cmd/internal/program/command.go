@@ -151,7 +151,7 @@ func (a *Attached) prepare(cmd *cobra.Command, args []string) error {
 	}
 	// The file of the system has the address of its bus.
 	if c := a.settings; c.config != "" && !c.ownConfig && !cmd.Flags().Changed("bus") {
-		bus, err := busOf(c.config)
+		bus, err := busOf(c.config, a.out.lookupEnv)
 		if err != nil {
 			return err
 		}

@@ -68,40 +68,53 @@ func ReadTOML(path string) (map[string]any, error) {
 	return settings, nil
 }
 
-// BusAddress returns the address at which programs of this machine reach a bus with the given
-// listen setting.
-func BusAddress(listen string, secure bool) (string, error) {
+// BusAddress returns the address at which programs of this machine reach the bus of a [bus] table.
+// variable returns the value of an environment variable, or "". Variables win over the table, as in
+// the bus.
+func BusAddress(bus map[string]any, variable func(name string) string) (string, error) {
+	setting := func(key string) (name, value string, ok bool) {
+		if v := variable(EnvName(key)); v != "" {
+			return EnvName(key), v, true
+		}
+		value, ok = TOMLText(bus[key])
+		return "[bus] " + key, value, ok
+	}
+	name, listen, ok := setting("listen")
+	if !ok {
+		listen = "127.0.0.1:7892"
+	}
 	host, port, err := net.SplitHostPort(listen)
 	number := 0
 	if err == nil {
 		number, err = net.LookupPort("tcp", port) // it may be a name
 	}
 	if err != nil {
-		return "", Usage("[bus] listen = %q is not an address such as 127.0.0.1:7892", listen)
+		return "", Usage("%s = %q is not an address such as 127.0.0.1:7892", name, listen)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, strconv.Itoa(number))}
-	if secure {
+	if _, certificate, _ := setting("tls-cert"); certificate != "" {
 		u.Scheme = "wss"
 	}
 	return u.String(), nil
 }
 
 // busOf returns the address of the bus in the file of `hubbub up`, or "" if the file has none.
-func busOf(path string) (string, error) {
+func busOf(path string, lookupEnv func(string) (string, bool)) (string, error) {
 	file, err := ReadTOML(path)
 	if err != nil {
 		return "", err
 	}
-	bus, _ := file["bus"].(map[string]any)
-	listen, ok := TOMLText(bus["listen"])
+	bus, ok := file["bus"].(map[string]any)
 	if !ok {
 		return "", nil
 	}
-	_, secure := bus["tls-cert"]
-	return BusAddress(listen, secure)
+	return BusAddress(bus, func(name string) string {
+		value, _ := lookupEnv(name)
+		return value
+	})
 }
 
 // fromFile sets every unset flag from a TOML file whose keys are flag names. It refuses other

@@ -496,6 +496,7 @@ func TestAttached_RunsCommands(t *testing.T) {
 		code int
 		says string
 	}{
+		"a bus with TLS alone":    {[]string{"one", "x", "--config", write(t, "[bus]\ntls-cert = 'c'")}, 0, "ran with wss://127.0.0.1:7892"},
 		"runs":                    {[]string{"one", "x"}, 0, "ran"},
 		"another command's key":   {[]string{"one", "x", "--config", write(t, "since = '1h'\n[tg]\na = 1")}, 0, "ran"},
 		"the bus of the system":   {[]string{"one", "x", "--config", write(t, "[bus]\nlisten = '0.0.0.0:7999'")}, 0, "ran with ws://127.0.0.1:7999"},

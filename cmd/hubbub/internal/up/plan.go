@@ -70,7 +70,7 @@ func NewPlan(r Request) (*Plan, error) {
 	if wrong := r.unknownKeys(); len(wrong) > 0 {
 		return nil, program.Usage("%s", wrong[0])
 	}
-	own, err := r.ownAddress()
+	own, err := program.BusAddress(r.Table("bus"), func(name string) string { return LookupEnv(r.Env, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -264,14 +264,4 @@ func (r *Request) environment(p component) []string {
 // of the system that the environment is for.
 func WithoutSettings(env []string) []string {
 	return proc.DropEnv(env, slices.Concat([]string{"OTEL_*"}, withFileVariants(modelKeys), proc.ProgramEnv)...)
-}
-
-// ownAddress returns the listen address of the bus, as its peers dial it.
-func (r *Request) ownAddress() (string, error) {
-	listen, ok := program.TOMLText(r.Table("bus")["listen"])
-	if !ok {
-		listen = cmp.Or(LookupEnv(r.Env, "HUBBUB_LISTEN"), "127.0.0.1:7892")
-	}
-	_, secure := r.Table("bus")["tls-cert"]
-	return program.BusAddress(listen, secure)
 }

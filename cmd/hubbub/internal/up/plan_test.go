@@ -168,7 +168,7 @@ role = ["backend-agents", "on-call"]
 	}
 	for name, want := range map[string][]string{
 		"bus":    {"--data /d", "#bus", "--log-format json"},
-		"tg":     {"--bus ws://127.0.0.1:9000", "--token-file /d/tokens/tg", "#tg"},
+		"tg":     {"--bus ws://1:1", "--token-file /d/tokens/tg", "#tg"},
 		"system": {"--agent-env-file /d/agent.env", "--agent-arg=--harness=openai --agent-arg=--role=backend-agents --agent-arg=--role=on-call"},
 	} {
 		for _, w := range want {
@@ -184,6 +184,34 @@ role = ["backend-agents", "on-call"]
 	}
 }
 
+// TestNewPlan_FindsTheAddressOfTheBus compares the address that the programs dial with the settings
+// that the bus reads: variables win over the file, and an empty certificate means no TLS.
+func TestNewPlan_FindsTheAddressOfTheBus(t *testing.T) {
+	for name, c := range map[string]struct {
+		file string
+		env  []string
+		want string
+	}{
+		"nothing":                   {"", nil, "ws://127.0.0.1:7892"},
+		"an address":                {"[bus]\nlisten = '0.0.0.0:8000'", nil, "ws://127.0.0.1:8000"},
+		"an address and a variable": {"[bus]\nlisten = '0.0.0.0:8000'", []string{"HUBBUB_LISTEN=0.0.0.0:7892"}, "ws://127.0.0.1:7892"},
+		"an empty variable":         {"[bus]\nlisten = '0.0.0.0:8000'", []string{"HUBBUB_LISTEN="}, "ws://127.0.0.1:8000"},
+		"a certificate":             {"[bus]\ntls-cert = 'c'\ntls-key = 'k'", nil, "wss://127.0.0.1:7892"},
+		"no certificate":            {"[bus]\ntls-cert = ''\ntls-key = ''", nil, "ws://127.0.0.1:7892"},
+		"variables of TLS":          {"", []string{"HUBBUB_TLS_CERT=c", "HUBBUB_TLS_KEY=k"}, "wss://127.0.0.1:7892"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := planOf(t, c.file, c.env...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Bus != c.want {
+				t.Errorf("the programs dial %s; want %s", p.Bus, c.want)
+			}
+		})
+	}
+}
+
 func TestNewPlan_RejectsErrors(t *testing.T) {
 	for file, says := range map[string]string{
 		"telegram = 1":            `unknown key "telegram"`,
@@ -193,6 +221,7 @@ func TestNewPlan_RejectsErrors(t *testing.T) {
 		"[tg]\ndata = '/x'":       `[tg] "data" may not be set`,
 		"[agent]\nid = 'x'":       `[agent] "id" may not be set`,
 		"[bus]\nlisten = 'where'": "not an address",
+		"[bus]\nlisten = ''":      "not an address",
 	} {
 		if _, err := planOf(t, file); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", file, err, says)
