@@ -38,10 +38,13 @@ func commandOf(line string) (argv []string, err error) {
 	if line == "" {
 		return nil, nil
 	}
-	if argv, err = subprocess.SplitCommand(line); err == nil {
-		argv[0], err = exec.LookPath(argv[0])
+	if argv, err = subprocess.SplitCommand(line); err != nil {
+		return nil, err
 	}
-	return argv, err
+	if argv[0], err = exec.LookPath(argv[0]); err != nil {
+		return nil, program.Retryable(err) // it may be installed later
+	}
+	return argv, nil
 }
 
 // transcriber returns the converter of voice messages, or nil if there is none.

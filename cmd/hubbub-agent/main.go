@@ -264,10 +264,10 @@ func (s *settings) complete(env *program.Env) (err error) {
 		}
 	}
 	if _, err := s.conversion.command(); err != nil {
-		return program.Usage("--transcribe: %s", err)
+		return program.Usage("--transcribe: %w", err)
 	}
 	if _, err := commandOf(s.conversion.PDF); err != nil {
-		return program.Usage("--read-pdf: %s", err)
+		return program.Usage("--read-pdf: %w", err)
 	}
 	if s.MCPFile != "" {
 		if o.MCP, err = mcptools.LoadServers(s.MCPFile); err != nil {
