@@ -1,13 +1,18 @@
 package cmd_test
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"hubbub/activitylog"
+	"hubbub/activitylog/read"
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -58,8 +63,15 @@ func startHangingBus(t *testing.T, env ...string) (p *process, data string) {
 	data = t.TempDir()
 	addr := bustest.FreeAddress(t)
 	p = start(t, t, "hubbub-bus", env, "--data", data, "--listen", addr, "--log-format", "json")
+	hang(t, addr, "")
+	return p, data
+}
+
+// hang sends a message to a peer that never answers.
+func hang(t *testing.T, addr, token string) {
+	t.Helper()
 	asked := make(chan struct{})
-	mute, err := wire.Dial(t.Context(), "ws://"+addr, nil)
+	mute, err := wire.Dial(t.Context(), "ws://"+addr, &wire.DialOptions{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,17 +80,49 @@ func startHangingBus(t *testing.T, env ...string) (p *process, data string) {
 	t.Cleanup(running.Wait)
 	running.Go(func() { _ = conn.Run() }) // it ends with the bus
 	for _, call := range [][2]string{
-		{protocol.MethodInitialize, `{"clientId":"agent:mute"}`}, {protocol.MethodSubscribe, `{"topic":"agent:mute"}`},
+		{protocol.MethodInitialize, `{"clientId":"cli:mute"}`}, {protocol.MethodSubscribe, `{"topic":"cli:mute"}`},
 	} {
 		if _, err := conn.Call(t.Context(), call[0], []byte(call[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sender := peer.New("cli:sender", &peer.Options{Buses: []string{"ws://" + addr}})
+	sender := peer.New("cli:sender", &peer.Options{Buses: []string{"ws://" + addr}, Token: token})
 	running.Go(func() { _ = sender.Run(t.Context()) })
 	running.Go(func() {
-		_, _ = sender.Send(t.Context(), "agent:mute", sender.NewMessage(protocol.TypeAgentEvent, struct{}{})) // never answered
+		_, _ = sender.Send(t.Context(), "cli:mute", sender.NewMessage(protocol.TypeAgentEvent, struct{}{})) // never answered
 	})
 	<-asked
-	return p, data
+}
+
+// TestUp_LetsItsBusStop stops `hubbub up` while a peer that it did not start holds a message. The bus
+// must wait as long for that as without `hubbub up`, and record how it ended.
+func TestUp_LetsItsBusStop(t *testing.T) {
+	t.Parallel()
+	data, addr := t.TempDir(), bustest.FreeAddress(t)
+	config := filepath.Join(data, "hubbub.toml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "[bus]\nlisten = %q\n", addr), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, t, "hubbub", nil, "up", "--config", config, "--data", data, "--log-format", "json")
+	token, err := os.ReadFile(filepath.Join(data, "tokens", "cli"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hang(t, addr, strings.TrimSpace(string(token)))
+	p.stop()
+	if says := p.whole(); strings.Contains(says, "does not stop") {
+		t.Errorf("a program was killed:\n%s", p.text())
+	}
+	log := read.Open(filepath.Join(data, "activity.db"))
+	defer log.Close()
+	count := map[string]int{}
+	if err := log.Each(context.Background(), read.Filter{}, func(e *activitylog.Entry) error {
+		count[e.Event]++
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if count["send_start"] == 0 || count["send_finish"] != count["send_start"] || count["process_finish"] != count["process_start"] {
+		t.Errorf("the log does not say how each message ended: %v", count)
+	}
 }

@@ -12,8 +12,11 @@
 //     first stage it stays down, and that ends Run. A child with exit 2 stays down in
 //     any stage. All of this is logged.
 //   - Stop: when the context ends, the last stage gets SIGTERM first, and the
-//     previous stage when every child has ended. A child that takes too long
-//     is killed. Run returns when every child and goroutine has ended.
+//     previous stage when every child has ended. The stages share
+//     Options.StopTimeout: each may use its equal part of the time that is left, so
+//     the first stage gets all that the others leave. A child that takes too long is
+//     killed, unless it has logged "stopping takes longer". Run returns when every
+//     child and goroutine has ended.
 //   - Orphans: on Linux a child gets SIGTERM when this process is killed.
 //   - Log: each line of a child goes to Options.Line, whole and in order. Lines
 //     are cut at 64 KiB.

@@ -28,7 +28,9 @@ type Options struct {
 	// consecutive ends before a child pauses or, in the first stage, stays down
 	MaxFailures int           `positive:"6"`
 	RestPause   time.Duration `positive:"5m"` // between two starts of a child that pauses
-	StopTimeout time.Duration `positive:"5s"` // for a stage to stop; half of it for the first stage
+	// for all stages to stop; less than the 9.5 s of a program, and each half is more than the 4 s
+	// within which a bus says that its stop takes longer
+	StopTimeout time.Duration `positive:"9.2s"`
 
 	OnStopExtended func(until time.Time) // called when a child's stop takes longer
 }
@@ -46,20 +48,17 @@ var ErrNoChild = errors.New("no such program")
 
 // A Fleet is a set of children. Its methods may be called from any goroutine.
 type Fleet struct {
-	children []*member
-	stages   int
+	children    []*member
+	stages      int
+	stopTimeout time.Duration
 }
 
 // New makes a fleet. It starts nothing.
 func New(children []Child, opts *Options) *Fleet {
-	f := &Fleet{}
 	o := opts.withDefaults()
+	f := &Fleet{stopTimeout: o.StopTimeout}
 	for _, c := range children {
-		co := o
-		if c.Stage == 0 {
-			co.StopTimeout /= 2
-		}
-		f.children = append(f.children, newMember(c, co))
+		f.children = append(f.children, newMember(c, o))
 		f.stages = max(f.stages, c.Stage+1)
 	}
 	return f
@@ -86,7 +85,12 @@ func (f *Fleet) Run(ctx context.Context) error {
 		f.waitStage(ctx, stage)
 	}
 	<-ctx.Done()
+	until := time.Now().Add(f.stopTimeout)
 	for stage := f.stages - 1; stage >= 0; stage-- {
+		left := time.Until(until)
+		for _, c := range f.group(stage) {
+			c.setStopTimeout(left / time.Duration(stage+1))
+		}
 		stops[stage]()
 		stopped[stage].Wait()
 	}

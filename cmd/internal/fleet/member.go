@@ -25,11 +25,12 @@ type member struct {
 	Child
 	o Options
 
-	mu        sync.Mutex // guards the fields below
-	process   *proc.Process
-	stopUntil time.Time     // how long a stop of the process takes
-	ready     chan struct{} // closed once the process has reported that it is ready
-	down      chan struct{} // closed when waiting is useless: the child failed too often or ended permanently
+	mu          sync.Mutex // guards the fields below
+	process     *proc.Process
+	stopTimeout time.Duration // from SIGTERM to SIGKILL, unless the process says that its stop takes longer
+	stopUntil   time.Time     // how long a stop of the process takes
+	ready       chan struct{} // closed once the process has reported that it is ready
+	down        chan struct{} // closed when waiting is useless: the child failed too often or ended permanently
 }
 
 func newMember(c Child, o Options) *member {
@@ -95,7 +96,10 @@ const extraTime = 500 * time.Millisecond
 // takes longer says so in its log.
 func (c *member) end(ctx context.Context, p *proc.Process) {
 	p.Terminate()
-	for wait := c.o.StopTimeout; !p.WaitFor(ctx, wait); {
+	c.mu.Lock()
+	wait := c.stopTimeout
+	c.mu.Unlock()
+	for !p.WaitFor(ctx, wait) {
 		c.mu.Lock()
 		wait = time.Until(c.stopUntil)
 		c.mu.Unlock()
@@ -105,6 +109,13 @@ func (c *member) end(ctx context.Context, p *proc.Process) {
 			return
 		}
 	}
+}
+
+// setStopTimeout sets how long the child may take to stop.
+func (c *member) setStopTimeout(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopTimeout = d
 }
 
 // line takes one line of the child's log. It passes the line on before it acts on it, so that what
