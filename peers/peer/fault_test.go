@@ -212,6 +212,98 @@ func TestHungHandler_StopsTheHeartbeat(t *testing.T) {
 	})
 }
 
+// answerSlowly subscribes a peer to its own identity. Its handler takes a second and a half.
+func answerSlowly(t *testing.T, p *peer.Peer) {
+	t.Helper()
+	p.HandleAny(func(context.Context, *peer.Delivery) error {
+		time.Sleep(1500 * time.Millisecond) // free: the bubble's clock
+		return nil
+	})
+	if err := p.Subscribe(t.Context(), protocol.Pattern(p.ID())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkReplaced lets some time pass, and checks that a peer's Run has then ended with ErrReplaced,
+// and that the newer session gets messages.
+func checkReplaced(t *testing.T, ended <-chan error, sender, newer *bustest.Scripted) {
+	t.Helper()
+	timetest.Advance(5 * time.Second)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, peer.ErrReplaced) {
+			t.Errorf("Run = %v; want ErrReplaced", err)
+		}
+	default:
+		t.Error("the replaced peer still runs")
+	}
+	r := sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{2})
+	if r.DeliveredTo != 1 || newer.Pending() != 1 {
+		t.Errorf("a later message: %+v; the newer session has %d, want 1", r, newer.Pending())
+	}
+}
+
+// TestReplaced_PingIsRefused makes the first ping of a peer fall into the grace in which it may
+// still answer its delivery after another session has replaced it.
+func TestReplaced_PingIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial})
+		answerSlowly(t, p)
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { ended <- p.Run(ctx) }()
+		sender := b.Join(t, "cli:s")
+		timetest.Advance(19 * time.Second)
+		results := make(chan protocol.SendResult, 1)
+		go func() { results <- sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{1}) }()
+		timetest.Advance(500 * time.Millisecond)
+		newer := b.Join(t, "agent:x", "agent:x")
+		checkReplaced(t, ended, sender, newer)
+		if r := <-results; r.DeliveredTo != 1 {
+			t.Errorf("the delivery that the peer held: %+v; want its answer", r)
+		}
+	})
+}
+
+// TestReplaced_SubscribeIsRefused replaces a peer that holds a delivery and is not done with its
+// subscriptions.
+func TestReplaced_SubscribeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		sender := b.Join(t, "cli:s")
+		var p *peer.Peer
+		var newer *bustest.Scripted
+		var initialized, replaced sync.Once
+		p = peer.New("agent:x", &peer.Options{Dial: func(ctx context.Context) (jsonrpc.Stream, error) {
+			s, err := b.Dial(ctx)
+			return watched{s, func(frame string) {
+				if strings.Contains(frame, protocol.MethodInitialize) {
+					initialized.Do(func() {
+						if err := p.Subscribe(ctx, "agent:late"); err != nil {
+							t.Error(err)
+						}
+					})
+				} else if strings.Contains(frame, "agent:late") {
+					replaced.Do(func() {
+						go sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{1})
+						time.Sleep(time.Second) // free: the bubble's clock; it holds the delivery now
+						newer = b.Join(t, "agent:x", "agent:x")
+					})
+				}
+			}}, err
+		}})
+		answerSlowly(t, p)
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { ended <- p.Run(ctx) }()
+		timetest.Advance(2 * time.Second)
+		checkReplaced(t, ended, sender, newer)
+	})
+}
+
 // countConnections runs a peer for a minute, with connections of the given duration, and returns the
 // number of connections, and of those that were later than the shortest delay.
 func countConnections(t *testing.T, lasts time.Duration) (connects, late int) {

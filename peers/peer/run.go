@@ -223,7 +223,8 @@ func (p *Peer) explain(err, streamErr error) error {
 	switch {
 	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
 		return fmt.Errorf("%w: %w", ErrRefused, err)
-	case wire.CloseCode(streamErr) == protocol.CloseReplaced:
+	case wire.CloseCode(streamErr) == protocol.CloseReplaced,
+		refused != nil && refused.Code == protocol.CodeNotInitialized: // during the grace of a replaced session
 		return ErrReplaced
 	case streamErr != nil && errors.Is(err, ErrInterrupted):
 		return fmt.Errorf("the connection ended: %w", streamErr)
@@ -271,13 +272,15 @@ func (p *Peer) finishWork(ctx context.Context) {
 	})
 }
 
-// keepAlive pings the bus, and ends the connection if the bus does not answer.
+// keepAlive pings the bus, and ends the connection if the bus does not answer. A refusal is an
+// answer: the bus refuses the pings of a session that was replaced, and closes it later.
 func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	for retry.Sleep(ctx, keepAliveEvery) {
 		limit, cancel := context.WithTimeout(ctx, keepAliveEvery)
 		_, err := l.call(limit, protocol.MethodPing, struct{}{})
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		var refused *jsonrpc.Error
+		if err != nil && !errors.As(err, &refused) && ctx.Err() == nil {
 			l.stream.Close(wire.ClosePolicy, "the bus does not answer")
 			return
 		}
