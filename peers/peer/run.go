@@ -130,6 +130,7 @@ func (p *Peer) session(ctx, handlers context.Context, bus string) (connected boo
 		close(l.ended)
 	}()
 	if err := p.open(ctx, l); err != nil {
+		p.clearLink() // open may have failed after it made l the connection in use
 		stream.Close(wire.CloseNormal, "")
 		<-l.ended
 		return false, p.explain(err, l.err)
