@@ -56,7 +56,7 @@ type DedupReply struct {
 type dedupDecision struct {
 	deliver bool
 	answer  []byte      // the first outcome
-	owner   BusInstance // the bus that has the message
+	owner   BusInstance // the bus that has the message or its outcome
 	err     error       // why the outcome is unknown
 }
 
@@ -67,7 +67,7 @@ func decide(owner BusInstance, replies []DedupReply) dedupDecision {
 	for _, r := range replies {
 		switch {
 		case r.Answer != nil:
-			return dedupDecision{answer: r.Answer}
+			return dedupDecision{answer: r.Answer, owner: r.From}
 		case r.Claimed:
 			return dedupDecision{owner: r.From}
 		}
@@ -248,17 +248,18 @@ func (t *dedupTable) resolve(
 		}
 		e.state, e.owner = dedupOwned, BusInstance{}
 		return decision, nil
-	case decision.answer != nil:
-		return decision, t.storeLocked(e, decision.answer)
 	}
 	e.state = dedupElsewhere
 	if decision.owner != (BusInstance{}) {
 		e.owner = decision.owner
 	}
-	if decision.err == nil {
-		return t.waitForRemoteLocked(e, waitUntil, w), nil
+	switch {
+	case decision.answer != nil:
+		return decision, t.storeLocked(e, decision.answer)
+	case decision.err != nil:
+		return decision, t.takeWaitersLocked(e)
 	}
-	return decision, t.takeWaitersLocked(e)
+	return t.waitForRemoteLocked(e, waitUntil, w), nil
 }
 
 // waitForRemoteLocked makes a repeat wait for the outcome of another bus.

@@ -115,7 +115,7 @@ func TestDecide_AllReplies(t *testing.T) {
 		"nobody else":               {BusInstance{}, nil, dedupDecision{deliver: true}},
 		"all free":                  {BusInstance{}, []DedupReply{{From: mid}, {From: westBus}}, dedupDecision{deliver: true}},
 		"one has it":                {BusInstance{}, []DedupReply{{From: mid}, {Claimed: true, From: westBus}}, dedupDecision{owner: westBus}},
-		"one knows the outcome":     {westBus, []DedupReply{{From: mid, Answer: answer}, {Claimed: true, From: westBus}}, dedupDecision{answer: answer}},
+		"one knows the outcome":     {westBus, []DedupReply{{From: mid, Answer: answer}, {Claimed: true, From: westBus}}, dedupDecision{answer: answer, owner: mid}},
 		"one was said to, has not":  {BusInstance{}, []DedupReply{{Owner: westBus, From: mid}, {From: westBus}}, dedupDecision{deliver: true}},
 		"one was said to, is away":  {BusInstance{}, []DedupReply{{Owner: westBus, From: mid}}, dedupDecision{owner: westBus, err: errOwnerUnreachable(westBus)}},
 		"one was known to, is away": {westBus, []DedupReply{{From: mid}}, dedupDecision{owner: westBus, err: errOwnerUnreachable(westBus)}},
@@ -203,6 +203,41 @@ func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	mine, _ := table.deliver(epoch, id("o"))
 	if table.storeRemote(epoch, id("o"), []byte("{}")); mine.answer != nil {
 		t.Error("the outcome of another side of a partition became that of this one")
+	}
+}
+
+// TestDedup_NoRoomForOutcomeOfAnotherBus answers a repeat with an outcome that the table has no
+// room for: the next repeat asks again, and the entry expires.
+func TestDedup_NoRoomForOutcomeOfAnotherBus(t *testing.T) {
+	var table dedupTable
+	filler, err := table.deliver(epoch, id("filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, attempt, _, err := table.lookup(epoch, id("m"), dedupWaiter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := dedupWaiter{rpcID: []byte("2")}
+	if _, again, _, err := table.lookup(epoch, id("m"), waiter); again != 0 || err != nil {
+		t.Fatal(again, err)
+	}
+	table.store(filler, make([]byte, dedupMaxBytes-table.bytes-1))
+	decision := dedupDecision{answer: []byte("{}"), owner: westBus}
+	got, waiting := table.resolve(e, attempt, epoch, epoch, dedupWaiter{rpcID: []byte("1")}, decision)
+	if string(got.answer) != "{}" || len(waiting) != 1 || e.answer != nil {
+		t.Errorf("%+v, %d waiters; want the outcome for the repeat and the one that waits, and nothing kept", got, len(waiting))
+	}
+	if reply := table.check(epoch, "east", mid, id("m")); reply.Claimed || reply.Owner != westBus {
+		t.Errorf("to another bus: %+v; want west as the owner", reply)
+	}
+	if again, attempt, _, err := table.lookup(epoch, id("m"), waiter); attempt == 0 || err != nil {
+		t.Errorf("the next repeat: attempt %d, %v; want it to ask again", attempt, err)
+	} else {
+		table.resolve(again, attempt, epoch, epoch, waiter, decision)
+	}
+	if _, err := table.deliver(epoch.Add(dedupTTL), id("n")); err != nil || len(table.order) != 1 {
+		t.Errorf("after ten minutes: %v; %d messages are left, want the new one alone", err, len(table.order))
 	}
 }
 
