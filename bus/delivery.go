@@ -19,6 +19,7 @@ type delivery struct {
 	publication *publication
 	target      *session
 	id          uint64           // of the processMessage request; 0 if reserve failed
+	rowID       uint64           // in its rows: the id at the time of reserve, even if it moves to another session
 	refused     protocol.Outcome // why reserve failed, or empty
 	queued      bool             // it is in the target's queue, not in its window
 	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
@@ -34,8 +35,8 @@ func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
 		Status:    status,
 		Of:        &d.publication.log.sending,
 	}
-	if d.id > 0 {
-		row.RPCID = strconv.FormatUint(d.id, 10)
+	if d.rowID > 0 {
+		row.RPCID = strconv.FormatUint(d.rowID, 10)
 	}
 	return row
 }
@@ -71,7 +72,9 @@ func (d *delivery) finishRow(b *batch, o protocol.Outcome, answer []byte, text s
 func (s *session) reserve(d *delivery) protocol.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reserveLocked(d)
+	o := s.reserveLocked(d)
+	d.rowID = d.id
+	return o
 }
 
 func (s *session) reserveLocked(d *delivery) protocol.Outcome {

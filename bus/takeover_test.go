@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -62,8 +64,13 @@ func answers(t *testing.T, far jsonrpc.Stream, request string) {
 
 // inBubble runs a bus in a bubble of synctest.
 func inBubble(t *testing.T, o *Options, test func(t *testing.T, srv *Server)) {
+	inBubbleLogged(t, nil, o, test)
+}
+
+// inBubbleLogged is inBubble with an activity log.
+func inBubbleLogged(t *testing.T, log Log, o *Options, test func(t *testing.T, srv *Server)) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := New(nil, o)
+		srv := New(log, o)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
@@ -116,6 +123,47 @@ func TestTakeover_MovesUnsentDeliveries(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTakeover_MovedDeliveryKeepsItsRowID moves deliveries to a newer session: two from the queue
+// of the older one, and one whose target was looked up before the takeover. The rows of each
+// delivery have one rpc_id, although the newer session numbers its requests from 1.
+func TestTakeover_MovedDeliveryKeepsItsRowID(t *testing.T) {
+	log := &busyLog{}
+	inBubbleLogged(t, log, &Options{PeerWindow: 1}, func(t *testing.T, srv *Server) {
+		older, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		sender, result := joins(t, srv, "cli:s", ``)
+		for i := range 3 {
+			asks(t, sender, fmt.Sprint(i), "sendMessage", message(i))
+		}
+		first := toOlder()
+		before := srv.index.targets("t")
+		newer, toNewer := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		answers(t, older, first)
+		late := newPublication(srv, time.Now(), []byte("3"), protocol.Send{Topic: "t", Payload: []byte("{}"), MessageID: "m3"}, nil)
+		late.sender = srv.sessions.session("cli:s")
+		b := srv.newBatch()
+		late.route(b, before)
+		b.flush()
+		for range 3 {
+			answers(t, newer, toNewer())
+		}
+		for range 4 {
+			if r := result(); !strings.Contains(r, `"deliveredTo":1}`) {
+				t.Errorf("a result is %s; want one delivery", r)
+			}
+		}
+	})
+	ids := map[string][]string{}
+	for _, r := range log.rows {
+		if r.Event == activitylog.ProcessStart || r.Event == activitylog.ProcessFinish {
+			ids[r.MessageID] = append(ids[r.MessageID], r.RPCID)
+		}
+	}
+	want := map[string][]string{"m0": {"1", "1"}, "m1": {"2", "2"}, "m2": {"3", "3"}, "m3": {"", ""}}
+	if !maps.EqualFunc(ids, want, slices.Equal) {
+		t.Errorf("the ids of the rows are %q; want %q", ids, want)
+	}
 }
 
 // TestTakeover_GraceEnds replaces a peer that answers nothing with one that does not subscribe:
