@@ -3,11 +3,15 @@ package bus_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	"hubbub/activitylog/audit"
+	"hubbub/activitylog/read"
 	"hubbub/bus"
 	"hubbub/bus/bustest"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/wire"
 )
@@ -28,8 +32,8 @@ func startLinked(t *testing.T) (east, west *bustest.Bus, links [2]*linkedCluster
 	t.Helper()
 	links = [2]*linkedCluster{{name: "east"}, {name: "west"}}
 	links[0].far, links[1].far = links[1], links[0]
-	east = bustest.Start(t, &bus.Options{Name: "east", Cluster: links[0]})
-	west = bustest.Start(t, &bus.Options{Name: "west", Cluster: links[1]})
+	east = bustest.Start(t, &bus.Options{Name: "east", Cluster: links[0], PeerWindow: 1})
+	west = bustest.Start(t, &bus.Options{Name: "west", Cluster: links[1], PeerWindow: 1})
 	t.Cleanup(func() { links[0].forwards.Wait(); links[1].forwards.Wait() })
 	return east, west, links
 }
@@ -71,7 +75,7 @@ func (c *linkedCluster) Forward(f *bus.Forward) {
 		case !cut:
 			c.far.local.Deliver(f.Message, slices.Concat(f.Peers, f.Observe), func(r bus.Result) {
 				if len(f.Peers) > 0 {
-					f.Complete(r)
+					c.forwards.Go(func() { f.Complete(r) }) // the far bus may hold locks
 				}
 			})
 		}
@@ -107,6 +111,56 @@ func TestCluster_DeliversOnceToPeersOfBothBuses(t *testing.T) {
 	}
 	if got := rows(t, west, "event LIKE 'send%'"); len(got) != 0 {
 		t.Errorf("west wrote rows of a message that east accepted: %v", got)
+	}
+}
+
+// TestTakeover_LogsOfBothBusesAreWhole moves a peer to another bus while a delivery waits in its
+// queue: the message follows it, and the logs have no row too many and lack none.
+func TestTakeover_LogsOfBothBusesAreWhole(t *testing.T) {
+	for name, moveToSender := range map[string]bool{"to the sender's bus": true, "away from it": false} {
+		t.Run(name, func(t *testing.T) {
+			east, west, _ := startLinked(t)
+			from, to := east, west
+			if moveToSender {
+				from, to = west, east
+			}
+			older, sender := rawPeer(t, from, "agent:x", "t"), rawPeer(t, east, "cli:s")
+			sender.write(sendFrame(1, "t", "cli:s", "read"))
+			first, err := older.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sender.write(sendFrame(2, "t", "cli:s", "queued"))
+			waitFor(t, func() bool {
+				return slices.ContainsFunc(from.Server().Peers(), func(p report.Peer) bool { return p.Queued == 1 })
+			})
+			stream, err := to.Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close(wire.CloseNormal, "")
+			newer := &raw{t, stream}
+			newer.request("initialize", `{"clientId":"agent:x","subscriptions":[{"topic":"t"}]}`)
+			older.write(`{"jsonrpc":"2.0","id":` + string(first.ID) + `,"result":{}}`)
+			second, err := newer.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			newer.write(`{"jsonrpc":"2.0","id":` + string(second.ID) + `,"result":{}}`)
+			for range 2 {
+				if m, err := sender.read(); err != nil || !strings.Contains(string(m.Result), `"deliveredTo":1}`) {
+					t.Errorf("a result is %s, %v; want one delivery", m.Result, err)
+				}
+			}
+			east.Stop()
+			west.Stop()
+			logs := read.Open(east.Log, west.Log)
+			defer logs.Close()
+			v, err := audit.Verify(t.Context(), logs, nil)
+			if err != nil || !v.OK() || v.Complete != 2 {
+				t.Errorf("%+v, %v; want two complete messages and no problem", v, err)
+			}
+		})
 	}
 }
 

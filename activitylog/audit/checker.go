@@ -206,7 +206,7 @@ type pair struct{ begun, ended int }
 
 func countPublication(p *activitylog.Publication) *publicationCounts {
 	t := &publicationCounts{Publication: p, rows: map[delivered]pair{}, expected: peersOf(p.Result)}
-	for _, d := range p.Deliveries {
+	for _, d := range withoutMoved(p.Deliveries) {
 		if !d.Begun && d.RPCID == "" && d.Status == string(protocol.OutcomeOffline) {
 			if t.givenUp == nil {
 				t.givenUp = map[string]bool{}
@@ -247,6 +247,32 @@ func countPublication(p *activitylog.Publication) *publicationCounts {
 		t.fault = fmt.Sprintf("its result counts %d peers, and %d have process rows", t.expected, t.peers)
 	}
 	return t
+}
+
+// withoutMoved returns the deliveries without those that ended because their peer had moved to
+// another bus. The message followed the peer, so the peer has a delivery at that bus, too.
+func withoutMoved(list []*activitylog.Delivery) []*activitylog.Delivery {
+	ended := func(d *activitylog.Delivery) bool {
+		return d.Begun && d.Ended && d.Status == string(protocol.OutcomeOffline)
+	}
+	if !slices.ContainsFunc(list, ended) {
+		return list
+	}
+	left := map[string]int{}              // deliveries by peer
+	buses := map[string]map[string]bool{} // by peer
+	for _, d := range list {
+		if left[d.Peer]++; buses[d.Peer] == nil {
+			buses[d.Peer] = map[string]bool{}
+		}
+		buses[d.Peer][d.Bus] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(d *activitylog.Delivery) bool {
+		moved := ended(d) && left[d.Peer] > 1 && len(buses[d.Peer]) > 1
+		if moved {
+			left[d.Peer]--
+		}
+		return moved
+	})
 }
 
 // findUnpaired describes the first delivery without exactly one start and one end. A delivery

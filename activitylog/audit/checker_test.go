@@ -47,6 +47,13 @@ func finished(peer, rpc, status string) *activitylog.Delivery {
 	return &activitylog.Delivery{Peer: peer, Leg: activitylog.Leg{RPCID: rpc, Status: status}, Ended: true}
 }
 
+// moved returns a whole delivery at a bus that the peer then left.
+func moved(bus, peer, rpc string) *activitylog.Delivery {
+	d := both(peer, rpc)
+	d.Bus, d.Status = bus, "offline"
+	return d
+}
+
 // TestCountPublication_FindsFaults checks the fault of a publication, and whether missing
 // rows are the only fault.
 func TestCountPublication_FindsFaults(t *testing.T) {
@@ -83,8 +90,28 @@ func TestCountPublication_FindsFaults(t *testing.T) {
 		"two begun of one peer": {func(p *activitylog.Publication) {
 			p.Deliveries = []*activitylog.Delivery{begun("agent:a", "7"), begun("agent:a", "8")}
 		}, "agent:a has 1 process_start and 0 process_finish rows", false},
-		"one request begun twice":    {func(p *activitylog.Publication) { p.Deliveries = append(p.Deliveries, begun("agent:a", "7")) }, "agent:a has 2 process_start and 1 process_finish rows", false},
-		"one request ended twice":    {func(p *activitylog.Publication) { p.Deliveries = append(p.Deliveries, finished("agent:a", "7", "ok")) }, "agent:a has 1 process_start and 2 process_finish rows", false},
+		"one request begun twice": {func(p *activitylog.Publication) { p.Deliveries = append(p.Deliveries, begun("agent:a", "7")) }, "agent:a has 2 process_start and 1 process_finish rows", false},
+		"one request ended twice": {func(p *activitylog.Publication) { p.Deliveries = append(p.Deliveries, finished("agent:a", "7", "ok")) }, "agent:a has 1 process_start and 2 process_finish rows", false},
+		"moved to another bus": {func(p *activitylog.Publication) {
+			p.Deliveries = append(p.Deliveries, moved("west", "agent:a", "7"))
+		}, "", true},
+		"moved there, and then offline": {func(p *activitylog.Publication) {
+			p.Result = []byte(`{"deliveredTo":0,"failures":[{}]}`)
+			p.Deliveries = []*activitylog.Delivery{moved("west", "agent:a", "1"), moved("east", "agent:a", "1")}
+		}, "", true},
+		"moved there and back": {func(p *activitylog.Publication) {
+			p.Deliveries = append(p.Deliveries, moved("", "agent:a", "3"), moved("west", "agent:a", "1"))
+		}, "", true},
+		"moved, and another peer is too many": {func(p *activitylog.Publication) {
+			p.Deliveries = append(p.Deliveries, moved("west", "agent:a", "7"), moved("west", "agent:b", "7"))
+		}, "its result counts 1 peers, and 2 have process rows", false},
+		"offline before another at the same bus": {func(p *activitylog.Publication) {
+			p.Deliveries = append(p.Deliveries, moved("", "agent:a", "8"))
+		}, "its result counts 1 peers, and 2 have process rows", false},
+		"two at two buses, none offline": {func(p *activitylog.Publication) {
+			p.Deliveries = append(p.Deliveries, both("agent:a", "8"))
+			p.Deliveries[1].Bus = "west"
+		}, "its result counts 1 peers, and 2 have process rows", false},
 		"failures are peers":         {func(p *activitylog.Publication) { p.Result = []byte(`{"deliveredTo":0,"failures":[{}]}`) }, "", true},
 		"failures beside deliveries": {func(p *activitylog.Publication) { p.Result = []byte(`{"deliveredTo":1,"failures":[{},{}]}`) }, "its result counts 3 peers, and 1 have process rows", true},
 		"a result that says nothing": {func(p *activitylog.Publication) { p.Result, p.Deliveries = []byte(`{"failures":[{}]}`), nil }, "", false},

@@ -78,7 +78,8 @@ type VerifyOptions struct {
 
 // Verify checks that the logs are complete and unchanged. It runs SQLite's integrity check, and
 // checks the schema, the checksums and the trees. Each message must have one send_start row, one
-// send_finish row, and one pair of process rows for each peer that its result counts.
+// send_finish row, and one pair of process rows for each peer that its result counts. A peer that
+// moved to another bus has one more pair, which ended offline, at each bus that it left.
 func Verify(ctx context.Context, r *read.Reader, opts *VerifyOptions) (*Verdict, error) {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.Longest, time.Minute)

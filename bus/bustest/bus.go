@@ -101,7 +101,7 @@ func (b *Bus) start(t testReporter, addr string) {
 	logDone := make(chan struct{})
 	logCtx, endLog := context.WithCancel(context.Background())
 	if b.Log != "" {
-		w := write.NewWriter(b.Log, nil)
+		w := write.NewWriter(b.Log, &write.Options{Bus: b.opts.Name})
 		b.log, log = w, w
 		go func() {
 			defer close(logDone)
