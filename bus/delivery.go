@@ -112,12 +112,12 @@ func (s *session) hasRoomLocked() bool {
 	return s.window.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
 
-// write sends a delivery whose start is recorded, unless it must wait in the queue. If the
-// session has been replaced since reserve, the delivery goes to the newer session.
+// write sends a delivery whose start is recorded, unless it must wait in the queue or has timed
+// out. If the session has been replaced since reserve, the delivery goes to the newer session.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
-	if s.lifecycle.inactive() {
-		_, ok := s.window.take(d.id) // false if the session has ended, because end has then finished d
+	if s.lifecycle.inactive() || !s.window.calls.Has(d.id) {
+		_, ok := s.window.take(d.id) // false if d is finished: the session has ended, or d has timed out
 		s.mu.Unlock()
 		if ok {
 			d.redirect(b)

@@ -34,6 +34,26 @@ func TestQueue_DeliveryWaitsForItsRecord(t *testing.T) {
 	}
 }
 
+// TestWrite_SkipsDeliveryThatTimedOut lets a delivery time out while the log holds its publisher:
+// its sender learns that it was not sent, so it must not be sent after that.
+func TestWrite_SkipsDeliveryThatTimedOut(t *testing.T) {
+	srv := New(nil, nil)
+	stream, far := wire.Pipe(nil)
+	s := &session{server: srv, stream: stream}
+	b := srv.newBatch()
+	d := &delivery{publication: &publication{params: []byte(`"late"`), accepted: b.at}, target: s}
+	if refused := s.reserve(d); refused != "" {
+		t.Fatal(refused)
+	}
+	if late := s.expired(b, b.at); len(late) != 1 {
+		t.Fatalf("%d deliveries have timed out, want 1", len(late))
+	}
+	s.write(b, d)
+	if got := written(t, s, far.Read); len(got) != 0 || d.written {
+		t.Errorf("these are sent: %q; want none", got)
+	}
+}
+
 // written returns the frames that a session has written until now.
 func written(t *testing.T, s *session, read func() ([]byte, error)) (frames []string) {
 	t.Helper()

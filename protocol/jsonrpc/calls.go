@@ -29,6 +29,12 @@ func (c *Calls[T]) Take(id uint64) (T, bool) {
 	return call, ok
 }
 
+// Has reports whether the request with that id waits.
+func (c *Calls[T]) Has(id uint64) bool {
+	_, ok := c.waiting[id]
+	return ok
+}
+
 // Len returns the number of waiting requests.
 func (c *Calls[T]) Len() int { return len(c.waiting) }
 

@@ -30,6 +30,9 @@ func callsAreTakenOnce(t *rapid.T) {
 		case 2, 3, 4:
 			id := rapid.Uint64Range(0, 40).Draw(t, "id")
 			want, ok := waiting[id]
+			if calls.Has(id) != ok {
+				t.Fatalf("%d waits: %t; want %t", id, !ok, ok)
+			}
 			if got, found := calls.Take(id); found != ok || got != want {
 				t.Fatalf("taking %d: %d, %t; want %d, %t", id, got, found, want, ok)
 			}
