@@ -21,8 +21,9 @@ import (
 // An ActivityStream copies the rows of the activity log to a JetStream stream, each once, to
 // collect them in one place. It never slows the log. Rows wait in a queue until the stream
 // accepts them. Rows that do not fit in the queue are counted, and a log_gap row with the count
-// follows when there is room. Rows that were sent again may come after later rows; their ids give
-// the order.
+// follows when there is room. A log_gap row with its id also replaces a row that is larger than
+// the NATS server or the stream accepts. Rows that were sent again may come after later rows;
+// their ids give the order.
 type ActivityStream struct {
 	urls    []string
 	stream  string
@@ -132,9 +133,9 @@ func (s *ActivityStream) flush(ctx context.Context, js jetstream.JetStream) {
 // publish sends one commit until the stream has stored all of it. So if a server dies or the
 // leader moves, only time is lost. If ctx ends, publish counts the remaining rows as lost.
 func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c commitRows) {
-	var rest []*nats.Msg
+	var rest []streamMessage
 	if lost := s.takeLost(); lost > 0 {
-		row := gap(lost)
+		row := gap(lost, "the activity stream could not keep up")
 		rest = append(rest, s.message(c.firstID-1, &row, fmt.Sprint("gap before ", c.firstID)))
 	}
 	for i := range c.rows {
@@ -158,16 +159,24 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 // reason. If the stream has stored them, it recognizes them by their ids when they are sent
 // again.
 func (s *ActivityStream) attempt(
-	ctx context.Context, js jetstream.JetStream, all []*nats.Msg,
-) (rest []*nats.Msg, cause error) {
+	ctx context.Context, js jetstream.JetStream, all []streamMessage,
+) (rest []streamMessage, cause error) {
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := s.ensure(limit, js); err != nil {
+	stream, err := s.ensure(limit, js)
+	if err != nil {
 		return all, err
 	}
+	maxBytes := js.Conn().MaxPayload()
+	if n := stream.CachedInfo().Config.MaxMsgSize; n > 0 {
+		maxBytes = min(maxBytes, int64(n))
+	}
 	futures := make([]jetstream.PubAckFuture, 0, len(all))
-	for _, m := range all {
-		f, err := js.PublishMsgAsync(m)
+	for i := range all {
+		if int64(all[i].Size()) > maxBytes {
+			all[i] = s.withoutRow(all[i], maxBytes)
+		}
+		f, err := js.PublishMsgAsync(all[i].Msg)
 		if err != nil {
 			rest, cause = all[len(futures):], err
 			break
@@ -183,44 +192,63 @@ func (s *ActivityStream) attempt(
 		case <-limit.Done():
 			cause = cmp.Or(cause, errors.New("it did not answer in time"))
 		}
-		rest = append([]*nats.Msg{all[i]}, rest...)
+		rest = append([]streamMessage{all[i]}, rest...)
 	}
 	return rest, cause
 }
 
-// ensure creates the stream if it does not exist, with three replicas if there are enough
-// servers.
-func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) (err error) {
-	if _, err = js.Stream(ctx, s.stream); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
+// ensure returns the stream. It creates the stream if it does not exist, with three replicas if
+// there are enough servers.
+func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+	stream, err := js.Stream(ctx, s.stream)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return stream, err
 	}
 	for _, replicas := range []int{3, 1} {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name:     s.stream,
 			Subjects: []string{s.options.Prefix + ".activity.>"},
 			Replicas: replicas,
 		})
 		if err == nil {
-			return nil
+			return stream, nil
 		}
 	}
-	return fmt.Errorf("creating the stream %s: %w (does the NATS server run with JetStream?)", s.stream, err)
+	return nil, fmt.Errorf("creating the stream %s: %w (does the NATS server run with JetStream?)", s.stream, err)
 }
 
-func gap(lost int) activitylog.Row {
+func gap(lost int, reason string) activitylog.Row {
 	return activitylog.Row{
 		At: time.Now().UnixMicro(), Event: activitylog.LogGap,
-		Payload: fmt.Appendf(nil, `{"lost":%d,"reason":"the activity stream could not keep up"}`, lost),
+		Payload: fmt.Appendf(nil, `{"lost":%d,"reason":%q}`, lost, reason),
 	}
 }
 
-// message encodes a row as `hubbub tail --json` does. id identifies the row in this run.
-func (s *ActivityStream) message(n int64, row *activitylog.Row, id string) *nats.Msg {
+// A streamMessage is a row as a message for the stream.
+type streamMessage struct {
+	*nats.Msg
+	row int64  // id of the row
+	id  string // identifies the message in this run
+}
+
+// message encodes a row as `hubbub tail --json` does.
+func (s *ActivityStream) message(n int64, row *activitylog.Row, id string) streamMessage {
 	e := row.Entry(n)
 	e.Bus = s.bus
-	return &nats.Msg{
+	m := &nats.Msg{
 		Subject: s.subject(),
 		Data:    encode(&e),
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.run + " " + id}},
 	}
+	return streamMessage{Msg: m, row: n, id: id}
+}
+
+// withoutRow returns the log_gap row that replaces a row larger than maxBytes.
+func (s *ActivityStream) withoutRow(m streamMessage, maxBytes int64) streamMessage {
+	err := fmt.Errorf("the activity stream takes at most %d bytes per row: larger rows are only in the bus's log "+
+		"(raise max_payload of the NATS server, or max_msg_size of the stream)", maxBytes)
+	s.natsFault.report(s.options.Log, zerolog.WarnLevel, err, time.Now())
+	row := gap(1, fmt.Sprintf("the row has %d bytes, and the activity stream takes at most %d; the log of the bus has it",
+		len(m.Data), maxBytes))
+	return s.message(m.row, &row, m.id)
 }
