@@ -75,7 +75,7 @@ func onCounted(s *countedSink, opts *Options) (w *Writer, opened *atomic.Int64, 
 func TestIdle_RotatesOrSigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countedSink{}
-		w, opened, log := onCounted(s, nil)
+		w, opened, log := onCounted(s, &Options{Required: true})
 		running(t, w)
 		timetest.Advance(3500 * time.Millisecond)
 		if s.idled.Load() != 3 || s.rotated.Load() != 0 || opened.Load() != 1 {
@@ -99,11 +99,37 @@ func TestIdle_RotatesOrSigns(t *testing.T) {
 		}
 		s.idling.Store(errors.New("unsigned"))
 		timetest.Advance(2 * time.Second)
-		if st := w.Stats(); st.Failures != 3 || st.LastError != "unsigned" || opened.Load() != 2 {
-			t.Errorf("a fault of what is idle: opened %d times, %+v", opened.Load(), st)
+		if st, err := w.Stats(), w.Admit(); st.Failures != 3 || st.LastError != "unsigned" || opened.Load() != 2 || !st.Failing || err == nil {
+			t.Errorf("a fault of what is idle: opened %d times, %+v, Admit = %v", opened.Load(), st, err)
 		}
-		if got := log.String(); strings.Count(got, `"error":"why"`) != 1 || strings.Count(got, "writing works again") != 1 || strings.Count(got, `"error":"unsigned"`) != 1 {
+		s.idling.Store(errNone)
+		timetest.Advance(time.Second)
+		if st, err := w.Stats(), w.Admit(); st.Failing || err != nil {
+			t.Errorf("after that fault: %+v, Admit = %v", st, err)
+		}
+		if got := log.String(); strings.Count(got, `"error":"why"`) != 1 || strings.Count(got, "writing works again") != 2 || strings.Count(got, `"error":"unsigned"`) != 1 {
 			t.Errorf("the log says %s", got)
+		}
+	})
+}
+
+// TestIdle_LeavesFailureOfSync checks that a log without waiting rows reports a failure as long as
+// committed rows cannot be synced.
+func TestIdle_LeavesFailureOfSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &countedSink{}
+		w, _, log := onCounted(s, nil)
+		running(t, w)
+		s.syncing.Store(errors.New("unsynced"))
+		w.Append(logtest.Numbered(1))
+		timetest.Advance(3 * time.Second)
+		if st := w.Stats(); s.idled.Load() < 2 || !st.Failing || strings.Contains(log.String(), "writing works again") {
+			t.Errorf("idled %d times, %+v\n%s", s.idled.Load(), st, log)
+		}
+		s.syncing.Store(errNone)
+		timetest.Advance(time.Second)
+		if st := w.Stats(); st.Failing || st.Written != 1 {
+			t.Errorf("after the fault: %+v", st)
 		}
 	})
 }

@@ -178,13 +178,22 @@ func (w *Writer) writeQueued(ctx context.Context) {
 }
 
 // idle lets the database do its work while no rows wait. Rows that arrived while it waited for
-// the disk get the full hold.
+// the disk get the full hold. A success ends an earlier failure, unless rows are not yet durable:
+// then their sync decides.
 func (w *Writer) idle() {
 	began := time.Now()
 	if err := w.sink.idle(); err != nil {
 		w.failed(err)
-	} else if time.Since(began) > maxLag {
+		return
+	}
+	if time.Since(began) > maxLag {
 		w.beginStep(1)
+	}
+	w.mu.Lock()
+	durable := w.q.rows == 0
+	w.mu.Unlock()
+	if durable {
+		w.recovered()
 	}
 }
 
