@@ -308,11 +308,12 @@ func peersOf(result []byte) int {
 	var r struct {
 		DeliveredTo *int              `json:"deliveredTo"`
 		Failures    []json.RawMessage `json:"failures"`
+		Omitted     int               `json:"omitted"` // further failures, which had no room
 	}
 	if json.Unmarshal(result, &r) != nil || r.DeliveredTo == nil {
 		return -1
 	}
-	return *r.DeliveredTo + len(r.Failures)
+	return *r.DeliveredTo + len(r.Failures) + r.Omitted
 }
 
 // A tail is the state of one log after its last row read so far.

@@ -114,6 +114,10 @@ func TestCountPublication_FindsFaults(t *testing.T) {
 		}, "its result counts 1 peers, and 2 have process rows", false},
 		"failures are peers":         {func(p *activitylog.Publication) { p.Result = []byte(`{"deliveredTo":0,"failures":[{}]}`) }, "", true},
 		"failures beside deliveries": {func(p *activitylog.Publication) { p.Result = []byte(`{"deliveredTo":1,"failures":[{},{}]}`) }, "its result counts 3 peers, and 1 have process rows", true},
+		"failures without room": {func(p *activitylog.Publication) {
+			p.Result = []byte(`{"deliveredTo":0,"failures":[{}],"omitted":1}`)
+			p.Deliveries = append(p.Deliveries, both("agent:b", "8"))
+		}, "", true},
 		"a result that says nothing": {func(p *activitylog.Publication) { p.Result, p.Deliveries = []byte(`{"failures":[{}]}`), nil }, "", false},
 		"no result":                  {func(p *activitylog.Publication) { p.Result = nil }, "", false},
 	} {
