@@ -10,5 +10,6 @@
 //   - While NATS is unreachable, nobody holds the lease: work waits rather than being done
 //     twice.
 //
-// The lease is one key of a JetStream key-value bucket.
+// The lease is one key of a JetStream key-value bucket, which is on disk: NATS still knows the
+// holder after a restart.
 package lease

@@ -102,9 +102,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, uint64, error) {
 	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
 	defer cancel()
-	kv, err := js.CreateOrUpdateKeyValue(limit, jetstream.KeyValueConfig{
-		Bucket: bucket(l.options.Prefix), TTL: l.options.TTL, History: 1, Storage: jetstream.MemoryStorage,
-	})
+	kv, err := l.openBucket(limit, js)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the bucket of leases: %w (does the NATS server run with JetStream?)", err)
 	}
@@ -115,6 +113,19 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.
 		}
 	}
 	return kv, revision, err
+}
+
+// openBucket creates the bucket if it does not exist. The bucket is on disk, because a server that
+// restarts within the TTL must not forget who holds the lease.
+func (l *Lease) openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	name := bucket(l.options.Prefix)
+	kv, err := js.KeyValue(ctx, name)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
+	}
+	return js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: name, TTL: l.options.TTL, History: 1, Storage: jetstream.FileStorage,
+	})
 }
 
 // bucket returns the bucket's name for a cluster. It replaces the characters of the cluster's

@@ -106,6 +106,41 @@ func TestRun_StandbyTakesOver(t *testing.T) {
 	<-workers["c"].ended
 }
 
+// TestRun_OutlivesRestartOfNATS checks that NATS knows the holder of a lease after a restart within
+// the TTL. The holder cannot release its lease, because NATS is stopped first.
+func TestRun_OutlivesRestartOfNATS(t *testing.T) {
+	dir := t.TempDir()
+	url := "nats://" + bustest.FreeAddress(t)
+	nats := startNATS(t, dir, portOf(t, url))
+	lines := make(lineWriter, 100)
+	log := zerolog.New(lines)
+	options := &lease.Options{TTL: time.Hour, Log: &log}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, started := make(chan error, 1), make(chan string, 1)
+	go func() {
+		ended <- lease.New([]string{url}, "broker", "a", options).Run(ctx, func(ctx context.Context) error {
+			started <- "a"
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	next(t, started)
+	nats.Shutdown()
+	nats.WaitForShutdown()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	startNATS(t, dir, portOf(t, url))
+	for len(lines) > 0 {
+		<-lines
+	}
+	go lease.New([]string{url}, "broker", "b", options).Run(t.Context(), func(context.Context) error { return nil }) //nolint:errcheck // it ends with the test
+	if line := <-lines; !strings.Contains(line, "a has it") {
+		t.Errorf("the standby logs %s", line)
+	}
+}
+
 func portOf(t *testing.T, url string) int {
 	t.Helper()
 	_, text, err := net.SplitHostPort(strings.TrimPrefix(url, "nats://"))
