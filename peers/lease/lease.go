@@ -78,10 +78,10 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	}
 	standby := false
 	for {
-		kv, revision, err := l.acquire(ctx, js)
+		g, err := l.acquire(ctx, js)
 		if err == nil {
 			l.options.Log.Info().Str("lease", l.what).Msg("lease taken: this program is active")
-			lost, err := l.hold(ctx, kv, revision, work)
+			lost, err := l.hold(ctx, g, work)
 			if !lost || ctx.Err() != nil {
 				return err
 			}
@@ -98,21 +98,29 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	}
 }
 
+// A grant is a lease that this program holds.
+type grant struct {
+	kv       jetstream.KeyValue
+	revision uint64
+	asked    time.Time // when the last successful request was sent; NATS counts the TTL from its arrival
+}
+
 // acquire takes the lease if nobody holds it.
-func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, uint64, error) {
+func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (*grant, error) {
 	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
 	defer cancel()
 	kv, err := l.openBucket(limit, js)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the bucket of leases: %w (does the NATS server run with JetStream?)", err)
+		return nil, fmt.Errorf("the bucket of leases: %w (does the NATS server run with JetStream?)", err)
 	}
-	revision, err := kv.Create(limit, l.key(), []byte(l.holder))
+	g := &grant{kv: kv, asked: time.Now()}
+	g.revision, err = kv.Create(limit, l.key(), []byte(l.holder))
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		if e, err := kv.Get(limit, l.key()); err == nil {
-			return nil, 0, fmt.Errorf("%s has it", e.Value())
+			return nil, fmt.Errorf("%s has it", e.Value())
 		}
 	}
-	return kv, revision, err
+	return g, err
 }
 
 // openBucket creates the bucket if it does not exist. The bucket is on disk, because a server that
@@ -147,13 +155,12 @@ func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }
 
 // hold calls work and renews the lease meanwhile. It returns true if work ended because the lease
 // was lost.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64,
-	work func(context.Context) error) (lost bool, err error) {
+func (l *Lease) hold(ctx context.Context, g *grant, work func(context.Context) error) (lost bool, err error) {
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var renewing sync.WaitGroup
 	stop := make(chan struct{})
-	renewing.Go(func() { revision = l.renew(kv, revision, stop, cancel) })
+	renewing.Go(func() { l.renew(g, stop, cancel) })
 	err = work(working)
 	close(stop)
 	renewing.Wait()
@@ -162,39 +169,37 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64
 	}
 	limit, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer done()
-	if e := kv.Delete(limit, l.key(), jetstream.LastRevision(revision)); e != nil {
+	if e := g.kv.Delete(limit, l.key(), jetstream.LastRevision(g.revision)); e != nil {
 		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("lease not released; it will expire")
 	}
 	return false, err
 }
 
 // renew renews the lease until stop is closed. It ends the work when two thirds of the TTL have
-// passed without a renewal.
-func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct{},
-	end context.CancelCauseFunc) uint64 {
+// passed since the last successful request was sent.
+func (l *Lease) renew(g *grant, stop <-chan struct{}, end context.CancelCauseFunc) {
 	ticker := time.NewTicker(l.options.TTL / 6)
 	defer ticker.Stop()
-	renewed := time.Now()
 	for {
 		select {
 		case <-stop:
-			return revision
+			return
 		case <-ticker.C:
 		}
 		asked := time.Now()
 		limit, cancel := context.WithTimeout(context.Background(), l.options.TTL/6)
-		next, err := kv.Update(limit, l.key(), []byte(l.holder), revision)
+		next, err := g.kv.Update(limit, l.key(), []byte(l.holder), g.revision)
 		cancel()
 		var api *jetstream.APIError
 		switch {
 		case err == nil:
-			revision, renewed = next, asked
+			g.revision, g.asked = next, asked
 		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
 			end(ErrLost) // another program has taken it, or it has expired
-			return revision
-		case time.Since(renewed) > l.options.TTL*2/3:
+			return
+		case time.Since(g.asked) > l.options.TTL*2/3:
 			end(ErrLost)
-			return revision
+			return
 		}
 	}
 }
