@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -305,8 +304,7 @@ type heldCheckpoint struct {
 // heldCheckpoints returns the given checkpoints and those in files beside the log. It reports the
 // file of the newest checkpoint if it is damaged, and ignores other files with similar names.
 func (a *treeVerifier) heldCheckpoints(path string, given []string) (list []heldCheckpoint) {
-	beside, _ := filepath.Glob(merkle.CheckpointPath(path) + "*") // the pattern is well formed, or matches nothing
-	for _, name := range beside {
+	for _, name := range segment.FilesBeside(merkle.CheckpointPath(path)) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			continue

@@ -15,13 +15,10 @@ import (
 
 // DiskUsageOf returns the disk usage of the log at path, which is zero for a missing log.
 func DiskUsageOf(ctx context.Context, path string) (f activitylog.DiskUsage, err error) {
-	files, err := filepath.Glob(strings.TrimSuffix(path, ".db") + "*.db*")
-	if err != nil {
-		return f, err
-	}
-	for _, name := range files {
+	for _, name := range segment.FilesBeside(strings.TrimSuffix(path, ".db")) {
 		base := filepath.Base(name)
-		if !strings.HasPrefix(base, filepath.Base(path)) && !IsSealed(path, base) {
+		ofSealed := IsSealed(path, base) && !strings.HasSuffix(base, segment.KeptTreeSuffix)
+		if !strings.HasPrefix(base, filepath.Base(path)) && !ofSealed {
 			continue
 		}
 		if info, err := os.Stat(name); err == nil { // otherwise it was just removed

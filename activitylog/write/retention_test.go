@@ -357,6 +357,33 @@ func TestVerify_FindsChangedTree(t *testing.T) {
 	}
 }
 
+// TestLog_InFolderWithBrackets checks that all files of a log are found if its path looks like a
+// pattern: sealed files, the hashes of removed rows, and the checkpoint.
+func TestLog_InFolderWithBrackets(t *testing.T) {
+	from, _ := threePerFile(t, 8)
+	path := filepath.Join(t.TempDir(), "a[1]", filepath.Base(from))
+	if err := os.CopyFS(filepath.Dir(path), os.DirFS(filepath.Dir(from))); err != nil {
+		t.Fatal(err)
+	}
+	changeKeptTree(t, path, func(_ string, content []byte) []byte { return content })
+	if a, told := audited(t, path, nil); told != "" || a.Entries != 8 {
+		t.Errorf("%d entries: %s", a.Entries, told)
+	}
+	want := []string{segment.KeptTreePath(segment.Path(path, 1)), segment.Path(path, 2) + segment.ChecksumSuffix, segment.Path(path, 2)}
+	if files, err := read.Sealed(path, path); err != nil || !slices.Equal(files, want) {
+		t.Errorf("beside the active segment are %v, %v; want %v", files, err, want)
+	}
+	if f, err := read.DiskUsageOf(t.Context(), path); err != nil || f.Bytes == 0 {
+		t.Errorf("it takes %d bytes, %v", f.Bytes, err)
+	}
+	if err := os.WriteFile(merkle.CheckpointPath(path), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, path, nil); !strings.Contains(told, "it is damaged") {
+		t.Errorf("of a damaged checkpoint it says %q", told)
+	}
+}
+
 // lastNote returns the text of the newest checkpoint in a file, for an SQL statement.
 func lastNote(t *testing.T, of string, n int) string {
 	note := logtest.Query(t, fileOf(of, n), "SELECT note FROM checkpoint ORDER BY size DESC LIMIT 1")[0]

@@ -40,6 +40,19 @@ func Numbers(path string) (numbers []int, err error) {
 	return numbers, err
 }
 
+// FilesBeside lists the files whose paths begin with prefix, in order. It returns none if their
+// folder cannot be read. Unlike filepath.Glob, it takes every character of the path literally.
+func FilesBeside(prefix string) (paths []string) {
+	folder, begin := filepath.Split(prefix)
+	entries, _ := os.ReadDir(filepath.Dir(prefix)) // sorted, also those before an error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), begin) {
+			paths = append(paths, folder+e.Name())
+		}
+	}
+	return paths
+}
+
 // ChecksumSuffix ends the name of the file with the checksum of a sealed file, in the format of
 // sha256sum. It is written last: a file with a checksum is never written again.
 const ChecksumSuffix = ".sha256"

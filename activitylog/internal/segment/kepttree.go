@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,7 +55,6 @@ func ReadKeptTree(path string) (k keptTree, leaves []byte, err error) {
 
 // KeptTrees lists the files with leaves of removed files, in order.
 func KeptTrees(path string) []string {
-	names, _ := filepath.Glob(strings.TrimSuffix(path, ".db") + "-*" + KeptTreeSuffix)
-	slices.Sort(names)
-	return names
+	names := FilesBeside(strings.TrimSuffix(path, ".db") + "-")
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, KeptTreeSuffix) })
 }
