@@ -22,6 +22,7 @@ func TestRow_AsPhrase(t *testing.T) {
 		{activitylog.SendFinish, `{"deliveredTo":0,"failures":[{"peer":"agent:a","status":"timeout"}]}`, "", "delivered to 0, agent:a: timeout"},
 		{activitylog.SendFinish, `{"deliveredTo":0,"failures":[{"peer":"a","status":"error"},{"peer":"b","status":"error"},{"peer":"c","status":"error"},{"peer":"d","status":"error"}]}`, "",
 			"delivered to 0, a: error, b: error, c: error, and 1 more failed"},
+		{activitylog.SendFinish, `{"deliveredTo":1,"failures":[{"peer":"a","status":"error"}],"omitted":2}`, "", "delivered to 1, a: error, and 2 more failed"},
 		{activitylog.SendFinish, `{"deliveredTo":0}`, "", "delivered to 0"},
 		{activitylog.SendStart, `{"content":[7]}`, "", "[7]"},
 		{activitylog.SendStart, `{"content":{"text":"hello"}}`, "too late", "too late"},

@@ -123,11 +123,12 @@ func (v Style) result(result []byte) string {
 		}
 	}
 	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
-	for i, f := range r.Failures {
-		if i == 3 {
-			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
-		}
+	named := r.Failures[:min(3, len(r.Failures))]
+	for _, f := range named {
 		text += fmt.Sprintf(", %s%s%s", f.Peer, between, f.Status)
+	}
+	if more := len(r.Failures) - len(named) + r.Omitted; more > 0 {
+		text += fmt.Sprintf(", and %d more failed", more)
 	}
 	return text
 }

@@ -138,6 +138,9 @@ func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) err
 	for _, f := range result.Failures {
 		fmt.Fprint(&b, strings.TrimSuffix(fmt.Sprintf("\n  %s  %s  %s", f.Peer, f.Status, f.Error), "  "))
 	}
+	if result.Omitted > 0 {
+		fmt.Fprintf(&b, "\n  and %s that the result had no room for", text.Counted(result.Omitted, "more failure"))
+	}
 	if err := output.Line(cmd, result, "%s", b.String()); err != nil {
 		return err
 	}
