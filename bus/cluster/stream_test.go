@@ -90,6 +90,21 @@ func TestActivityStream_KeepsRowsAndCountsGaps(t *testing.T) {
 	}
 }
 
+// TestActivityStream_EscapesNoHTML checks that a payload of HTML is not larger in the stream than in
+// the log.
+func TestActivityStream_EscapesNoHTML(t *testing.T) {
+	page := strings.Repeat("<&>", 100_000)
+	s := startStream(t, func(s *runningStream) {
+		s.Enqueue(7, []activitylog.Row{{Event: activitylog.SendStart, Payload: fmt.Appendf(nil, "%q", page)}})
+	})
+	if row := s.rows(1)[0]; row["event"] != "send_start" || row["payload_json"] != page {
+		t.Errorf("the row is %.200v", row)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestActivityStream_ReplacesRowsThatAreTooLarge checks that a row that the server or the stream
 // refuses for its size becomes a gap, and that the rows around it arrive.
 func TestActivityStream_ReplacesRowsThatAreTooLarge(t *testing.T) {
