@@ -123,17 +123,28 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (*grant, er
 	return g, err
 }
 
-// openBucket creates the bucket if it does not exist. The bucket is on disk, because a server that
-// restarts within the TTL must not forget who holds the lease.
+// openBucket creates the bucket if it does not exist, with three replicas if there are enough
+// servers. The bucket is on disk, because a server that restarts within the TTL must not forget
+// who holds the lease.
 func (l *Lease) openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
 	name := bucket(l.options.Prefix)
 	kv, err := js.KeyValue(ctx, name)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return kv, err
 	}
-	return js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: name, TTL: l.options.TTL, History: 1, Storage: jetstream.FileStorage,
-	})
+	for _, replicas := range []int{3, 1} {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket:   name,
+			TTL:      l.options.TTL,
+			History:  1,
+			Storage:  jetstream.FileStorage,
+			Replicas: replicas,
+		})
+		if err == nil {
+			break
+		}
+	}
+	return kv, err
 }
 
 // bucket returns the bucket's name for a cluster. It replaces the characters of the cluster's

@@ -3,8 +3,11 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,9 +16,11 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/lease"
+	"hubbub/protocol/retry"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 )
 
@@ -138,6 +143,61 @@ func TestRun_OutlivesRestartOfNATS(t *testing.T) {
 	go lease.New([]string{url}, "broker", "b", options).Run(t.Context(), func(context.Context) error { return nil }) //nolint:errcheck // it ends with the test
 	if line := <-lines; !strings.Contains(line, "a has it") {
 		t.Errorf("the standby logs %s", line)
+	}
+}
+
+// TestRun_KeepsLeaseOnThreeServers checks that a lease of a cluster of NATS servers is on three of
+// them, so that it outlives any one.
+func TestRun_KeepsLeaseOnThreeServers(t *testing.T) {
+	var servers []*server.Server
+	var routes []*url.URL
+	for i := range 3 {
+		options := &server.Options{
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+			JetStream: true, StoreDir: t.TempDir(), Routes: routes,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: server.RANDOM_PORT},
+		}
+		if i == 0 {
+			options.Cluster.Port = portOf(t, "nats://"+bustest.FreeAddress(t))
+			routes = []*url.URL{{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", options.Cluster.Port)}}
+			options.Routes = routes
+		}
+		s, err := server.NewServer(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		servers = append(servers, s)
+	}
+	ready, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	isLeader := func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 }
+	for !slices.ContainsFunc(servers, isLeader) {
+		if !retry.Sleep(ready, 10*time.Millisecond) {
+			t.Fatal("the NATS servers elect no leader")
+		}
+	}
+	want := errors.New("done")
+	err := lease.New([]string{servers[0].ClientURL()}, "broker", "a", nil).Run(ready, func(context.Context) error { return want })
+	if !errors.Is(err, want) {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(servers[0].ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(ready, "KV_hubbub-leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().Config.Replicas; n != 3 {
+		t.Errorf("the lease is on %d servers", n)
 	}
 }
 
