@@ -167,6 +167,11 @@ func (r *request) directChat() error {
 	timeout := fmt.Errorf("no answer within %s; the events below show what happened", chatTimeout)
 	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, timeout)
 	defer cancel()
+	// The server's time to write the answer began with the request, so it would end with the wait.
+	deadline := time.Now().Add(chatTimeout + time.Minute)
+	if err := http.NewResponseController(r.w).SetWriteDeadline(deadline); err != nil {
+		return fmt.Errorf("extending the time for the answer: %w", err)
+	}
 	answer, err := actor.DirectChat(ctx, id, said)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("message to an agent")
 	if r.Context().Err() != nil {
