@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/activitylog/agentstats"
 	"hubbub/protocol"
@@ -149,7 +150,7 @@ func (r *request) agent() error {
 // Limits of a direct chat.
 const (
 	chatTimeout = 2 * time.Minute
-	maxChatText = 4096 // bytes
+	maxChatText = 4096 // characters
 )
 
 // directChat sends a message from the visitor to an agent, waits for the answer, and shows it on
@@ -160,9 +161,9 @@ func (r *request) directChat() error {
 	}
 	id, said, actor := protocol.PeerID(r.PostFormValue("id")), strings.TrimSpace(r.PostFormValue("said")), r.actor()
 	if actor == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil ||
-		said == "" || len(said) > maxChatText {
+		said == "" || utf8.RuneCountInString(said) > maxChatText {
 		return &refusal{http.StatusBadRequest,
-			fmt.Sprintf("the agent does not exist, or the message is empty or longer than %d bytes", maxChatText)}
+			fmt.Sprintf("the agent does not exist, or the message is empty or longer than %d characters", maxChatText)}
 	}
 	timeout := fmt.Errorf("no answer within %s; the events below show what happened", chatTimeout)
 	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, timeout)

@@ -302,8 +302,8 @@ func (r *request) leave() error {
 	return errLeft
 }
 
-// maxForm bounds the body of an action, in bytes.
-const maxForm = 16 << 10
+// maxForm bounds the body of an action, in bytes. A character of maxChatText has up to 12 of them.
+const maxForm = 64 << 10
 
 // checkForm returns an error unless an action comes from a page of the console. It does not
 // compare Origin and Host, because a proxy may have replaced the Host. The bus checks the Origin

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/bus/console"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // A silentAgent is an ActingAs whose agents never answer.
@@ -23,6 +25,45 @@ type silentAgent struct{ fakeBroker }
 func (*silentAgent) DirectChat(ctx context.Context, _ protocol.PeerID, _ string) (string, error) {
 	<-ctx.Done()
 	return "", context.Cause(ctx)
+}
+
+// TestActions_TakeTheLongestTextOfEveryScript checks that a box takes as many characters as its
+// page allows, whatever bytes they have in a form.
+func TestActions_TakeTheLongestTextOfEveryScript(t *testing.T) {
+	s, d := newDecisionFixture(t)
+	s.Join(t, "agent:lead", "agent:lead")
+	d.obligations = []collab.Obligation{{ID: "q_1", Kind: collab.KindQuestion, State: "open", OwedByID: "will"}}
+	home, cookie := s.enter(t, "operator")
+	for _, c := range []struct {
+		page, id, do string
+		status       int
+	}{
+		{"agent?id=agent:lead", "agent:lead", "", http.StatusOK},
+		{"owed", "q_1", "answer", http.StatusSeeOther},
+	} {
+		body := s.page(t, home+c.page, cookie)
+		_, rest, _ := strings.Cut(body, `name="said" maxlength="`)
+		digits, _, _ := strings.Cut(rest, `"`)
+		most, err := strconv.Atoi(digits) // UTF-16 code units
+		if err != nil {
+			t.Fatalf("%s has no box: %v", c.page, err)
+		}
+		path, _, _ := strings.Cut(c.page, "?")
+		post := func(said string) int {
+			form := url.Values{"id": {c.id}, "do": {c.do}, "said": {said}, "form": {formToken(t, body)}}
+			return s.ask(t, http.MethodPost, home+path, form.Encode(), cookie).status
+		}
+		for _, longest := range []string{
+			strings.Repeat("x", most), strings.Repeat("я", most), strings.Repeat("漢", most), strings.Repeat("🙂", most/2),
+		} {
+			if status := post(longest); status != c.status {
+				t.Errorf("%s refuses %d bytes of %.4s: %d", c.page, len(longest), longest, status)
+			}
+		}
+		if status := post(strings.Repeat("漢", 4097)); status != http.StatusBadRequest {
+			t.Errorf("%s takes 4097 characters: %d", c.page, status)
+		}
+	}
 }
 
 // TestDirectChat_SaysThatNoAnswerCame checks that the page arrives after the longest wait, although

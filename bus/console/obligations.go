@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -119,7 +120,7 @@ func (r *request) actOnObligation() error {
 	id, do, input := r.PostFormValue("id"), r.PostFormValue("do"), strings.TrimSpace(r.PostFormValue("said"))
 	actor, act := r.actor(), obligationActions[do]
 	if act == nil || actor == nil || id == "" || len(id) > protocol.MaxTopic ||
-		len(input) > maxChatText || do == "answer" && input == "" {
+		utf8.RuneCountInString(input) > maxChatText || do == "answer" && input == "" {
 		return &refusal{http.StatusBadRequest, "the question or item does not exist, or the answer is empty or too long"}
 	}
 	as := protocol.PeerID(r.PostFormValue("as"))
