@@ -30,14 +30,17 @@ func (f Folder) HasBridge() bool { return len(f.programs(telegram))+len(f.progra
 // programFiles is a program with a database in the folder.
 type programFiles struct{ name, database string }
 
+// databases match the databases that have outboxes: those of the bridges first, of agents last.
+var databases = []string{
+	telegram + ".db", matrix + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
+	"chorus/*/agent-*.db",
+}
+
 // programs returns the programs with a name, or all if name is empty: the bridges first, the
 // agents last. Two agents can have the same name: the database of a person's agent is in the
 // folder itself, the database of the spawner's or gateway's agent is in a folder below it.
 func (f Folder) programs(name string) (found []programFiles) {
-	for _, pattern := range []string{
-		telegram + ".db", matrix + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db",
-		"chorus/*/agent-*.db",
-	} {
+	for _, pattern := range databases {
 		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only possible error is a bad pattern
 		for _, file := range files {
 			k := programFiles{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)}
