@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 // import bus or another peer, and nothing may import cmd.
 var mayImport = map[string][]string{
 	"scripts":           {},
-	"scripts/platforms": {},
 	"scripts/laws":      {},
 	"protocol/jsonrpc":  {},
 	"protocol":          {"protocol/jsonrpc"},
