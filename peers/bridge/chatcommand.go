@@ -80,16 +80,19 @@ func (v *ChatView) RunCommand(tx *store.Tx, help []CommandHelp, command, by, key
 	return text
 }
 
-// MakeStop turns a message into one that tells the chat's agents to stop, and reports whether the chat
-// has agents. It adds their names to those that the message mentions, since in a group an agent stops
-// only when it is named.
-func (v *ChatView) MakeStop(tx *store.Tx, m *protocol.ChatMessage, names []string) (all []string, assigned bool) {
+// MakeStop turns a message into one that tells the chat's agents to stop, and reports whether it must be
+// delivered: to the agents of the chat, or behind the messages that wait for one. It adds the agents' names
+// to those that the message mentions, since in a group an agent stops only when it is named.
+func (v *ChatView) MakeStop(tx *store.Tx, m *protocol.ChatMessage, names []string) (all []string, deliver bool) {
 	m.Text, m.Priority, m.Signal = "stop", "urgent", protocol.SignalStop
 	at := v.Router.Status(tx, v.ID)
 	for _, a := range at.Agents {
 		names = AppendUnique(names, a.Agent.Name())
 	}
-	return names, at.State == Assigned
+	if len(at.Agents) == 0 { // the bot's name means the agent that comes
+		names = AppendUnique(names, strings.ToLower(v.Bot))
+	}
+	return names, len(at.Agents) > 0 || at.Waiting > 0
 }
 
 // NamesAgent reports whether names have that of the bot or of one of the chat's agents.

@@ -47,8 +47,8 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedEvent) {
 	words, wasStopped := "", c.stopped
 	if h.command == "stop" {
 		words = bridge.StopText(prefix, c.stopped)
-		names, assigned := in.view(c).MakeStop(tx, &h.data.Content, h.data.Names)
-		if h.data.Names = names; assigned && !c.stopped {
+		names, deliver := in.view(c).MakeStop(tx, &h.data.Content, h.data.Names)
+		if h.data.Names = names; deliver && !c.stopped {
 			in.storeEvent(tx, c, h)
 		}
 	} else {

@@ -127,8 +127,8 @@ func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 	if c.isStopped() {
 		return bridge.StopText("/", true)
 	}
-	names, assigned := in.view(c).MakeStop(tx, &u.data.Content, u.data.Names)
-	if u.data.Names = names; assigned {
+	names, deliver := in.view(c).MakeStop(tx, &u.data.Content, u.data.Names)
+	if u.data.Names = names; deliver {
 		in.storeEvent(tx, c, u)
 	}
 	in.setStopped(tx, c, true)

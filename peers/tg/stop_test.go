@@ -5,8 +5,37 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
 	"github.com/go-telegram/bot/models"
 )
+
+// TestStop_FollowsMessagesThatWaitForAnAbsentAgent stops a chat whose agent was stopped as idle and has
+// been requested again.
+func TestStop_FollowsMessagesThatWaitForAnAbsentAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		will, dm := h.dm("Will")
+		h.startSpawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "hello")
+		next(t, lead)
+		lead.Leave()
+		h.system.Refuse(func(*peer.Delivery) error { return nil }) // it starts the agent later
+		h.api.Say(dm, will, "deploy to prod")
+		h.pass(10 * time.Second)
+		h.api.Say(dm, will, "/stop")
+		h.texts(dm.ID, 1)
+		lead = h.bus.Join(t, "agent:lead", "agent:lead")
+		if got := next(t, lead); got.Text != "deploy to prod" {
+			t.Errorf("the agent got %+v", got)
+		}
+		if got := next(t, lead); got.Signal != protocol.SignalStop {
+			t.Errorf("then the agent got %+v", got)
+		}
+	})
+}
 
 // TestStop_WakesNoModel stops chats in which a turn runs, waits, is deferred or has answered. No
 // model runs for it, nothing more is shown, and /start opens the chat again.

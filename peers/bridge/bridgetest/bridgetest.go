@@ -65,9 +65,11 @@ type todo struct {
 // A fixture is a bus with an agent and a spawner that assigns it to every chat.
 type fixture struct {
 	*Driver
-	ctx   context.Context
-	bus   *bustest.Bus
-	agent *Agent
+	ctx    context.Context
+	bus    *bustest.Bus
+	agent  *Agent
+	system *bustest.Scripted
+	routes sync.Mutex // while it is held, no chat gets an agent
 
 	database string
 	stop     func() error // of the bridge in this process
@@ -83,12 +85,17 @@ func newFixture(t *testing.T, d *Driver) *fixture {
 	f.agent = f.join(t, "agent:lead")
 	wg.Go(func() { f.agent.answerLoop(ctx) })
 	system := f.bus.Join(t, protocol.PeerSystem, "system:*")
+	f.system = system
 	system.Refuse(func(d *peer.Delivery) error {
 		var r protocol.SpawnRequest
 		if d.Message.Type == protocol.TypeSpawnRequest && d.Decode(&r) == nil {
 			m := system.NewMessage(protocol.TypeRouteAssigned,
 				protocol.RouteAssigned{Topic: r.Topic, Agent: "agent:lead", RequestID: r.RequestID})
-			wg.Go(func() { _, _ = system.Peer.Send(ctx, r.Topic, m) })
+			wg.Go(func() {
+				f.routes.Lock()
+				defer f.routes.Unlock()
+				_, _ = system.Peer.Send(ctx, r.Topic, m)
+			})
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ var cases = []struct {
 	{"the other agents hear what one says", otherAgents},
 	{"halt and resume reach the agents", commands},
 	{"a stopped chat is silent", stopped},
+	{"a stop follows the message that waits for an agent", stoppedEarly},
 }
 
 // Run runs the cases against a bridge in this process.
@@ -304,4 +306,23 @@ func stopped(t *testing.T, f *fixture, c *Chat) {
 	if got := f.agent.texts("quiet: not heard"); len(got) > 0 {
 		t.Errorf("the agent got %q in a stopped chat", got)
 	}
+}
+
+func stoppedEarly(t *testing.T, f *fixture, _ *Chat) {
+	f.routes.Lock()
+	assign := sync.OnceFunc(f.routes.Unlock)
+	defer assign()
+	c := f.NewChat(t)
+	c.Say("quiet: deploy to prod")
+	for f.system.NextOf(t, protocol.TypeSpawnRequest).Message.From.Topic() != c.Topic {
+	}
+	c.Say(f.Prefix + "stop")
+	f.shown(t, &c, "Stopped. The agents don't see messages")
+	assign()
+	f.await(t, f.agent, "the stop", func() bool {
+		got := f.agent.events
+		i := slices.IndexFunc(got, func(m protocol.ChatMessage) bool { return m.Text == "quiet: deploy to prod" })
+		return i >= 0 && len(got) > i+1 && got[i+1].Signal == protocol.SignalStop &&
+			slices.Contains(got[i+1].Mentions, "agent:lead")
+	})
 }
