@@ -52,6 +52,17 @@ func cutID(s string, prefixes []string) (id, rest string) {
 	return "", strings.TrimSpace(s)
 }
 
+// cutWorkID cuts the ID of a work item from the beginning of a text that may also be the title of new work. A
+// word such as Wi-Fi, with a hyphen, few letters and no digit, belongs to the title.
+func cutWorkID(s string) (id, rest string) {
+	id, rest = cutID(s, workPrefixes)
+	if name, found := strings.CutPrefix(strings.ToLower(id), "wi-"); found && len(name) < 8 &&
+		!strings.ContainsAny(name, "0123456789") {
+		return "", strings.TrimSpace(s)
+	}
+	return id, rest
+}
+
 // cutName cuts the mention from the beginning of a text. It returns the identity of a
 // person, and the label of anybody else. A name of several people names nobody, and the
 // command ends with a.ambiguous.
@@ -90,7 +101,7 @@ func (r commandRunner) usage(text string) string {
 
 // work lists, shows, creates or assigns work.
 func (a *commandAttempt) work() (string, error) {
-	id, rest := cutID(a.Text, workPrefixes)
+	id, rest := cutWorkID(a.Text)
 	who, words := a.cutName(rest)
 	switch {
 	case a.Text == "", strings.EqualFold(a.Text, "list"):

@@ -44,6 +44,21 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
+func TestCutWorkID(t *testing.T) {
+	for _, c := range []struct{ text, id, rest string }{
+		{"wi-mfzwizlt", "wi-mfzwizlt", ""},
+		{"wi-1 @lead", "wi-1", "@lead"},
+		{"WI_01KABC @lead", "WI_01KABC", "@lead"},
+		{"Wi-Fi is down", "", "Wi-Fi is down"},
+		{"Wi-Fi", "", "Wi-Fi"},
+		{"@lead wi-1 is late", "", "@lead wi-1 is late"},
+	} {
+		if id, rest := cutWorkID(c.text); id != c.id || rest != c.rest {
+			t.Errorf("cutWorkID(%q) = %q, %q; want %q, %q", c.text, id, rest, c.id, c.rest)
+		}
+	}
+}
+
 func TestLeadingName(t *testing.T) {
 	for text, want := range map[string]string{
 		"@lead, have a look":  "lead",
