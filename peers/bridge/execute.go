@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -220,16 +221,23 @@ func (a *commandAttempt) listAgents() (string, error) {
 	return result, nil
 }
 
+// maxQuestion is the most characters of a question.
+const maxQuestion = 2000
+
 // askQuestion asks an agent or a person. The answer is shown in the chat when it comes.
 func (a *commandAttempt) askQuestion() (string, error) {
 	who, words := a.cutName(a.Text)
 	if who == "" || words == "" {
 		return a.usage("/ask @NAME QUESTION asks an agent or a person."), nil
 	}
+	if n := utf8.RuneCountInString(words); n > maxQuestion { // what is asked is often at the end
+		return fmt.Sprintf("Your question has %d characters, and at most %d can be asked. Please shorten it, or send "+
+			"it as a message.", n, maxQuestion), nil
+	}
 	got, err := contract.QuestionAsk.Ask(a.ctx, a.broker, contract.QuestionParams{
 		ID:             a.newID("q-"),
 		AskedOfID:      who,
-		Title:          text.Clip(words, 2000),
+		Title:          words,
 		ConversationID: a.conversation(),
 		Chat:           a.chatParams(),
 	})

@@ -291,6 +291,25 @@ func TestCommand_SaysThatFileIsNotKept(t *testing.T) {
 	})
 }
 
+// TestAsk_RefusesQuestionThatIsTooLong checks that no part of a question is left out.
+func TestAsk_RefusesQuestionThatIsTooLong(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		will, dm := h.dm("Will")
+		h.start()
+		for length, want := range map[int]string{
+			2000: "Work needs the collaboration broker",
+			2001: "Your question has 2001 characters, and at most 2000 can be asked.",
+		} {
+			before := len(h.api.Texts(dm.ID))
+			h.api.Say(dm, will, "/ask @lead "+strings.Repeat("ü", length))
+			h.pass(time.Minute)
+			if got := strings.Join(h.api.Texts(dm.ID)[before:], " | "); !strings.HasPrefix(got, want) {
+				t.Errorf("%d characters: said %q", length, got)
+			}
+		}
+	})
+}
+
 // TestMessage_SaysTheZoneOfItsChat checks the zones of a direct chat, a group, and a chat without one.
 func TestMessage_SaysTheZoneOfItsChat(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {
