@@ -115,6 +115,10 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return in.reject(tx, u)
 	}
 	c := in.ensureChat(tx, &u.chat)
+	if u.thread == 0 && (u.data.Content.Event == protocol.EventReaction || u.callback != "") {
+		// Telegram does not tell the topic of a reaction, or of a press in an old message.
+		u.setThread(in.threadOfMessage(tx, c, u.chat.ID, u.message))
+	}
 	if u.isQuestion() && !(c.isStopped() && u.command == "/start") { // nobody sees questions in a stopped chat
 		u.command = ""
 	}
@@ -156,6 +160,22 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		in.enqueueCommand(tx, c, u, bridge.VerbSay, u.data.Content.Text)
 	}
 	return ""
+}
+
+// threadOfMessage returns the topic of a person's or an agent's message, or 0 if the chat has none.
+func (in *ingester) threadOfMessage(tx *store.Tx, c *chat, telegramChat int64, message int) int {
+	thread := store.Value[int](tx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id LIMIT 1`,
+		in.sourceID(telegramChat, message))
+	raw, found := store.One(tx, store.Scalar[string], `SELECT r.content FROM sends s JOIN replies r ON r.id = s.reply
+		WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, in.bot, telegramChat, message)
+	var reply protocol.ChatReply
+	if found && thread == 0 && json.Unmarshal([]byte(raw), &reply) == nil {
+		thread = threadFor(tx, &reply)
+	}
+	if thread == 0 && c.forum && !c.isDirect() {
+		thread = generalThread
+	}
+	return thread
 }
 
 // withdrawReactions deletes the events of the reactions that an update takes back, for agents that have not

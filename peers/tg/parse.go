@@ -217,9 +217,19 @@ func threadOf(m *models.Message) int {
 	}
 }
 
-// setContent sets the text, its chat and its time in seconds. A topic is a thread, except
-// General, which is the channel.
+// setContent sets the text, its chat and its time in seconds.
 func (u *parsedUpdate) setContent(event, text string, seconds int) {
+	u.data.Content = protocol.ChatMessage{Text: text, Event: event}
+	u.setThread(u.thread)
+	if seconds > 0 {
+		u.data.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+	}
+}
+
+// setThread sets the topic, and with it the chat of the content. A topic is a thread, except General, which
+// is the channel.
+func (u *parsedUpdate) setThread(thread int) {
+	u.thread = thread
 	in := protocol.Chat{ID: id(u.chat.ID), Kind: "channel", Title: u.chat.Title}
 	if u.thread != 0 {
 		in.ThreadID = strconv.Itoa(u.thread)
@@ -230,10 +240,7 @@ func (u *parsedUpdate) setContent(event, text string, seconds int) {
 	case u.thread > generalThread:
 		in.Kind = "thread"
 	}
-	u.data.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
-	if seconds > 0 {
-		u.data.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
-	}
+	u.data.Content.Chat = &in
 }
 
 // parseBusiness converts the connection of a business account. The bot tells its owner that it
