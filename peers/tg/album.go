@@ -105,3 +105,15 @@ func (in *ingester) joinAlbum(tx *store.Tx, u *parsedUpdate) (whole string, join
 	u.data.mergeItems(items)
 	return a.source, false
 }
+
+// commandReason begins the reason why no agent receives a command.
+const commandReason = "the command "
+
+// followsCommand reports whether a message belongs to an album whose caption was a command. The messages of
+// an album, at most 10, arrive together.
+func (in *ingester) followsCommand(tx *store.Tx, u *parsedUpdate) bool {
+	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM updates
+		WHERE bot = ?1 AND seq > (SELECT max(seq) FROM updates WHERE state <> 'new') - 100 AND state = 'skipped'
+		AND reason LIKE ?2 || '%' AND raw ->> '$.message.media_group_id' = ?3
+		AND raw ->> '$.message.chat.id' = ?4)`, in.bot, commandReason, u.album, u.chat.ID)
+}

@@ -99,11 +99,16 @@ func (out *outbound) view(c *chat) *bridge.ChatView {
 
 // noteFiles says in the chat that the files of a command are not kept.
 func (in *ingester) noteFiles(tx *store.Tx, c *chat, u *parsedUpdate) {
-	if len(u.files.own) > 0 {
-		in.notice(tx, c, u.thread, fmt.Sprintf("files:%d:%d", u.chat.ID, u.message), fmt.Sprintf(
-			"%s takes only text, so the %s was not passed on with it. To show it to an agent, send it as a message.",
-			u.command, strings.ReplaceAll(u.files.own[0].Kind, "_", " ")))
+	if len(u.files.own) == 0 {
+		return
 	}
+	were, them := strings.ReplaceAll(u.files.own[0].Kind, "_", " ")+" was", "it"
+	if u.album != "" {
+		were, them = "files were", "them"
+	}
+	in.notice(tx, c, u.thread, fmt.Sprintf("files:%d:%d", u.chat.ID, u.message), fmt.Sprintf(
+		"%s takes only text, so the %s not passed on with it. To show %s to an agent, send %[3]s as a message.",
+		u.command, were, them))
 }
 
 // isForAgents reports whether a message in a group is addressed to the bot or to one of its agents.

@@ -291,6 +291,26 @@ func TestCommand_SaysThatFileIsNotKept(t *testing.T) {
 	})
 }
 
+// TestCommand_KeepsTheFilesOfItsAlbum sends a command as the caption of an album. No agent gets any of the files.
+func TestCommand_KeepsTheFilesOfItsAlbum(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		will, dm := h.dm("Will")
+		h.startSpawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Album(dm, will, "/work fix these", "a", "b", "c")
+		h.pass(time.Minute)
+		want := "/work takes only text, so the files were not passed on with it. To show them to an agent, send them as a message."
+		if got := h.api.Texts(dm.ID); len(got) != 2 || got[0] != want {
+			t.Errorf("said %q", got)
+		}
+		h.api.Album(dm, will, "these", "d", "e")
+		if got := next(t, lead); got.Text != "these" || len(got.Attachments) != 2 {
+			t.Errorf("the agent got %+v", got)
+		}
+	})
+}
+
 // TestAsk_RefusesQuestionThatIsTooLong checks that no part of a question is left out.
 func TestAsk_RefusesQuestionThatIsTooLong(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {

@@ -145,7 +145,9 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 	switch {
 	case u.command != "":
 		in.runCommand(tx, c, u)
-		return "the command " + u.command
+		return commandReason + u.command
+	case u.album != "" && in.followsCommand(tx, u):
+		return "a file of a command"
 	case u.skip != "":
 		return u.skip
 	case c.isStopped():
