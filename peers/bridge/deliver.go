@@ -204,7 +204,7 @@ func (r *Router) attemptDelivery(tx *store.Tx, item outbox.Item) error {
 	agents := r.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
 	if i < 0 {
-		return outbox.Permanent(errors.New("the agent is no longer assigned to this chat"))
+		return r.handOver(ctx, &item, &e, agents)
 	}
 	a := agents[i]
 	if !a.Configured {
@@ -380,7 +380,7 @@ func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 // onDeliverySettled passes the outcome of an event to Options.OnSettled.
 func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	e := eventOfItem(&item)
-	if e.ID == 0 {
+	if e.ID == 0 || outcome == outbox.StateDropped && errors.Is(cause, errReplaced) {
 		return
 	}
 	if outcome == outbox.StateDead {

@@ -3,10 +3,12 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -106,6 +108,11 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 			continue
 		}
 		tx.Exec(`DELETE FROM bridge_agents WHERE bridge = ? AND chat = ? AND agent = ?`, r.opts.Name, c.id, old.Agent)
+		for _, item := range r.deliveries.ListByPrefix(tx, agentDestination(c.id, old.Agent), "event:") {
+			if item.State == outbox.StatePending {
+				r.table.readdress(tx, parseEventID(item.Body), old.Agent, agent)
+			}
+		}
 		r.deliveries.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
 		r.deliveries.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
 		tx.OnCommit(func() {
@@ -113,6 +120,23 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 				Msg("agent of chat replaced")
 		})
 	}
+}
+
+// errReplaced is the cause of a dropped item that another agent gets.
+var errReplaced = errors.New("the agent is no longer assigned to this chat")
+
+// handOver gives the agent that replaced the one of an item what Move left because it was being delivered.
+func (r *Router) handOver(ctx context.Context, item *outbox.Item, e *Event, agents []Assignment) error {
+	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Spawned || r.opts.OneAgent })
+	var body agentItem
+	if err := json.Unmarshal(item.Body, &body); err != nil || i < 0 {
+		return outbox.Permanent(errors.Join(errReplaced, err))
+	}
+	err := store.InTx(ctx, r.db, func(tx *store.Tx) {
+		r.table.readdress(tx, e.ID, e.Agent, agents[i].Agent)
+		tx.Fail(r.enqueue(tx, e.Chat, agents[i].Agent, item.Key, body))
+	})
+	return cmp.Or(err, outbox.Drop(errReplaced))
 }
 
 // onSpawnResult handles a spawn_result. Only a failure matters, since a success is followed by a

@@ -94,6 +94,12 @@ func (t chatTable) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
 		WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, t.bridge, id)
 }
 
+// readdress makes an event one for a new agent instead of an old one.
+func (t chatTable) readdress(tx *store.Tx, event int64, old, agent protocol.PeerID) {
+	tx.Exec(`UPDATE bridge_events SET agents = (SELECT json_group_array(DISTINCT iif(value = ?1, ?2, value))
+		FROM json_each(agents)) WHERE bridge = ?3 AND event = ?4 AND agents <> ''`, old, agent, t.bridge, event)
+}
+
 // transition applies a trigger to a chat and stores the result. It reports whether
 // anything changed.
 func (r *Router) transition(tx *store.Tx, c *chatState, t trigger) bool {

@@ -16,6 +16,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
 	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
@@ -273,6 +274,50 @@ func TestInbox_ReportsOnceThatNoAgentIsAvailable(t *testing.T) {
 	system.Send(t, "chorus:ops.c", protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: "chorus:ops.c", Agent: "agent:late"})
 	agent.NextOf(t, protocol.TypeChatMessage) // the message stayed
 	callback.none()
+}
+
+// TestInbox_HandsOverWhatIsBeingDelivered gives a channel another agent while the first one hangs at a message.
+func TestInbox_HandsOverWhatIsBeingDelivered(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
+	first, second := r.bus.Join(t, "agent:a", "agent:a"), r.bus.Join(t, "agent:b", "agent:b")
+	takes, fails := make(chan struct{}, 100), make(chan struct{})
+	first.Refuse(func(d *peer.Delivery) error {
+		if d.Message.Type != protocol.TypeChatMessage {
+			return nil
+		}
+		takes <- struct{}{}
+		<-fails
+		return errors.New("not now")
+	})
+	route := func(agent protocol.PeerID) {
+		system.Send(t, "chorus:ops.c", protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: "chorus:ops.c", Agent: agent})
+	}
+	post(t, r.inbox("ops"), posted("c", "m1", "one", callback.url))
+	system.NextOf(t, protocol.TypeSpawnRequest)
+	route("agent:a")
+	<-takes
+	route("agent:b")
+	close(fails)
+	m := second.NextOf(t, protocol.TypeChatMessage).Message
+	db, err := store.OpenExisting(filepath.Join(r.folder, "chorus.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	waitFor(t, func() bool {
+		var dropped int
+		err := storetest.Scan(db, []any{&dropped}, `SELECT count(*) FROM outbox WHERE state = 'dropped'`)
+		return err == nil && dropped == 1
+	})
+	reply := protocol.ChatReply{Text: "answer", InReplyTo: string(m.MessageID)}
+	second.Send(t, "chorus:ops.c", protocol.TypeChatReply, reply)
+	for c := callback.next(); c.body["content"] != "answer"; c = callback.next() {
+		if c.body["type"] == "error" {
+			t.Fatalf("the service was told %s", c.raw)
+		}
+	}
 }
 
 func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {

@@ -3,6 +3,7 @@ package tg_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -328,6 +329,47 @@ func TestSpawn_ReplacesEarlierSpawnedAgent(t *testing.T) {
 		}
 		if first.Pending() != 0 {
 			t.Error("the replaced agent still gets messages")
+		}
+	})
+}
+
+// TestSpawn_HandsOverWhatIsBeingDelivered replaces an agent that hangs at a message for the bot, with another
+// message behind it.
+func TestSpawn_HandsOverWhatIsBeingDelivered(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann, group := h.api.User("Ann"), h.api.Supergroup(-1007, "House")
+		h.startSpawner("agent:first")
+		first := h.bus.Join(t, "agent:first", "agent:first")
+		second := h.bus.Join(t, "agent:second", "agent:second")
+		h.start()
+		h.api.Say(group, ann, "one")
+		r := request(t, h.system)
+		next(t, first)
+		hangs := make(chan struct{})
+		first.Refuse(func(*peer.Delivery) error {
+			<-hangs
+			return errors.New("not now")
+		})
+		for _, text := range []string{"@hubbub_bot is it done?", "@hubbub_bot hello?"} {
+			h.api.Say(group, ann, text)
+		}
+		h.pass(time.Second)
+		h.system.Send(t, r.Topic, protocol.TypeRouteAssigned,
+			protocol.RouteAssigned{Agent: "agent:second", RequestID: r.RequestID})
+		h.pass(time.Second)
+		close(hangs)
+		got := map[string]string{}
+		for range 2 {
+			m := next(t, second)
+			got[m.Text] = strings.Join(m.Mentions, " ")
+		}
+		want := map[string]string{"@hubbub_bot is it done?": "agent:second", "@hubbub_bot hello?": "agent:second"}
+		if !maps.Equal(got, want) {
+			t.Errorf("the new agent got %q", got)
+		}
+		h.pass(time.Minute)
+		if shown := h.api.Texts(group.ID); len(shown) > 0 {
+			t.Errorf("people read %q", shown)
 		}
 	})
 }
