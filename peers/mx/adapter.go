@@ -65,7 +65,7 @@ func (a *outbound) answered(tx *store.Tx, c *chat, event string) *protocol.Reply
 	type sent struct{ agent, text string }
 	if own, found := store.One(tx, func(s *sent) []any { return []any{&s.agent, &s.text} },
 		`SELECT r.agent, coalesce(s.body ->> '$.text', '') FROM sends s JOIN replies r ON r.id = s.reply
-		WHERE s.event = ?`, event); found {
+		WHERE s.event = ? ORDER BY s.reply DESC LIMIT 1`, event); found { // as its last edit left it
 		r.Author, r.Text = own.agent, text.Clip(own.text, bridge.MaxQuote)
 		r.Name = protocol.PeerID(own.agent).Name()
 		return r

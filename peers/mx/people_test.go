@@ -266,6 +266,33 @@ func replaceSignals(t *testing.T, s *homeserver, lead *bustest.Scripted, room, s
 	}
 }
 
+// TestBridge_QuotesTheLastEdit answers a message that its agent has edited.
+func TestBridge_QuotesTheLastEdit(t *testing.T) {
+	s, b, _, stop := startBridge(t)
+	defer stop()
+	room := s.Room("@will:hs")
+	await(t, s, "the bot joins", func() bool { return len(s.Sent(room, "m.room.member")) == 1 })
+	lead, cli := b.Join(t, "agent:lead", "agent:lead"), b.Join(t, "cli:operator")
+	s.Say(room, "@will:hs", "how many?")
+	assign(t, cli, room)
+	lead.NextOf(t, protocol.TypeChatMessage)
+	for _, reply := range []protocol.ChatReply{
+		{Text: "Let me look", IdempotencyKey: "interim"},
+		{Text: "Twelve", IdempotencyKey: "answer", Edits: "interim"},
+	} {
+		lead.Send(t, protocol.Topic("mx:"+room), protocol.TypeChatReply, reply)
+		lead.NextOf(t, protocol.TypeDeliveryStatus)
+	}
+	s.Send(room, "@will:hs", "m.room.message", map[string]any{"msgtype": "m.text", "body": "are you sure?",
+		"m.relates_to": map[string]any{"m.in_reply_to": map[string]any{
+			"event_id": s.Sent(room, "m.room.message")[0].ID}}})
+	var m protocol.ChatMessage
+	if err := lead.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil || m.ReplyTo == nil ||
+		m.ReplyTo.Text != "Twelve" {
+		t.Errorf("the agent got %+v about %+v, %v", m, m.ReplyTo, err)
+	}
+}
+
 // refuseReaction checks that an answer is shown, and no notice that it was lost, if the homeserver
 // refuses only the reaction that comes with it.
 func refuseReaction(t *testing.T, s *homeserver, lead *bustest.Scripted, room, said string) {
