@@ -136,7 +136,8 @@ func TestBridge_LeavesARoomThatContinuesAnother(t *testing.T) {
 }
 
 // TestBridge_FollowsAnUpgrade checks that the successor of a private room, which the bot may join
-// only after an invitation, continues the chat, and that the wait leaves no dead letter.
+// only after an invitation, continues the chat, and that the wait leaves no dead letter. The old room
+// refuses the answer that comes meanwhile.
 func TestBridge_FollowsAnUpgrade(t *testing.T) {
 	s, b, database, stop := startBridge(t)
 	old, successor := s.Room("@will:hs"), "!new:hs"
@@ -146,6 +147,13 @@ func TestBridge_FollowsAnUpgrade(t *testing.T) {
 	assign(t, cli, old)
 	s.SetState(old, "@will:hs", "m.room.tombstone", map[string]any{"replacement_room": successor})
 	await(t, s, "the bot tries to join", func() bool { return s.Asked("POST v3/join/" + successor) })
+	s.Refuse("m.room.message")
+	lead.Send(t, protocol.Topic("mx:"+old), protocol.TypeChatReply, protocol.ChatReply{Text: "said meanwhile"})
+	var waits protocol.DeliveryStatus
+	err := lead.NextOf(t, protocol.TypeDeliveryStatus).Decode(&waits)
+	if err != nil || waits.Status != protocol.StatusAccepted || !strings.Contains(waits.Reason, "was upgraded") {
+		t.Errorf("the agent was told %+v, %v", waits, err)
+	}
 	s.Invite(successor, "@will:hs", continuing(old))
 	await(t, s, "the bot joins the successor", func() bool { return len(s.Sent(successor, "m.room.member")) == 1 })
 	s.Say(successor, "@will:hs", "after")
@@ -159,7 +167,9 @@ func TestBridge_FollowsAnUpgrade(t *testing.T) {
 		}
 	}
 	lead.Send(t, protocol.Topic("mx:"+old), protocol.TypeChatReply, protocol.ChatReply{Text: "to the old address"})
-	await(t, s, "an answer in the successor", func() bool { return slices.Contains(s.Texts(successor), "to the old address") })
+	for _, text := range []string{"said meanwhile", "to the old address"} {
+		await(t, s, "an answer in the successor", func() bool { return slices.Contains(s.Texts(successor), text) })
+	}
 	stop()
 	db, err := mx.Open(database)
 	if err != nil {

@@ -59,11 +59,26 @@ func (out *outbound) send(ctx context.Context, of outbox.Item) error {
 		made, err = out.transmit(ctx, o)
 		out.crash("sent")
 	}
+	if errors.Is(err, mautrix.MForbidden) && out.awaitsSuccessor(ctx, o.chat) {
+		return out.reportDelay(ctx, o, outbox.Retry(0, fmt.Errorf("this room was upgraded, and the bot is not in its "+
+			"successor yet; invite it there: %w", err)))
+	}
 	if err != nil {
 		return out.reportDelay(ctx, o, out.classifyError(err))
 	}
 	return store.Exec(context.WithoutCancel(ctx), out.db, `UPDATE sends SET event = ? WHERE reply = ? AND part = ?`,
 		made, o.Reply, o.Part)
+}
+
+// awaitsSuccessor reports whether a chat continues in a room that the bot has yet to join. Until then it may
+// not be allowed to write to the upgraded one.
+func (out *outbound) awaitsSuccessor(ctx context.Context, c *chat) bool {
+	awaits, err := store.Read(ctx, out.db, func(tx *store.Tx) bool {
+		return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM aliases a WHERE a.chat = ? AND a.room <> ?
+			AND NOT EXISTS (SELECT 1 FROM members m WHERE m.room = a.room AND m.user = ? AND m.joined))`,
+			c.key, c.room, string(out.bot))
+	})
+	return err == nil && awaits
 }
 
 // transmit sends a part and returns the ID of the event that it became, if any.
