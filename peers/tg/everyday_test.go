@@ -311,6 +311,37 @@ func TestCommand_KeepsTheFilesOfItsAlbum(t *testing.T) {
 	})
 }
 
+// TestPeople_HaveTheirCurrentUsername mentions people who changed or removed their usernames, and a channel.
+func TestPeople_HaveTheirCurrentUsername(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		ann, will, bob := h.api.User("Ann"), h.api.User("Will"), h.api.User("Bob")
+		group := h.api.Supergroup(-1005, "House")
+		h.startSpawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		say := func(who models.User, text string) []string {
+			h.api.Say(group, who, text)
+			return next(t, lead).Mentions
+		}
+		ask := "who is it, @will @zack @bob or @news?"
+		say(will, "hello")
+		say(bob, "hello")
+		if got := say(ann, ask); !slices.Equal(got, []string{"user:will", "role:zack", "user:bob", "role:news"}) {
+			t.Errorf("at first %q are mentioned", got)
+		}
+		will.Username, bob.Username = "Zack", ""
+		say(will, "I have another name")
+		say(bob, "I have none")
+		news := models.Chat{ID: -1006, Type: models.ChatTypeChannel, Title: "News", Username: "news"}
+		h.api.Post(models.Message{Chat: group, From: &models.User{ID: 136817688, IsBot: true, FirstName: "Channel"},
+			SenderChat: &news, Text: "all is well"})
+		next(t, lead)
+		if got := say(ann, ask); !slices.Equal(got, []string{"role:will", "user:zack", "role:bob", "role:news"}) {
+			t.Errorf("at last %q are mentioned", got)
+		}
+	})
+}
+
 // TestAsk_RefusesQuestionThatIsTooLong checks that no part of a question is left out.
 func TestAsk_RefusesQuestionThatIsTooLong(t *testing.T) {
 	withFixture(t, func(t *testing.T, h *fixture) {

@@ -122,9 +122,8 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 	if u.isQuestion() && !(c.isStopped() && u.command == "/start") { // nobody sees questions in a stopped chat
 		u.command = ""
 	}
-	if u.author.Username != "" { // usernames distinguish people from agents and roles
-		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot,
-			u.author.Username, u.user)
+	if u.author.ID == id(u.user) { // else a channel or a group is the author
+		in.rememberName(tx, u.user, u.author.Username)
 	}
 	switch {
 	case u.present != nil && !*u.present && !c.present:

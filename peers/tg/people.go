@@ -39,6 +39,15 @@ func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, thread, key, text 
 	}
 }
 
+// rememberName stores the current username of a user, "" for none. Usernames distinguish people from agents
+// and roles.
+func (in *ingester) rememberName(tx *store.Tx, user int64, name string) {
+	tx.Exec(`DELETE FROM people WHERE bot = ? AND user = ? AND username <> lower(?)`, in.bot, user, name)
+	if name != "" {
+		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, name, user)
+	}
+}
+
 // People implements [bridge.CommandAdapter]: it returns the user with a username.
 func (out *outbound) People(tx *store.Tx, _ protocol.PeerID, name string) []protocol.PeerID {
 	return people(store.All(tx, store.Scalar[int64], `SELECT user FROM people WHERE bot = ? AND username = lower(?)`,
