@@ -128,7 +128,7 @@ type TurnRecord struct {
 	TurnCost
 }
 
-// A TurnCost is the cost of a finished turn.
+// A TurnCost is the cost of a run of the harness that ended. It is zero if the cost is unknown.
 type TurnCost struct {
 	Model        string  `json:"model,omitempty"`
 	InputTokens  int64   `json:"inputTokens,omitempty"`

@@ -3,13 +3,16 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
 )
@@ -121,4 +124,70 @@ func TestBudget_CountsARetriedTurnOnce(t *testing.T) {
 		w.ask("e2")
 		equal(t, "withheld", w.overBudget(), []string{"e2 budget_turns"})
 	})
+}
+
+// TestBudget_CountsTokensOfEveryRun covers the runs that do not end their turn with an answer.
+func TestBudget_CountsTokensOfEveryRun(t *testing.T) {
+	usage := harness.Usage{InputTokens: 70, OutputTokens: 10}
+	ending := func(text string, err error) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		return func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+			return harness.Outcome{State: harness.Finished, FinalText: text, Usage: usage}, err
+		}
+	}
+	var refused atomic.Bool
+	refusingOnce := func(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if refused.Swap(true) {
+			return silent(ctx, t, tools)
+		}
+		return harness.Outcome{Usage: usage}, harness.ErrModeUnsupported
+	}
+	stopped := func(ctx context.Context, turn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+		if turn.Event.Text() == "work" {
+			<-ctx.Done()
+			return harness.Outcome{Usage: usage}, context.Cause(ctx)
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "yes"}, nil
+	}
+	for name, c := range map[string]struct {
+		turn func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error)
+		act  func(w *fixture)
+		runs int64
+	}{
+		"failed":          {ending("", harness.ErrBudget), func(*fixture) {}, 1},
+		"retried":         {ending("", harness.ErrTemporary), func(*fixture) {}, 3},
+		"mode refused":    {refusingOnce, func(*fixture) {}, 1},
+		"silent":          {ending("", nil), func(*fixture) {}, 2},
+		"nothing visible": {ending("<think>hm</think>", nil), func(*fixture) {}, 2},
+		"edited":          {stopped, func(w *fixture) { w.say(edit(dm("e1", "work"), "work less", 2)) }, 1},
+		"stop word":       {stopped, func(w *fixture) { w.say(dm("e2", "stop")) }, 1},
+		"deleted": {stopped, func(w *fixture) {
+			m := dm("e1", "")
+			m.Event = protocol.EventDelete
+			w.say(m)
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := &agent.Options{Budget: &attention.Budget{ChatTokens: 80}}
+			withFixture(t, newStub(c.turn), opts, func(t *testing.T, w *fixture) {
+				w.say(dm("e1", "work"))
+				w.sleep(3 * time.Second)
+				c.act(w)
+				w.sleep(time.Minute)
+				w.ask("last")
+				if !slices.Contains(w.overBudget(), "last budget_chat_tokens") {
+					t.Errorf("%q were withheld", w.overBudget())
+				}
+				recorded := int64(0)
+				for _, r := range w.records {
+					for _, member := range []string{"inputTokens", "outputTokens"} {
+						n, _ := r[member].(float64)
+						recorded += int64(n)
+					}
+				}
+				if recorded != c.runs*80 {
+					t.Errorf("the records have %d tokens, want %d", recorded, c.runs*80)
+				}
+			})
+		})
+	}
 }

@@ -180,12 +180,30 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost protocol.TurnC
 	if t.Ended() {
 		reportUndelivered(tx, inTurn, t.ID)
 	}
-	if spent := cost.InputTokens + cost.OutputTokens; spent > 0 {
-		tx.Exec(`UPDATE turns SET tokens = tokens + ? WHERE turn_id = ?`, spent, t.ID)
-	}
+	addTokens(tx, t, cost)
 	if word != "" {
 		recordTurn(tx, t, word, reason, cost)
 	}
+}
+
+// AddCost adds the cost of a run that returned after its turn was withdrawn or had ended, and
+// records it.
+func (tx *Tx) AddCost(t *Turn, cost protocol.TurnCost) {
+	if !addTokens(tx, t, cost) {
+		return
+	}
+	word := "interrupted"
+	if t.Ended() {
+		word = string(t.State)
+	}
+	recordTurn(tx, t, word, "its run was stopped", cost)
+}
+
+// addTokens adds the tokens of a run to its turn, where budgets count them. It reports whether
+// there were any.
+func addTokens(tx *Tx, t *Turn, cost protocol.TurnCost) bool {
+	spent := cost.InputTokens + cost.OutputTokens
+	return spent > 0 && tx.ExecCount(`UPDATE turns SET tokens = tokens + ? WHERE turn_id = ?`, spent, t.ID) > 0
 }
 
 // RecordWaiting records that a queued turn cannot start yet.

@@ -35,6 +35,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 	failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
 	answer := tools.VisibleText(outcome.FinalText, outcome.Tools...) // takes seconds for a strange text
+	cost := costOf(&outcome.Usage)
 	inTx := r.mailbox.InTx
 	if failure == nil && r.mailbox.HasAnswered(ctx, id) {
 		inTx = r.mailbox.InTxUnsynced
@@ -50,27 +51,41 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 		switch {
 		case t == nil:
 		case t.State == mailbox.TurnWithdrawn:
+			tx.AddCost(t, cost)
 			requeue(tx, t)
 		case t.State != mailbox.TurnRunning:
+			tx.AddCost(t, cost)
 		case failure != nil:
-			r.fail(tx, t, failure)
+			r.fail(tx, t, failure, cost)
 		case accepted:
-			settleAccepted(tx, t)
+			settleAccepted(tx, t, cost)
 		default:
 			r.settleFinished(tx, t, box, outcome, answer)
 		}
 	})
 }
 
+// costOf returns the cost of a run, whether it succeeded or failed.
+func costOf(u *harness.Usage) protocol.TurnCost {
+	return protocol.TurnCost{
+		Model:        u.Model,
+		InputTokens:  u.InputTokens,
+		CachedTokens: u.CachedTokens,
+		OutputTokens: u.OutputTokens,
+		USD:          u.USD,
+		ToolCalls:    u.ToolCalls,
+	}
+}
+
 // settleAccepted keeps a turn open that a program works on asynchronously, unless its event is
 // already settled or its author was asked what they mean.
-func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
+func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn, cost protocol.TurnCost) {
 	e := tx.Entry(t.EventID)
 	if e == nil || e.Settled() || lifecycle.AwaitsClarification(&tx.View, e) ||
 		e.Decision.Policy == attention.PolicyMustNotRespond {
-		lifecycle.Finish(tx, t, e, protocol.TurnCost{})
+		lifecycle.Finish(tx, t, e, cost)
 	} else {
-		tx.MoveTurn(t, mailbox.TurnAccepted, "", protocol.TurnCost{})
+		tx.MoveTurn(t, mailbox.TurnAccepted, "", cost)
 	}
 }
 
@@ -89,7 +104,7 @@ const silentAdvice = "You ended your turn without an answer, and a person waits 
 // nothing for a person who waits, it runs again, with an explanation for the model.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome,
 	answer string) {
-	e := tx.Entry(t.EventID)
+	e, cost := tx.Entry(t.EventID), costOf(&outcome.Usage)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
@@ -97,11 +112,11 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		if t.Body == "" {
 			t.Body, failure = attention.NothingVisible, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotPublic)
 		}
-		r.fail(tx, t, failure)
+		r.fail(tx, t, failure, cost)
 		return
 	case owes && answer == "" && t.Body == "" && box.Pending() == "" && leavesPersonWaiting(&tx.View, t, e):
 		t.Body = silentAdvice
-		r.fail(tx, t, errSilent)
+		r.fail(tx, t, errSilent, cost)
 		return
 	case e != nil && !e.Settled() && (owes || !t.Outbound && e.Decision.SaysFinalText()) && answer != "" &&
 		!attention.MeansSilence(answer):
@@ -113,15 +128,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 	if signal := box.Pending(); e != nil && signal != "" {
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
-	u := outcome.Usage
-	lifecycle.Finish(tx, t, e, protocol.TurnCost{
-		Model:        u.Model,
-		InputTokens:  u.InputTokens,
-		CachedTokens: u.CachedTokens,
-		OutputTokens: u.OutputTokens,
-		USD:          u.USD,
-		ToolCalls:    u.ToolCalls,
-	})
+	lifecycle.Finish(tx, t, e, cost)
 	tx.OnCommit(func() {
 		if owes && e.State == mailbox.Failed {
 			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
@@ -157,8 +164,8 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 }
 
 // fail decides whether a failed turn runs again, now or later, or ends. A turn that has sent
-// something never runs again.
-func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
+// something never runs again. cost is that of the run that failed, if one did.
+func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error, cost protocol.TurnCost) {
 	e := tx.Entry(t.EventID)
 	settled := e == nil || e.Settled()
 	acted := t.Outbound || e != nil && settled
@@ -168,20 +175,20 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		errors.Is(failure, context.Canceled)
 	switch {
 	case !acted && errors.Is(failure, harness.ErrModeUnsupported):
-		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error())
+		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error(), cost)
 		return
 	case !acted && stopped:
 		t.Deadline, t.InterruptedAt = time.Time{}, time.Now()
-		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", protocol.TurnCost{})
+		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", cost)
 		return
 	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts &&
 		again.Before(t.Deadline):
 		t.Failures, t.NotBefore = t.Failures+1, again
-		tx.MoveTurn(t, mailbox.TurnQueued, reason, protocol.TurnCost{})
+		tx.MoveTurn(t, mailbox.TurnQueued, reason, cost)
 		return
 	}
 	t.Body = reason
-	tx.MoveTurn(t, mailbox.TurnFailed, reason, protocol.TurnCost{})
+	tx.MoveTurn(t, mailbox.TurnFailed, reason, cost)
 	if !stopped {
 		tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, reason) })
 	}
@@ -284,7 +291,7 @@ func (r *iteration) handleDue(now time.Time) {
 			failure = errors.New("error: " + t.Body)
 		}
 		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted,
-			func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
+			func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure, protocol.TurnCost{}) })
 	}
 	for _, e := range r.ExpiredEvents(now) {
 		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { lifecycle.Expire(tx, e.EventID, errDeadline.Error()) })
@@ -304,7 +311,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		obligations.Recheck(tx)
 		for _, t := range tx.Recover() {
-			r.fail(tx, t, ErrStopping)
+			r.fail(tx, t, ErrStopping, protocol.TurnCost{})
 		}
 	})
 }
@@ -334,7 +341,7 @@ func (r *iteration) failUnready() {
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		if !t.FirstAt.After(before) && !t.NotBefore.After(before) {
 			r.inTurn("ending the turn "+t.ID+", for which the harness was not ready", t.ID, mailbox.TurnQueued,
-				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, r.notReady) })
+				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, r.notReady, protocol.TurnCost{}) })
 		}
 	}
 }

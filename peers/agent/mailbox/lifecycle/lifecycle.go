@@ -174,8 +174,8 @@ func Expire(tx *mailbox.Tx, id, reason string) {
 
 // DecideAgain returns an event for a new decision because the harness no longer supports its
 // mode. e may be nil.
-func DecideAgain(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason string) {
-	tx.MoveTurn(t, mailbox.TurnCancelled, reason, protocol.TurnCost{})
+func DecideAgain(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason string, cost protocol.TurnCost) {
+	tx.MoveTurn(t, mailbox.TurnCancelled, reason, cost)
 	if e != nil {
 		e.TurnID = ""
 		tx.Move(e, mailbox.Reopen, reason)
