@@ -313,6 +313,19 @@ func TestRead_OfficeDocuments(t *testing.T) {
 		"odt":   {archive("content.xml", "<p>a</p>", "meta.xml", "<p>no</p>"), "a\n"},
 		"pptx":  {archive("ppt/slides/slide1.xml", "<p>a</p>", "ppt/slides/slide2.xml", "<p>b</p>", "ppt/slides/slide1.png", "<p>no</p>", "ppt/slide9.xml", "<p>no</p>"), "a\nb\n"},
 		"empty": {archive("word/document.xml", "<p></p>"), "\n"},
+		"docx with a deletion": {archive("word/document.xml", "<p><r><t>Price: </t></r><del><r><delText>100</delText></r></del>"+
+			"<ins><r><t>200</t></r></ins></p>"), "Price: 200\n"},
+		"docx with a move": {archive("word/document.xml", "<p><moveFrom><t>a</t></moveFrom><t>b</t><moveTo><t>a</t></moveTo></p>"),
+			"ba\n"},
+		"docx with line breaks": {archive("word/document.xml", "<p><t>Main St 5</t><br/><t>12345</t><cr/><t>Berlin</t></p>"),
+			"Main St 5\n12345\nBerlin\n"},
+		"docx with fields": {archive("word/document.xml", "<p><instrText>PAGE</instrText><t>7</t>"+
+			"<del><delInstrText>DATE</delInstrText></del></p>"), "7\n"},
+		"docx with a text box": {archive("word/document.xml", "<p><AlternateContent><Choice><p>a</p></Choice>"+
+			"<Fallback><p>a</p></Fallback></AlternateContent></p>"), "a\n\n"},
+		"odt with a deletion": {archive("content.xml", "<tracked-changes><p>old</p></tracked-changes><p>a<line-break/>b</p>"),
+			"a\nb\n"},
+		"pptx with a line break": {archive("ppt/slides/slide1.xml", "<p>a<br/>b</p>"), "a\nb\n"},
 	} {
 		if got, err := files.Text(c.body); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v; want %q", what, got, err, c.want)

@@ -63,7 +63,9 @@ func officeText(body []byte, most int64) (string, error) {
 	return words.String(), nil
 }
 
-// appendXMLText appends the text of an XML document, one line per paragraph.
+// appendXMLText appends the text of an XML document, one line per paragraph or line break. It leaves
+// out deleted and moved text of tracked changes, the instructions of fields, and what a program that shows
+// text boxes does not show.
 func appendXMLText(words *strings.Builder, r io.Reader) error {
 	d := xml.NewDecoder(r)
 	for words.Len() < maxText {
@@ -75,11 +77,18 @@ func appendXMLText(words *strings.Builder, r io.Reader) error {
 			return err
 		}
 		switch token := token.(type) {
+		case xml.StartElement:
+			switch token.Name.Local {
+			case "delText", "instrText", "delInstrText", "moveFrom", "tracked-changes", "Fallback":
+				if err := d.Skip(); err != nil {
+					return err
+				}
+			}
 		case xml.CharData:
 			words.Write(token)
 		case xml.EndElement:
 			switch token.Name.Local {
-			case "p", "h":
+			case "p", "h", "br", "cr", "line-break":
 				words.WriteByte('\n')
 			case "tab":
 				words.WriteByte('\t')
