@@ -343,6 +343,28 @@ func TestTurn_FailureSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestTurn_ReplacesALostSession checks that one error does not end a session, and that a session that
+// answers a repeated turn with an error, too, is replaced.
+func TestTurn_ReplacesALostSession(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{})
+	if _, err := r.Turn(t.Context(), turn("fail"), nil); !errors.Is(err, harness.ErrTemporary) {
+		t.Errorf("err = %v", err)
+	}
+	if got := r.say("count"); !strings.HasPrefix(got, "s1 prompt 2 ") {
+		t.Errorf("after one error: %s", got)
+	}
+	for attempt, prompt := range []string{"lose", "count"} {
+		again := turn(prompt)
+		again.Attempt = attempt + 1
+		if _, err := r.Turn(t.Context(), again, nil); !errors.Is(err, harness.ErrTemporary) {
+			t.Errorf("attempt %d: err = %v", again.Attempt, err)
+		}
+	}
+	if got := r.say("count"); !strings.HasPrefix(got, "s2 prompt 1 ") {
+		t.Errorf("after two errors: %s", got)
+	}
+}
+
 func TestRun_RestartsASilentProgram(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

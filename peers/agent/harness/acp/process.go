@@ -193,6 +193,15 @@ func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk
 	return response.SessionId, nil
 }
 
+// forgetSession makes the next turn of a session's conversation open another session.
+func (p *agentProcess) forgetSession(id acpsdk.SessionId) {
+	for _, key := range p.sessions.Keys() {
+		if kept, _ := p.sessions.Peek(key); kept == id {
+			p.sessions.Remove(key)
+		}
+	}
+}
+
 // askModes are the modes in which programs request permission. This side decides what they may
 // do.
 var askModes = []acpsdk.SessionModeId{"default", "read-only"}
@@ -338,6 +347,9 @@ func (p *agentProcess) runPrompt(
 		return context.Cause(ctx)
 	}
 	if err != nil {
+		if t.Attempt > 1 { // the session may be lost
+			p.forgetSession(id)
+		}
 		return p.promptError(err, stderrLines)
 	}
 	c.stop, c.usage = r.StopReason, r.Usage

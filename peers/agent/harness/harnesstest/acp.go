@@ -47,6 +47,7 @@ type acpSession struct {
 	servers []acpsdk.McpServer
 	cwd     string
 	prompts int
+	broken  bool // it answers each prompt with an error
 	cancel  context.CancelFunc
 }
 
@@ -90,8 +91,11 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	s := f.sessions[r.SessionId]
 	s.cancel = cancel
 	s.prompts++
-	n := s.prompts
+	n, broken := s.prompts, s.broken
 	f.mu.Unlock()
+	if broken {
+		return acpsdk.PromptResponse{}, acpsdk.NewInternalError(map[string]any{"details": "no such process"})
+	}
 	end := acpsdk.PromptResponse{
 		StopReason: acpsdk.StopReasonEndTurn,
 		Usage:      &acpsdk.Usage{InputTokens: 5, OutputTokens: 3},
@@ -151,6 +155,11 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		select {}
 	case "fail":
 		return end, acpsdk.NewInternalError(map[string]any{"details": "no credit for sk-abcdef123456"})
+	case "lose":
+		f.mu.Lock()
+		s.broken = true
+		f.mu.Unlock()
+		return end, acpsdk.NewInternalError(map[string]any{"details": "no such process"})
 	case "limit":
 		end.StopReason = acpsdk.StopReasonMaxTurnRequests
 	case "permission-of": // arguments: a file for the ID of this process, and the requested permission
