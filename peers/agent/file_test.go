@@ -192,6 +192,36 @@ func docx(paragraphs ...string) []byte {
 	return b.Bytes()
 }
 
+// TestDocuments_PagesFitIntoResults checks that a model, which reads 32 KiB of a result, reads whole
+// pages with the offset of the next one.
+func TestDocuments_PagesFitIntoResults(t *testing.T) {
+	for name, long := range map[string]string{
+		"table":  strings.Repeat("<td>5 & 6</td>", 3000),
+		"quotes": strings.Repeat("\"\"", 20000),
+	} {
+		files := newFileServer(map[string][]byte{"/long": []byte(long)})
+		withFixture(t, newStub(answering("ok")), files.options(), func(t *testing.T, w *fixture) {
+			w.say(attached("e1", document("/long", "long.txt", "text/plain")))
+			w.sleep(5 * time.Second)
+			read, offset := "", 0.0
+			for {
+				m, r := call(w.agent.ToolsFor("tg:42"), "chat.read_file", map[string]any{"eventId": "e1", "offset": offset})
+				part, _ := m["text"].(string)
+				if read += part; part == "" || len(r.Text()) > 32<<10 {
+					t.Fatalf("%s: a page of %d bytes in a result of %d bytes", name, len(part), len(r.Text()))
+				}
+				if m["next"] == nil {
+					break
+				}
+				offset = m["next"].(float64)
+			}
+			if read != long {
+				t.Errorf("%s: %d bytes were read of %d", name, len(read), len(long))
+			}
+		})
+	}
+}
+
 // TestDocuments_AreReadWithTheTool checks that documents are read with the tool that the prompt names, in
 // pages, and fetched once each. A file without text is named as such, and a temporary failure is
 // tried again.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -85,10 +86,13 @@ type Content struct {
 // StructuredResult makes a result from a value that marshals to a JSON object. Its text is the
 // same JSON. It panics if the value cannot be marshaled, which is a programming error.
 func StructuredResult(value any) Result {
-	raw, err := json.Marshal(value)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a model reads it, and results have a maximum length
+	if err := enc.Encode(value); err != nil {
 		panic("a tool result cannot be marshaled: " + err.Error())
 	}
+	raw := bytes.TrimSpace(b.Bytes())
 	return Result{Content: []Content{{Type: "text", Text: string(raw)}}, StructuredContent: raw}
 }
 

@@ -13,8 +13,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// filePage is the size in bytes of one page of a file.
-const filePage = 16 << 10
+// filePage is the size in bytes of one page of a file. If every character of it is escaped by a
+// backslash, the result is still within the 32 KiB that a model reads of it.
+const filePage = 15 << 10
 
 var readFileTool = harness.Tool{
 	Name:  "chat.read_file",
