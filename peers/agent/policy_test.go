@@ -195,6 +195,25 @@ func TestDeadline_EndsAnAcceptedTurn(t *testing.T) {
 	})
 }
 
+// TestDeadline_LeavesAcceptedTurnsTimeAfterARestart checks that the time during which the agent did not
+// run does not count.
+func TestDeadline_LeavesAcceptedTurnsTimeAfterARestart(t *testing.T) {
+	opts := &agent.Options{Deadline: time.Minute, HarnessType: "c2a"}
+	withFixture(t, newStub(accepting), opts, func(t *testing.T, w *fixture) {
+		w.say(dm("e1", "help me"))
+		w.say(inThread(post("e2", "@lead hello"), "T1"))
+		w.sleep(10 * time.Second)
+		w.stop()
+		w.sleep(10 * time.Minute)
+		w.start()
+		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e2", "text": "hi"}); r["status"] != "sent" {
+			t.Errorf("sending for an accepted turn gives %v", r)
+		}
+		w.sleep(2 * time.Minute)
+		w.wantDispositions("e2 responded", "e1 failed")
+	})
+}
+
 func TestFailure_TemporaryIsRetried(t *testing.T) {
 	tries := 0
 	s := newStub(nil)
