@@ -24,6 +24,7 @@ func (s *session) callLoop(ctx context.Context) {
 
 // handleCall answers one request.
 func (s *session) handleCall(ctx context.Context, f *frame) {
+	defer s.forgetCall(f)
 	ready := s.h.supervisor.Current() == s
 	tools := s.host.Tools
 	switch {
@@ -66,21 +67,31 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	id := string(f.ID)
 	s.mu.Lock()
-	s.running[id] = cancel
+	f.cancel = cancel
+	withdrawn := f.withdrawn
 	s.mu.Unlock()
+	if withdrawn {
+		s.answer(f.ID, harness.ErrorResult(errWithdrawn.Error(), nil))
+		return
+	}
 	event := f.event()
 	ctx = harness.WithRevision(ctx, f.turn, f.revision)
 	ctx = harness.WithStaleCheck(ctx, func() bool { return f.stale || s.h.isStale(event) })
 	result := tools.Call(ctx, params.Name, arguments)
-	s.mu.Lock()
-	delete(s.running, id)
-	s.mu.Unlock()
 	if result.Content == nil {
 		result.Content = []harness.Content{}
 	}
 	s.answer(f.ID, result)
+}
+
+// forgetCall forgets a request that was answered.
+func (s *session) forgetCall(f *frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id := string(f.ID); s.open[id] == f {
+		delete(s.open, id)
+	}
 }
 
 var errWithdrawn = errors.New("the harness program withdrew the call")
@@ -99,8 +110,11 @@ func (s *session) handleNotification(method string, params json.RawMessage) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if cancel, ok := s.running[string(p.RequestID)]; ok {
-			cancel(errWithdrawn)
+		if f := s.open[string(p.RequestID)]; f != nil {
+			f.withdrawn = true
+			if f.cancel != nil {
+				f.cancel(errWithdrawn)
+			}
 		}
 	case "notifications/message":
 		s.log(params)

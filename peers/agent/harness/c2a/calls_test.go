@@ -38,7 +38,7 @@ func TestCall_Answers(t *testing.T) {
 		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
 		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not negotiate chat.send_message`},
 	} {
-		s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+		s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, open: map[string]*frame{}}
 		tools := &harnesstest.Tools{Names: []string{"chat.react"}}
 		if !c.without {
 			s.host.Tools = tools
@@ -51,7 +51,7 @@ func TestCall_Answers(t *testing.T) {
 			s.h.supervisor.SetCurrent(s)
 		}
 		s.handleCall(t.Context(), f)
-		if got := string(<-s.out); !strings.Contains(got, c.want) || len(tools.Called()) != c.calls || len(s.running) > 0 {
+		if got := string(<-s.out); !strings.Contains(got, c.want) || len(tools.Called()) != c.calls || len(s.open) > 0 {
 			t.Errorf("%s is answered %s, and %d tools were called", name, got, len(tools.Called()))
 		}
 	}
@@ -74,14 +74,16 @@ func TestCall_EndsWhenWithdrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := waiting{make(chan struct{})}
-	s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+	s := &session{h: New(nil, &Options{}), out: make(chan []byte, 1), calls: make(chan *frame, 1), agreed: agreed, open: map[string]*frame{}}
 	s.host.Tools = tools
 	s.h.supervisor.SetCurrent(s)
 	f, err := parseFrame([]byte(`{"id":"a","method":"tools/call","params":{"name":"chat.react"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.handleCall(t.Context(), f)
+	defer close(s.calls)
+	s.dispatch(f)
+	go s.callLoop(t.Context())
 	<-tools.began
 	s.handleNotification("notifications/unheard-of", json.RawMessage(`{"requestId":"a"}`))
 	s.handleNotification("notifications/cancelled", json.RawMessage(`[]`))
@@ -92,5 +94,44 @@ func TestCall_EndsWhenWithdrawn(t *testing.T) {
 	s.handleNotification("notifications/cancelled", json.RawMessage(`{"requestId":"a"}`))
 	if got := string(<-s.out); !strings.Contains(got, errWithdrawn.Error()) {
 		t.Errorf("answered %s", got)
+	}
+}
+
+// TestCall_MayBeWithdrawnWhileItWaits checks that a call which waits for the one before it is answered
+// and not run.
+func TestCall_MayBeWithdrawnWhileItWaits(t *testing.T) {
+	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := waiting{make(chan struct{})} // which can be called once
+	s := &session{
+		h: New(nil, &Options{}), agreed: agreed, open: map[string]*frame{},
+		out: make(chan []byte, 2), calls: make(chan *frame, 1),
+	}
+	s.host.Tools = tools
+	s.h.supervisor.SetCurrent(s)
+	call := func(id string) {
+		f, err := parseFrame([]byte(`{"id":` + id + `,"method":"tools/call","params":{"name":"chat.react"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.dispatch(f)
+	}
+	defer close(s.calls)
+	call("1")
+	go s.callLoop(t.Context())
+	<-tools.began
+	call("2")
+	s.handleNotification("notifications/cancelled", json.RawMessage(`{"requestId":2}`))
+	call("3") // there is no place for it
+	if got := string(<-s.out); !strings.Contains(got, "too many concurrent calls") {
+		t.Errorf("answered %s", got)
+	}
+	s.handleNotification("notifications/cancelled", json.RawMessage(`{"requestId":1}`))
+	for _, id := range []string{`"id":1`, `"id":2`} {
+		if got := string(<-s.out); !strings.Contains(got, errWithdrawn.Error()) || !strings.Contains(got, id) {
+			t.Errorf("answered %s", got)
+		}
 	}
 }

@@ -41,14 +41,14 @@ type session struct {
 	agreed  *negotiated // set when initialize is answered, before the session becomes current
 
 	mu      sync.Mutex
-	running map[string]context.CancelCauseFunc // tool calls, by ID as written
-	dropped int                                // number of unreadable lines
+	open    map[string]*frame // requests of the program without an answer, by ID as written
+	dropped int               // number of unreadable lines
 }
 
 // serve talks to the program until ctx or the program ends.
 func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host harness.Host) error {
 	s := &session{
-		h: h, host: host, process: process, running: map[string]context.CancelCauseFunc{},
+		h: h, host: host, process: process, open: map[string]*frame{},
 		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),
 	}
 	h.mu.Lock()
@@ -281,9 +281,13 @@ func (s *session) dispatch(f *frame) {
 	case f.hasID():
 		f.stale = s.h.isStale(f.event())
 		f.turn, f.revision = s.h.revisionOf(f.event())
+		s.mu.Lock()
+		s.open[string(f.ID)] = f
+		s.mu.Unlock()
 		select {
 		case s.calls <- f:
 		default:
+			s.forgetCall(f)
 			s.refuse(f.ID, codeBusy, "too many concurrent calls; call again when one is answered")
 		}
 	default:
@@ -344,6 +348,10 @@ type frame struct {
 
 	stale          bool   // for a tool call: its event had been withdrawn when the call came
 	turn, revision string // for a tool call: the text that the program had when the call came
+
+	// for a tool call; guarded by the mutex of its session
+	withdrawn bool
+	cancel    context.CancelCauseFunc // nil while the call waits
 }
 
 // event returns the event that a tool call names, or "".

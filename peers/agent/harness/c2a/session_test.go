@@ -80,7 +80,7 @@ func TestCall_IsStaleAfterAChange(t *testing.T) {
 		"not answered": func(h *Harness, d *delivery) { h.withdraw(d, errNotReading) },
 	} {
 		h := New([]string{"program"}, nil)
-		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}}
+		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}, open: map[string]*frame{}}
 		h.supervisor.SetCurrent(s)
 		deliver := func(id string) *delivery {
 			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1", Revision: "words of " + id}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
