@@ -168,10 +168,22 @@ func TestRetention_KeepsOpenEvents(t *testing.T) {
 		if err := storetest.Scan(w.db, []any{&acts}, `SELECT count(*) FROM acts`); err != nil || acts != 1 {
 			t.Errorf("%d reactions are kept, %v", acts, err)
 		}
+		answers := func() (n int) {
+			if err := storetest.Scan(w.db, []any{&n}, `SELECT count(*) FROM sent WHERE event_id IN ('e1', 'e2')`); err != nil {
+				t.Error(err)
+			}
+			return n
+		}
+		if n := answers(); n != 1 { // a reaction to it may close the obligation
+			t.Errorf("%d answers are kept, want that to e1", n)
+		}
 		w.say(reaction("r2", "e1", "tg:77", "done", "agent:lead"))
 		w.sleep(3 * time.Hour)
 		if err := storetest.Scan(w.db, []any{&acts}, `SELECT count(*) FROM acts`); err != nil || acts != 0 {
 			t.Errorf("closed, %d reactions are kept, %v", acts, err)
+		}
+		if n := answers(); n != 0 {
+			t.Errorf("closed, %d answers are kept", n)
 		}
 	})
 }

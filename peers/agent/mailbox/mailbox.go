@@ -219,7 +219,8 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + LiveCondition + `)
 			AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.event_id = events.event_id AND o.open = 1)`,
 		`DELETE FROM turns WHERE ended_at > 0 AND ended_at < ?`,
-		`DELETE FROM sent WHERE sent_at < ?`,
+		`DELETE FROM sent WHERE sent_at < ? AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.open = 1
+			AND (o.event_id = sent.event_id OR sent.key = '` + ObligationPrefix + `' || o.id))`,
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
