@@ -15,6 +15,8 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Timings of the typing sign: the delay before it shows, since a quick answer needs none; the
@@ -176,22 +178,23 @@ func (a *Agent) queueReport(r report) {
 	}
 }
 
-// maxOpenCalls bounds the tool calls without results.
+// maxOpenCalls bounds the tool calls that are remembered until their results arrive. Some never
+// have a result, for example those of turns that were stopped.
 const maxOpenCalls = 1000
 
-// openCalls are the calls of programs' own tools, by turn and call.
-type openCalls map[[2]string]harness.Progress
+// openCalls are the latest calls of programs' own tools, by turn and call.
+type openCalls = *lru.Cache[[2]string, harness.Progress]
 
 // recordTool records a call of a program's own tool when its result arrives. Calls of the agent's
 // tools are recorded elsewhere.
 func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progress, e *mailbox.Entry) error {
 	call := [2]string{p.TurnID, p.CallID}
-	switch {
-	case p.Kind == harness.ProgressToolCall && len(open) < maxOpenCalls:
-		open[call] = p
-	case p.Kind == harness.ProgressToolResult:
-		began := open[call]
-		delete(open, call)
+	switch p.Kind {
+	case harness.ProgressToolCall:
+		open.Add(call, p)
+	case harness.ProgressToolResult:
+		began, _ := open.Peek(call)
+		open.Remove(call)
 		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content,
 			Result: p.Content}
 		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // a repeated report, or a tool of the agent
@@ -205,7 +208,7 @@ func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progre
 // reportLoop sends reports: activity to the Chorus channel of the turn, and the progress that
 // programs report to system:attention.
 func (a *Agent) reportLoop(ctx context.Context) error {
-	open := openCalls{}
+	open := harness.NewCache[[2]string, harness.Progress](maxOpenCalls)
 	for {
 		select {
 		case <-ctx.Done():

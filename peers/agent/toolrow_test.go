@@ -106,3 +106,25 @@ func TestToolCalls_OfAProgramAreRows(t *testing.T) {
 		}
 	})
 }
+
+// TestToolCalls_WithoutResultsDisplaceNoLaterCall covers the calls of turns that were stopped, which never
+// have a result.
+func TestToolCalls_WithoutResultsDisplaceNoLaterCall(t *testing.T) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
+		w.say(dm("e1", "how is the weather?"))
+		w.sleep(3 * time.Second)
+		turn := w.stub.seen()[0].ID
+		for i := range 1001 {
+			w.stub.host.Progress(harness.Progress{TurnID: turn, Kind: harness.ProgressToolCall, Tool: "wait", CallID: fmt.Sprint("w", i)})
+			if i%100 == 0 {
+				w.sleep(time.Second)
+			}
+		}
+		w.stub.host.Progress(harness.Progress{TurnID: turn, Kind: harness.ProgressToolCall, Tool: "search", CallID: "1"})
+		w.stub.host.Progress(harness.Progress{TurnID: turn, Kind: harness.ProgressToolResult, CallID: "1", Content: json.RawMessage(`"cold"`)})
+		w.sleep(time.Second)
+		if rows := w.toolRows(); len(rows) != 1 || rows[0].Tool != "search" {
+			t.Errorf("%+v", rows)
+		}
+	})
+}

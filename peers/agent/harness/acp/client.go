@@ -136,12 +136,10 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 		}
 		c.mu.Unlock()
 		c.reportTool(harness.ProgressToolCall, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawInput)
-	case u.ToolCallUpdate != nil && u.ToolCallUpdate.Status != nil:
-		switch *u.ToolCallUpdate.Status {
-		case acpsdk.ToolCallStatusCompleted, acpsdk.ToolCallStatusFailed:
-			c.reportTool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, deref(u.ToolCallUpdate.Title),
-				u.ToolCallUpdate.RawOutput)
-		}
+		c.reportEnd(u.ToolCall.Status, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawOutput)
+	case u.ToolCallUpdate != nil:
+		c.reportEnd(deref(u.ToolCallUpdate.Status), u.ToolCallUpdate.ToolCallId, deref(u.ToolCallUpdate.Title),
+			u.ToolCallUpdate.RawOutput)
 	case u.Plan != nil:
 		done := 0
 		for _, e := range u.Plan.Entries {
@@ -215,6 +213,13 @@ func (c *collector) reportTool(kind harness.ProgressKind, id acpsdk.ToolCallId, 
 		content = json.RawMessage("null")
 	}
 	c.report(harness.Progress{Kind: kind, Tool: title, CallID: string(id), Content: content})
+}
+
+// reportEnd reports the result of a call if its status says that it has ended.
+func (c *collector) reportEnd(status acpsdk.ToolCallStatus, id acpsdk.ToolCallId, title string, output any) {
+	if status == acpsdk.ToolCallStatusCompleted || status == acpsdk.ToolCallStatusFailed {
+		c.reportTool(harness.ProgressToolResult, id, title, output)
+	}
 }
 
 // deref returns the value of an optional member, or the zero value.

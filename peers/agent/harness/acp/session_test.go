@@ -268,6 +268,11 @@ func TestCollector_CollectsATurn(t *testing.T) {
 		if len(progress) != want || want == 1 && (progress[0].Kind != harness.ProgressToolResult || string(progress[0].Content) != "7") {
 			t.Errorf("%s: %+v", status, progress)
 		}
+		c = fresh() // the call comes with its result
+		c.handleUpdate(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "1", Status: status, RawOutput: 7}})
+		if len(progress) != want+1 || want == 1 && (progress[1].Kind != harness.ProgressToolResult || string(progress[1].Content) != "7") {
+			t.Errorf("%s: %+v", status, progress)
+		}
 	}
 	c = fresh()
 	c.handleUpdate(&acpsdk.SessionUpdate{Plan: &acpsdk.SessionUpdatePlan{Entries: []acpsdk.PlanEntry{{Status: "completed"}, {Status: "pending"}, {Status: "completed"}}}})
