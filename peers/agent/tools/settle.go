@@ -31,7 +31,8 @@ var deferTool = harness.Tool{
 	Name:  "chat.defer",
 	Title: "Defer an event",
 	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a " +
-		"program that stored it (c2a) settles it within a day, or by eta.",
+		"program that stored it (c2a) settles it within a day, or by eta. " +
+		"A deferral ends after 7 days at the latest.",
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
 }
