@@ -109,3 +109,4 @@ CREATE TABLE people (
   user     INTEGER NOT NULL,
   PRIMARY KEY (bot, username)
 ) STRICT;
+CREATE INDEX people_user ON people (bot, user);
