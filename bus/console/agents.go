@@ -169,10 +169,8 @@ func (r *request) directChat() error {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, timeout)
 	defer cancel()
 	// The server's time to write the answer began with the request, so it would end with the wait.
-	deadline := time.Now().Add(chatTimeout + time.Minute)
-	if err := http.NewResponseController(r.w).SetWriteDeadline(deadline); err != nil {
-		return fmt.Errorf("extending the time for the answer: %w", err)
-	}
+	// If it cannot be set, the connection has ended or has no deadline.
+	_ = http.NewResponseController(r.w).SetWriteDeadline(time.Now().Add(chatTimeout + time.Minute))
 	answer, err := actor.DirectChat(ctx, id, said)
 	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("message to an agent")
 	if r.Context().Err() != nil {
