@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 
 	"hubbub/protocol/text"
 )
@@ -71,6 +73,32 @@ type Configure struct {
 
 // HaltBudgetReset is the state in an agent's record of a Configure with Halt "anew".
 const HaltBudgetReset = "counted_anew"
+
+// editMark ends the sourceId in the id of an event that an edit begins. A number follows.
+const editMark = "#edit-"
+
+// EditEventID returns the id of the n-th edit of a message that is an event of its own, because the event
+// of the message has ended.
+func EditEventID(sourceID string, n int) string { return sourceID + editMark + strconv.Itoa(n) }
+
+// EditsOf returns the bounds of the ids that EditEventID returns for a message: first <= id < end.
+func EditsOf(sourceID string) (first, end string) {
+	mark := sourceID + editMark[:len(editMark)-1]
+	return mark + "-", mark + "."
+}
+
+// SourceOfEvent returns the sourceId of the message that an event is about, which for most events is the id
+// of the event.
+func SourceOfEvent(id string) string {
+	if at := strings.LastIndex(id, editMark); at > 0 && isNumber(id[at+len(editMark):]) {
+		return id[:at]
+	}
+	return id
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is required. Defaults are
 // named beside the fields.

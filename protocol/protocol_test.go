@@ -200,3 +200,21 @@ func TestPattern_AtLimits(t *testing.T) {
 		}
 	}
 }
+
+func TestSourceOfEvent_OfEdits(t *testing.T) {
+	for id, want := range map[string]string{
+		protocol.EditEventID("tg:1:2", 3):                             "tg:1:2",
+		protocol.EditEventID(protocol.EditEventID("chorus:a", 1), 20): "chorus:a#edit-1",
+		"tg:1:2": "tg:1:2", "": "", "#edit-1": "#edit-1", "a#edit-": "a#edit-", "a#edit-1x": "a#edit-1x", "a#edit--1": "a#edit--1",
+	} {
+		if got := protocol.SourceOfEvent(id); got != want {
+			t.Errorf("%q is about %q, want %q", id, got, want)
+		}
+	}
+	first, end := protocol.EditsOf("a")
+	for id, want := range map[string]bool{protocol.EditEventID("a", 1): true, protocol.EditEventID("a", 99): true, "a": false, "a#edit": false, "a#edits": false, "ab#edit-1": false} {
+		if got := first <= id && id < end; got != want {
+			t.Errorf("%q is an edit of a: %t", id, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,12 +100,12 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	if event == "" || protocol.RoleOf(agent) != protocol.RoleAgent {
 		return nil
 	}
-	if reply.Claim != nil && event != reply.InReplyTo && reply.InReplyTo != "" {
+	if reply.InReplyTo != "" && event != reply.InReplyTo && protocol.SourceOfEvent(event) != reply.InReplyTo {
 		return outbox.Permanent(fmt.Errorf("the claim is for %s, the answer is to %s", event, reply.InReplyTo))
 	}
 	c := replyCheck{agent: agent, claim: reply.Claim}
 	err := store.Autocommit(ctx, r.db, func(tx *store.Tx) {
-		r.loadReceivers(tx, event, &c)
+		r.loadReceivers(tx, cmp.Or(reply.InReplyTo, event), &c)
 		c.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
 	})
 	if err != nil || c.needsNoClaim() {

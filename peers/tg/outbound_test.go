@@ -431,6 +431,9 @@ func TestClaims(t *testing.T) {
 		h.api.Say(team, will, "@backend-agents who can look?")
 		role := next(t, w3).SourceID
 		next(t, w4)
+		h.api.Say(team, will, "@backend-agents once more")
+		edited := next(t, w3).SourceID
+		next(t, w4)
 		h.api.Say(team, will, "@w4 you")
 		mention := next(t, w3).SourceID
 		next(t, w4)
@@ -446,6 +449,7 @@ func TestClaims(t *testing.T) {
 			r := protocol.ChatReply{Text: "answer", InReplyTo: to}
 			if token > 0 {
 				r.Claim = &protocol.ReplyClaim{EventID: to, Token: token}
+				r.InReplyTo = protocol.SourceOfEvent(to)
 			}
 			reply(t, a, team.ID, r)
 			return status(t, a)
@@ -454,10 +458,11 @@ func TestClaims(t *testing.T) {
 			t.Errorf("without a broker: %+v", s)
 		}
 		claims := map[string]any{
-			role:    map[string]any{"owner": "w3", "token": 7},
-			named:   map[string]any{"owner": "w4", "ownerIdentity": "agent:w3", "token": 3, "state": "held"},
-			closed:  map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 4, "state": "answered"},
-			offered: map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 5, "state": "offered"},
+			role:                            map[string]any{"owner": "w3", "token": 7},
+			named:                           map[string]any{"owner": "w4", "ownerIdentity": "agent:w3", "token": 3, "state": "held"},
+			closed:                          map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 4, "state": "answered"},
+			offered:                         map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 5, "state": "offered"},
+			protocol.EditEventID(edited, 1): map[string]any{"owner": "w3", "token": 2},
 		}
 		h.broker(t, claims)
 		for _, test := range []struct {
@@ -481,6 +486,8 @@ func TestClaims(t *testing.T) {
 			{"another answered it", w4, closed, 0, "answered by w3"},
 			{"the one who answered says more", w3, closed, 4, ""},
 			{"it was given back", w4, offered, 0, "needs a claim"},
+			{"the holder of the claim on an edit", w3, protocol.EditEventID(edited, 1), 2, ""},
+			{"an old claim on an edit", w4, protocol.EditEventID(edited, 1), 1, "stale"},
 		} {
 			s := answer(test.agent, test.to, test.token)
 			if test.want == "" && s.Status != protocol.StatusDelivered ||

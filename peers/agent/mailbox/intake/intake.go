@@ -165,7 +165,7 @@ func mergeTarget(tx *mailbox.Tx, e *mailbox.Entry) *mailbox.Entry {
 // have been pruned, and other ids may look alike.
 func newEditID(tx *mailbox.Tx, source string, n int) string {
 	for ; ; n++ {
-		if id := fmt.Sprintf("%s#edit-%d", source, n); tx.Entry(id) == nil {
+		if id := protocol.EditEventID(source, n); tx.Entry(id) == nil {
 			return id
 		}
 	}
