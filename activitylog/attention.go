@@ -31,11 +31,12 @@ func (a *AttentionRecord) Sent() string {
 	return ""
 }
 
-// Concerns reports whether the record is about an event with that id, about a turn that merged
-// the event, or about a message from the agent with that id.
+// Concerns reports whether the record is about an event with that id or an edit of it, about a turn
+// that merged the event, or about a message from the agent with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
 	turn, ok := a.Content.(*protocol.TurnRecord)
-	return a.EventID == eventID || a.Sent() == eventID || ok && slices.Contains(turn.MergedEventIDs, eventID)
+	return a.EventID == eventID || protocol.SourceOfEvent(a.EventID) == eventID || a.Sent() == eventID ||
+		ok && slices.Contains(turn.MergedEventIDs, eventID)
 }
 
 // recordMembers are the members that MarshalJSON takes from the content of a record, in order.

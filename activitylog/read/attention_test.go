@@ -25,6 +25,10 @@ func attentionLog(t *testing.T) *Reader {
 // by a table, and in the active file by their text.
 func TestAttention_SealedFilesAgreeWithActiveOne(t *testing.T) {
 	s := logtest.AttentionScript(t)
+	for _, event := range []string{"e0", "e0#edit-1", "e0#edit-12", "e0#edit-x", "e0#edits", "xe0#edit-1"} {
+		s.Message(protocol.TypeAgentEvent, "agent:a", "system:attention",
+			`{"event":"turn","agent":"agent:a","turnId":"t","eventId":"`+event+`"}`)
+	}
 	s.Message(protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"no id of its own"}`, "agent:a")
 	live := opened(t, writetest.Log(s, ""))
 	path := filepath.Join(t.TempDir(), "activity.db")
@@ -50,7 +54,10 @@ func TestAttention_SealedFilesAgreeWithActiveOne(t *testing.T) {
 		return list
 	}
 	now := opened(t, path)
-	for _, event := range []string{"e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", "m-post", s.Rows[len(s.Rows)-1].MessageID} {
+	if edited := about(live, AttentionFilter{EventID: "e0"}); len(edited) != 3 {
+		t.Errorf("about a message and its edits: %v", edited)
+	}
+	for _, event := range []string{"e0", "e0#edit-1", "e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", "m-post", s.Rows[len(s.Rows)-1].MessageID} {
 		for _, agent := range []string{"", "agent:a"} {
 			f := AttentionFilter{EventID: event, Agent: agent}
 			want := about(live, f)

@@ -33,7 +33,7 @@ type Filter struct {
 
 	Beside []IDRange // by log: rows with these ids are selected whatever their times are
 
-	about string // the row is a send_start row about this event or record, or may be one
+	about string // the row is a send_start row about this event or record or an edit of it, or may be one
 }
 
 // An IDRange is a range of row ids with both its ends. It is empty if First is after Last.
@@ -111,7 +111,8 @@ func (f *Filter) where(v *segment.View, log int) (string, []any) {
 	text := f.Text
 	switch {
 	case f.about != "" && v.About:
-		add("id IN (SELECT id FROM about WHERE subject = ?)", f.about)
+		first, end := protocol.EditsOf(f.about)
+		add("id IN (SELECT id FROM about WHERE subject = ? OR subject >= ? AND subject < ?)", f.about, first, end)
 	case f.about != "" && !strings.ContainsFunc(f.about, manySpellings):
 		text = f.about
 	}

@@ -297,8 +297,8 @@ func TestFilter_Conditions(t *testing.T) {
 		{Filter{Since: at}, fmt.Sprintf(" AND at >= ?[%d]", at.UnixMicro()), ""},
 		{Filter{Until: at}, fmt.Sprintf(" AND at < ?[%d]", at.UnixMicro()), ""},
 		{Filter{about: "e1"}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%e1% %e1% %e1%]`,
-			" AND id IN (SELECT id FROM about WHERE subject = ?)[e1]"},
-		{Filter{about: "é"}, "", " AND id IN (SELECT id FROM about WHERE subject = ?)[é]"},
+			" AND id IN (SELECT id FROM about WHERE subject = ? OR subject >= ? AND subject < ?)[e1 e1#edit- e1#edit.]"},
+		{Filter{about: "é"}, "", " AND id IN (SELECT id FROM about WHERE subject = ? OR subject >= ? AND subject < ?)[é é#edit- é#edit.]"},
 	} {
 		sealed := cmp.Or(c.sealed, c.narrow)
 		for want, v := range map[*string]*segment.View{&c.narrow: {}, &sealed: {About: true}} {
