@@ -5,12 +5,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"hubbub/cmd/hubbub/internal/newpeer"
 	"hubbub/peers/agent/harness/conformance"
 )
+
+// TestNewPeer_NeedsNoFlag checks that one file is printed without any flag.
+func TestNewPeer_NeedsNoFlag(t *testing.T) {
+	cmd, out := newpeer.NewCommand(), new(bytes.Buffer)
+	cmd.SetArgs([]string{"peer"})
+	cmd.SetOut(out)
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "HUBBUB_TOKEN") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
 
 // TestNewC2A_PassesTheKit checks that the sample program conforms to every draft.
 func TestNewC2A_PassesTheKit(t *testing.T) {
