@@ -105,30 +105,36 @@ func htmlBlock(b block) string {
 	return "<p>" + htmlText(b.text) + "</p>"
 }
 
-// htmlList returns a list. Marks other than a bullet and a number with a dot, which a reader
-// would show differently, stay in the text.
+// htmlList returns a list. A number out of sequence begins another list, since a reader counts the items.
+// Marks other than a bullet and a number with a dot, which a reader would show differently, stay in the text.
 func htmlList(b block) string {
-	tag := "ul"
-	if isNumber(b.items[0].mark) && strings.HasSuffix(b.items[0].mark, ".") {
-		tag = "ol"
+	if slices.ContainsFunc(b.items, func(it item) bool { return it.mark != fmt.Sprintf("%d.", it.number) }) {
+		return "<ul>" + htmlItems(b.items) + "</ul>"
 	}
 	var w strings.Builder
-	w.WriteString("<" + tag)
-	next := 1
-	if tag == "ol" && b.items[0].number != 1 {
-		fmt.Fprintf(&w, ` start="%d"`, b.items[0].number)
-		next = b.items[0].number
+	for i := 0; i < len(b.items); {
+		from, first, start := i, b.items[i].number, ""
+		for i < len(b.items) && b.items[i].number == first+i-from {
+			i++
+		}
+		if first != 1 {
+			start = fmt.Sprintf(` start="%d"`, first)
+		}
+		w.WriteString("<ol" + start + ">" + htmlItems(b.items[from:i]) + "</ol>")
 	}
-	w.WriteString(">")
-	for _, it := range b.items {
+	return w.String()
+}
+
+// htmlItems returns items of a list whose reader shows bullets and numbers with a dot.
+func htmlItems(items []item) string {
+	var w strings.Builder
+	for _, it := range items {
 		box, rest := taskBox(it.blocks)
-		if plain := tag == "ul" && it.mark == "•" || tag == "ol" && it.mark == fmt.Sprintf("%d.", next); !plain {
+		if it.mark != "•" && it.mark != fmt.Sprintf("%d.", it.number) {
 			box = it.mark + " " + box
 		}
-		next++
 		w.WriteString("<li>" + html.EscapeString(box) + htmlItem(rest) + "</li>")
 	}
-	w.WriteString("</" + tag + ">")
 	return w.String()
 }
 
