@@ -244,30 +244,6 @@ func parseList(lines []string, depth int) (block, int) {
 	return b, n
 }
 
-// countLazyNumbers numbers a list whose items all begin with "1.", unless the numbers are days of
-// months.
-func countLazyNumbers(items []item) {
-	for _, it := range items {
-		if it.number != 1 || it.mark == "•" || beginsWithMonth(it.blocks) {
-			return
-		}
-	}
-	for i := range items {
-		items[i].number = i + 1
-		items[i].mark = strconv.Itoa(i+1) + items[i].mark[1:]
-	}
-}
-
-// months matches the beginning of a month's name in languages that write days as "1.".
-var months = regexp.MustCompile(`(?i)^(jan|jän|feb|mär|mar|apr|mai|maj|may|jun|jul|aug|sep|okt|oct|nov|dez|dec|des|` +
-	`tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu|led|únor|břez|dub|květ|červ|srp|zář|říj|list|pros|` +
-	`sty|lut|kwi|cze|lip|sie|wrz|paź|gru|sij|velj|ožu|tra|svi|lip|srp|ruj|stud|kol|siječ|jaan|veeb|märts|dets|sausi|janv|maijs|jūn|` +
-	`janúar|ágúst|máj|jún|júl)\p{L}*`)
-
-func beginsWithMonth(blocks []block) bool {
-	return len(blocks) > 0 && months.MatchString(strings.TrimLeft(blocks[0].text, "*_ "))
-}
-
 func nextText(lines []string, n int) int {
 	for n < len(lines) && strings.TrimSpace(lines[n]) == "" {
 		n++
