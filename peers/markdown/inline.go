@@ -216,6 +216,10 @@ const maxEscapes = 16
 // escape parses a backslash. It is a mark only inside a word, before a character that would otherwise
 // be a mark, or as a line break.
 func (p *inlineParser) escape(rest string) {
+	if n := formula(p.source, p.at); n > 0 {
+		p.literal(n)
+		return
+	}
 	if len(rest) > 2 && rest[1] == '\n' && breaksLine(p.source[:p.at]) {
 		p.at++
 		return
@@ -242,7 +246,7 @@ func (p *inlineParser) escape(rest string) {
 			(ends && !isSpace(next) || isSpace(before) && isSpace(next) ||
 				!isSpace(before) && (isSpace(next) || isClosing(next) || next == '(')) ||
 		rest[1] == '[' && !isSpace(next) && strings.Contains(rest[2:], "]") || rest[1] == ']' && !isSpace(before)
-	if !needed || before == '¯' {
+	if !needed || before == '¯' || before == '\\' && rest[1] == '[' {
 		p.literal(1)
 		return
 	}

@@ -37,3 +37,29 @@ func TestRender_CountsLazyNumbersOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestRender_KeepsFormulas has formulas between \[ and \], and words with escaped brackets.
+func TestRender_KeepsFormulas(t *testing.T) {
+	for _, text := range []string{
+		`\[x=\frac{1}{2}\]`, `So \[x=\frac{1}{2}\] holds.`, `\[E=mc^2\]`, `\[F=ma\]`, `then \[a=b\], or \[ x=1\]`, `\[x=1 \]`,
+		`\[x_1 < x_2\]`, "\\[\nx = 1\n\\]", "\\[\\begin{matrix} a \\\\[4pt] b \\end{matrix}\\]", `a \\[4pt] b`, `\[\sum_{i} (a^*)*(b^*)\]`,
+		`\( x \) and \[ y \]`, `\[\alpha\] and \[\beta\]`, `\[a \le b\]`,
+	} {
+		if got := show(markdown.Render(text)); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+	for in, want := range map[string]string{
+		`\[INFO\] started`:                "[INFO] started",
+		`\[1\] and \[^2\]`:                "[1] and [^2]",
+		`- \[x\] done`:                    "• [x] done",
+		`\[no link\](https://a.example)`:  "[no link](https://a.example)",
+		`run \[--name=me\] \[--all\] now`: "run [--name=me] [--all] now",
+		`a\[0\] of \[a_bc\]`:              "a[0] of [a_bc]",
+		`\[see [b](http://c)\] **x**`:     "[see b] x | text_link(b)=http://c | bold(x)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
