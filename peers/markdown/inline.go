@@ -37,8 +37,10 @@ var (
 	// is a mark. It ends before the punctuation of Chinese and Japanese.
 	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" +
 		`\x{3000}-\x{3004}\x{3008}-\x{303F}\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF20}\x{FF3B}-\x{FF40}\x{FF5B}-\x{FF65}]+`)
-	boldEnd     = regexp.MustCompile(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
-	bareEmail   = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
+	boldEnd   = regexp.MustCompile(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
+	bareEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
+	// maskedEmail matches an address with asterisks for some of its letters: ***n@g***.com.
+	maskedEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+*-]{1,64}@[\p{L}\p{N}-]{0,64}\*[\p{L}\p{N}*-]{0,64}\.[a-z*]{0,16}[a-z]`)
 	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
 	reference   = regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
 	windowsPath = regexp.MustCompile(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
@@ -101,6 +103,14 @@ func (p *inlineParser) after(at int) rune {
 	return r
 }
 
+// textAt returns the text of a span unless it is code.
+func (p *inlineParser) textAt(i int) string {
+	if p.spans[i].code {
+		return ""
+	}
+	return p.spans[i].text
+}
+
 // step parses the next element.
 func (p *inlineParser) step() {
 	rest := p.source[p.at:]
@@ -113,6 +123,10 @@ func (p *inlineParser) step() {
 	}
 	if !isWord(before) {
 		if email := bareEmail.FindString(rest); email != "" {
+			p.address(len(email))
+			return
+		}
+		if email := maskedEmail.FindString(rest); email != "" {
 			p.address(len(email))
 			return
 		}
@@ -370,7 +384,8 @@ func (p *inlineParser) delimiter(rest string) {
 	}
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, first),
 		ends: ends(char, n, last, next)}
-	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) {
+	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) ||
+		isMask(p.source[:start], p.source[end:]) {
 		p.literal(n)
 		return
 	}
@@ -422,6 +437,10 @@ func (p *inlineParser) opener(i int) int {
 			strings.Contains(words.String(), "\n") || breaksQuotations(first.before, last.next, words.String()) {
 			words.WriteString(p.spans[j].text)
 			continue
+		}
+		if p.masks(j, i) {
+			first.opens, last.opens = false, false
+			return -1
 		}
 		return j
 	}

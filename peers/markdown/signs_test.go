@@ -6,6 +6,42 @@ import (
 	"hubbub/peers/markdown"
 )
 
+// TestRender_KeepsMaskedData has asterisks that hide parts of numbers, dates and addresses.
+func TestRender_KeepsMaskedData(t *testing.T) {
+	for _, text := range []string{
+		"SSN: ***-**-1234", "***-**-1234 and ***-**-5678", "***-**-1234 and 1234-**-***", "SSN ***-45-***",
+		"+7 916 ***-**-45, +7 925 ***-**-46", "+7 (***) ***-**-45", "8-800-***-**-12", "4111-**-**-1111",
+		"Born **-**-1990, died **-**-2020", "12.**.2024 - 14.**.2024", "**.**.1990", "12-**-1990 or **-**-1991",
+		"555-**-**, 556-**-**", "AB-**-CD and EF-**-GH", "12**-**34 and 56**-**78", "12**-**-34 and 5**-**-6", "1***-***2 or 3***-***4",
+		"IP ***.***.***.12", "IP 10.**.**.12", "key sk-***...***", "sum $**.**", "€**.**", "***-***", "**-**-**",
+		"CPF ***.456.789-** e ***.***.123-**", "***.456.***-**", "CNPJ **.***.***/0001-**",
+		"Sent to ***@***.com", "***n@g***.com and j***@g***.com", "*n@g*.com, *m@w*.de", "j**n@gmail.com, k**n@gmail.com",
+		"a@b***.com and c@d***.org", "**** **** **** 1234", "at 12:**:30 and 13:**:30", "****-****-****-1234",
+	} {
+		if got := show(markdown.Render(text)); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+	for in, want := range map[string]string{
+		"**SSN: ***-**-1234** **Born: **.**.1990**": "SSN: ***-**-1234 Born: **.**.1990 | bold(SSN: ***-**-1234) | bold(Born: **.**.1990)",
+		"from **-9**-**-5** °C":                     "from -9--5 °C | bold(-9) | bold(-5)",
+		"tap **+** or **-**.":                       "tap + or -. | bold(+) | bold(-)",
+		"die **-**-Taste":                           "die --Taste | bold(-)",
+		"**5.**-**7.** Mai, **1.**/**2.** Juni":     "5.-7. Mai, 1./2. Juni | bold(5.) | bold(7.) | bold(1.) | bold(2.)",
+		"**A**-**B** and **12**-**34**":             "A-B and 12-34 | bold(A) | bold(B) | bold(12) | bold(34)",
+		"**.NET is great.** **-5 °C today.**":       ".NET is great. -5 °C today. | bold(.NET is great.) | bold(-5 °C today.)",
+		"It was **-5.**":                            "It was -5. | bold(-5.)",
+		"a **U.S.**-based firm":                     "a U.S.-based firm | bold(U.S.)",
+		"**a.b@c.example**, *d@e.example*.":         "a.b@c.example, d@e.example. | bold(a.b@c.example) | italic(d@e.example)",
+		"**-- Menu --** **...**":                    "-- Menu -- ... | bold(-- Menu --) | bold(...)",
+		"**@ann**, ***-12***":                       "@ann, -12 | bold(@ann) | bold(-12) | italic(-12)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
 // TestRender_CountsLazyNumbersOnly has lists whose items all begin with "1.": because they are counted
 // by the reader, or because the number means "first" or is a part of a date.
 func TestRender_CountsLazyNumbersOnly(t *testing.T) {
