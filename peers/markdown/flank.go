@@ -133,6 +133,33 @@ func breaksQuotations(before, next rune, words string) bool {
 	return false
 }
 
+// keepsMarks reports whether the marks at j and i are text although they could surround an emphasis.
+// words are the texts between them, the last one first.
+func (p *inlineParser) keepsMarks(j, i int, words string) bool {
+	first, last := p.spans[j].mark, p.spans[i].mark
+	if strings.Trim(words, "*_~ \n") == "" || first.n == 1 && strings.Contains(words, "\n") ||
+		breaksQuotations(first.before, last.next, words) {
+		return true
+	}
+	return breaksBrackets(first.before, last.next, p.textAt(j+1), p.textAt(i-1))
+}
+
+const brackets = "()（）"
+
+// breaksBrackets reports whether an emphasis would begin in parentheses and end outside of them, or the
+// other way round: (*required) 5*. It takes the characters around the emphasis and the texts at its ends.
+func breaksBrackets(before, next rune, head, tail string) bool {
+	leaves, enters := false, false
+	if at := strings.IndexAny(head, brackets); at >= 0 && strings.ContainsRune("(（", before) {
+		leaves = strings.HasPrefix(head[at:], ")") || strings.HasPrefix(head[at:], "）")
+	}
+	ended := strings.ContainsRune(")）", next)
+	if at := strings.LastIndexAny(tail, brackets); at >= 0 && ended {
+		enters = strings.HasPrefix(tail[at:], "(") || strings.HasPrefix(tail[at:], "（")
+	}
+	return enters || leaves && !ended
+}
+
 func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
 
 // isSymbol reports whether a character may begin words: an emoji or a currency sign.

@@ -185,7 +185,7 @@ func addressEnd(address string) int {
 }
 
 // codeSpan parses code between equal runs of backquotes. Backquotes without an end are text, and so are
-// those within a word or a quotation, and those that open a quotation of TeX: 5`C, "`", “so”.
+// those within a word, a quotation or a face, and those that open a quotation of TeX: 5`C, "`", (´∀`), “so”.
 func (p *inlineParser) codeSpan(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "`"))
 	for i := n; i < len(rest) && p.opensCode(n); {
@@ -221,6 +221,10 @@ func (p *inlineParser) codeSpan(rest string) {
 // opensCode reports whether the n backquotes at the current position may begin code.
 func (p *inlineParser) opensCode(n int) bool {
 	before, next := p.before(p.at), p.after(p.at+n)
+	if n == 1 && (accentBefore.MatchString(p.source[max(p.at-maxFace, 0):p.at]) ||
+		accentBehind.MatchString(p.source[p.at+1:])) {
+		return false
+	}
 	return joinsWords(before) || !isWord(before) && !(isQuotation(before) && before == next)
 }
 
@@ -368,6 +372,9 @@ var boldCommand = regexp.MustCompile(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[
 func (p *inlineParser) delimiter(rest string) {
 	char := rest[0]
 	n := len(rest) - len(strings.TrimLeft(rest, rest[:1]))
+	if isModifier(p.after(p.at + n)) { // the last one is a part of *️⃣
+		n--
+	}
 	// The characters around a group of adjacent marks decide.
 	start := len(strings.TrimRight(p.source[:p.at], "*_~"))
 	end := len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~"))
@@ -384,9 +391,9 @@ func (p *inlineParser) delimiter(rest string) {
 	}
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, first),
 		ends: ends(char, n, last, next)}
-	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) ||
-		isMask(p.source[:start], p.source[end:]) {
-		p.literal(n)
+	if n == 0 || n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) ||
+		n == 1 && areEyes(before, next) || isMask(p.source[:start], p.source[end:]) {
+		p.literal(max(n, 1))
 		return
 	}
 	p.flush()
@@ -433,12 +440,11 @@ func (p *inlineParser) opener(i int) int {
 			continue
 		}
 		fits := first.n == last.n || first.n == 3 || last.n == 3
-		if !fits || strings.Trim(words.String(), "*_~ \n") == "" || first.n == 1 &&
-			strings.Contains(words.String(), "\n") || breaksQuotations(first.before, last.next, words.String()) {
+		if !fits || p.keepsMarks(j, i, words.String()) {
 			words.WriteString(p.spans[j].text)
 			continue
 		}
-		if p.masks(j, i) {
+		if p.masks(j, i) || p.isFace(j, i) {
 			first.opens, last.opens = false, false
 			return -1
 		}

@@ -42,6 +42,37 @@ func TestRender_KeepsMaskedData(t *testing.T) {
 	}
 }
 
+// TestRender_KeepsFacesAndKeys has faces of signs, and the key *️⃣ of a telephone.
+func TestRender_KeepsFacesAndKeys(t *testing.T) {
+	for _, text := range []string{
+		"(*'▽'*)", "(*ﾟ▽ﾟ*)", "(*・ω・*)", "(*°ー°*)", "(*@_@*)", "(*◕‿◕*)", "ヽ(*⌒▽⌒*)ﾉ", "(*ΦωΦ*)", "(*T_T*)",
+		"（*ﾟДﾟ*）", "(**'▽'**)", "(_'▽'_)", "(*'▽') and (*'▽'*)", "(*'▽'*) 5*", "*°▽°* 5*", "(*ﾟ∀ﾟ) und (ﾟ∀ﾟ*)", "hi *°▽°* and *@_@*", "(*^▽^*)",
+		"(●_●) (●_●)", "(◑_◐) (◕_◕) ☆_☆ ☆_☆", "(´∀`) and (´▽`)", "(`・ω・´) und (`・ω・´)", "(´_ゝ`) (´・ω・`)",
+		"(*required) and a 5* hotel", "a 5* hotel (see 4*)", "*Note (4*)",
+		"*️⃣*️⃣", "1️⃣*️⃣ to 2️⃣*️⃣", "press *️⃣ or #️⃣, then *️⃣", "*\u20e3 a *\u20e3", "dial *️⃣21#️⃣ or *️⃣",
+	} {
+		if got := show(markdown.Render(text)); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+	for in, want := range map[string]string{
+		"**press *️⃣ now** *️⃣":               "press *️⃣ now *️⃣ | bold(press *️⃣ now)",
+		"***️⃣ first** and **last *️⃣**":      "*️⃣ first and last *️⃣ | bold(*️⃣ first) | bold(last *️⃣)",
+		"1️⃣*a* 2️⃣**b**":                     "1️⃣a 2️⃣b | italic(a) | bold(b)",
+		"(*important*) (*don't*) (*«so»*)":    "(important) (don't) («so») | italic(important) | italic(don't) | italic(«so»)",
+		"(*€5*) (*R&D*) (*C++*) (*ABA*)":      "(€5) (R&D) (C++) (ABA) | italic(€5) | italic(R&D) | italic(C++) | italic(ABA)",
+		"(*注意！*) （*重要*） (*コーヒー*)":             "(注意！) （重要） (コーヒー) | italic(注意！) | italic(重要) | italic(コーヒー)",
+		"(*a) first, b) second*) (*nice :)*)": "(a) first, b) second) (nice :)) | italic(a) first, b) second) | italic(nice :))",
+		"*★★★* **(^_^)** *🎉✨🎉*":               "★★★ (^_^) 🎉✨🎉 | italic(★★★) | bold((^_^)) | italic(🎉✨🎉)",
+		"(see *a (b)* and `f´(x)`)":           "(see a (b) and f´(x)) | italic(a (b)) | code(f´(x))",
+		"🔥_hot_ ● _x_ ●":                      "🔥hot ● x ● | italic(hot) | italic(x)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
 // TestRender_CountsLazyNumbersOnly has lists whose items all begin with "1.": because they are counted
 // by the reader, or because the number means "first" or is a part of a date.
 func TestRender_CountsLazyNumbersOnly(t *testing.T) {
