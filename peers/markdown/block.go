@@ -47,7 +47,7 @@ var (
 	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
 	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
 	// quoteLine does not match a comparison such as "> 90 %".
-	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
+	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|(?:\*\*)?\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
 	nextQuote = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 

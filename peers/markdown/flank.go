@@ -27,7 +27,7 @@ func opens(char byte, n int, before, next rune) bool {
 		return true
 	case double:
 		return joinsWords(before) || joinsWords(next) && !isWord(before) ||
-			strings.ContainsRune(".,;:!?…|·•/+", before) || isArrow(before)
+			strings.ContainsRune(".,;:!?…·•/#&%", before) || unicode.Is(unicode.S, before)
 	}
 	return false
 }
@@ -41,11 +41,11 @@ func ends(char byte, n int, before, next rune) bool {
 	}
 	switch {
 	case isSpace(next), isClosing(next), isQuotation(next), isCJKPunctuation(next), unicode.Is(unicode.Pd, next),
-		isEmoji(next), char == '*' && next == '%':
+		isEmoji(next), char == '*' && strings.ContainsRune("%‰°", next):
 		return true
 	case char != '_' && n >= 2:
 		return joinsWords(next) || joinsWords(before) && !isASCIIWord(next) || isClosing(before) && before != '"' && before != '\'' && isWord(next) ||
-			strings.ContainsRune("(/+|[", next) || isArrow(next)
+			strings.ContainsRune("(/[#&", next) || unicode.In(next, unicode.S, unicode.No)
 	}
 	return false
 }
@@ -87,8 +87,6 @@ func isIdentifier(source string, at int, char byte) bool {
 
 // beforeWords are the punctuation marks that stand before words: § 5, …and.
 const beforeWords = "§¶…†‡•·・※‼⁉"
-
-func isArrow(r rune) bool { return r >= 0x2190 && r <= 0x21FF }
 
 // isWord reports whether a character is part of a word.
 func isWord(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M) }
@@ -141,7 +139,8 @@ func (p *inlineParser) keepsMarks(j, i int, words string) bool {
 		breaksQuotations(first.before, last.next, words) {
 		return true
 	}
-	return breaksBrackets(first.before, last.next, p.textAt(j+1), p.textAt(i-1))
+	head, tail := p.textAt(j+1), p.textAt(i-1)
+	return breaksBrackets(first.before, last.next, head, tail) || joinsOperator(last.next, tail, words)
 }
 
 const brackets = "()（）"
@@ -158,6 +157,13 @@ func breaksBrackets(before, next rune, head, tail string) bool {
 		enters = strings.HasPrefix(tail[at:], "(") || strings.HasPrefix(tail[at:], "（")
 	}
 	return enters || leaves && !ended
+}
+
+// joinsOperator reports whether a mark before =, > or & may be part of an expression that does not begin
+// with the emphasis: **kw) x**=2. It takes the text before the mark and all words of the emphasis.
+func joinsOperator(next rune, tail, words string) bool {
+	last, _ := utf8.DecodeLastRuneInString(tail)
+	return strings.ContainsRune("=>&", next) && isASCIIWord(last) && strings.ContainsAny(words, " \n")
 }
 
 func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }

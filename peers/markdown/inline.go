@@ -386,6 +386,13 @@ func (p *inlineParser) delimiter(rest string) {
 	if start > 0 && start == p.ended {
 		before, last = 'a', 'a' // the slash at the end of an address is not a slash between globs
 	}
+	// A single tilde between double marks is a sign: **3**~**5**.
+	if left := strings.TrimRight(p.source[:p.at], "~"); n > 1 && len(left) == p.at-1 {
+		before = '~'
+	}
+	if right := strings.TrimLeft(p.source[p.at+n:], "~"); n > 1 && len(right) == len(p.source)-p.at-n-1 {
+		next = '~'
+	}
 	if boldCommand.MatchString(rest) {
 		first = 'a' // the slash of a command is not a slash between globs
 	}

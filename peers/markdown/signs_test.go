@@ -73,6 +73,39 @@ func TestRender_KeepsFacesAndKeys(t *testing.T) {
 	}
 }
 
+// TestRender_ReadsMarksNextToSymbols has marks next to signs of currencies, degrees and operators.
+func TestRender_ReadsMarksNextToSymbols(t *testing.T) {
+	for in, want := range map[string]string{
+		"costs **5**€, **49**$ or **10**₽":     "costs 5€, 49$ or 10₽ | bold(5) | bold(49) | bold(10)",
+		"€**49**, US$**5**, ₹**7**":            "€49, US$5, ₹7 | bold(49) | bold(5) | bold(7)",
+		"**20**°C, **70**℉ and *50*°":          "20°C, 70℉ and 50° | bold(20) | bold(70) | italic(50)",
+		"**3**~**5**天, ~~**6**~~ ~**7** *~8*":  "3~5天, 6 ~7 ~8 | bold(3) | bold(5) | bold(6) | strikethrough(6) | bold(7) | italic(~8)",
+		"**5**%**off**, 5%**off**":             "5%off, 5%off | bold(5) | bold(off) | bold(off)",
+		"**x**=5, =**12**, ±**3**":             "x=5, =12, ±3 | bold(x) | bold(12) | bold(3)",
+		"**5**>**3** and ≈**2**×**4**":         "5>3 and ≈2×4 | bold(5) | bold(3) | bold(2) | bold(4)",
+		"takes <**5 min**, >**10 min**":        "takes <5 min, >10 min | bold(5 min) | bold(10 min)",
+		"**a title**<br>**b**</p>":             "a title<br>b</p> | bold(a title) | bold(b)",
+		"<b>**x**</b> **Foo**™ **Bar**®":       "<b>x</b> Foo™ Bar® | bold(x) | bold(Foo) | bold(Bar)",
+		"**m**² and **CO**₂, **v**^2":          "m² and CO₂, v^2 | bold(m) | bold(CO) | bold(v)",
+		"**Run:**`npm i`, **R**&**D**":         "Run:npm i, R&D | bold(Run:) | code(npm i) | bold(R) | bold(D)",
+		"#**5**, №**6**, ~**7** ~~8~~€":        "#5, №6, ~7 8€ | bold(5) | bold(6) | bold(7) | strikethrough(8)",
+		">**Note:** text\n> more":              "Note: text\nmore | blockquote(Note: text\nmore) | bold(Note:)",
+		"**Net:**=5, **数量 单价**=6, **x**≤**y**": "Net:=5, 数量 单价=6, x≤y | bold(Net:) | bold(数量 单价) | bold(x) | bold(y)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+	for _, text := range []string{
+		"f(a=1,**kw) x**=2", "use **kw and x**=2", "f(**p, set<int**>)", "char **a, int**& b", "g(x=**kw, y=**kw2)",
+		"2**€ = 2*$5*3", "a=**b; c=**d", "**p and (int**)", ">**5 people", "x **= 2; y **= 3", "3*4=12*1", "5*€ and 6*€", "&**argv",
+	} {
+		if got := show(markdown.Render(text)); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+}
+
 // TestRender_CountsLazyNumbersOnly has lists whose items all begin with "1.": because they are counted
 // by the reader, or because the number means "first" or is a part of a date.
 func TestRender_CountsLazyNumbersOnly(t *testing.T) {
