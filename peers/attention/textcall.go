@@ -264,13 +264,17 @@ const callBegins = `(?:(?:const|let|var)[ \t]+)?(?:[a-z_]\w*(?:[ \t]*:[ \t]*\w+)
 var (
 	callArguments = begins(`\s*(?:\{|\[|["']|\w+\s*[=:]\s*\S|\z)`)
 	statement     = begins(`[ \t);]*(?:\n|\z)`)
+
+	namedArguments = begins(`\s*(?:\{|\w+\s*=)`)
+	memberOf       = compiled(`(?:[\w)\]]\.|->|::|[$@#/\\-])\z`)
 )
 
 // call hides a call as a program writes it. Without named or literal arguments, it counts as a
 // call only if it is alone on its line.
 func (s *scanner) call(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
-	if !s.tools.has(rest[opened[2]:opened[3]]) && !s.namespaced(at, rest[opened[2]:opened[3]]) {
+	name := rest[opened[2]:opened[3]]
+	if !s.tools.has(name) && !s.namespaced(at, name) || s.isOrdinaryWord(at, opened) {
 		return 0, keep
 	}
 	from := opened[1] - 1
@@ -293,6 +297,20 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 	return length + len(behind().FindString(rest[length:])), hide
 }
 
+// isOrdinaryWord reports whether a tool's name of one word means something else: a word before a remark, as
+// in "You owe (total: 20) to Ann", or a member, as in re.search("x").
+func (s *scanner) isOrdinaryWord(at int, opened []int) bool {
+	rest := s.text[at:]
+	switch {
+	case strings.ContainsAny(rest[opened[2]:opened[3]], "._"):
+		return false
+	case memberOf().MatchString(s.text[max(0, at-2):at]):
+		return true
+	}
+	spaced := opened[3] < opened[1]-1
+	return spaced && !(s.lineBlankBefore(at) && namedArguments().MatchString(rest[opened[1]:]))
+}
+
 // namespaced reports whether a statement calls a tool of the chat under a name that no tool has.
 func (s *scanner) namespaced(at int, name string) bool {
 	return strings.HasPrefix(plainName(name), "chat_") && s.lineBlankBefore(at)
@@ -306,7 +324,7 @@ func (s *scanner) lineBlankBefore(at int) bool {
 // callList hides a list of calls as Llama writes it: [f(a=1), g()].
 func (s *scanner) callList(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
-	if !s.tools.has(rest[opened[2]:opened[3]]) {
+	if !s.tools.has(rest[opened[2]:opened[3]]) || s.isOrdinaryWord(at, opened) {
 		return 0, keep
 	}
 	if length := balanced(rest); length > 0 {
@@ -406,6 +424,9 @@ func (s *scanner) codeSpan(_ int, opened []int) (int, effect) {
 // nameInside matches the tool that an element names inside.
 var nameInside = compiled(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
 
+// elementArguments matches the beginning of what is inside an element: arguments, or nothing yet.
+var elementArguments = begins(`\s*\z|(?:[ \t]*\n\s*)?[<{]`)
+
 var nameAttribute = compiled(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
 
 // element hides an XML element that calls a tool: by its own name, an attribute, or an element
@@ -413,7 +434,10 @@ var nameAttribute = compiled(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)
 func (s *scanner) element(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	tag, attributes := rest[opened[2]:opened[3]], rest[opened[4]:opened[5]]
-	calls := s.tools.has(tag[strings.IndexByte(tag, ':')+1:])
+	own := tag[strings.IndexByte(tag, ':')+1:]
+	// <search> alone may be an element of HTML
+	calls := s.tools.has(own) &&
+		(strings.ContainsAny(own, "_.-") || attributes != "" || elementArguments().MatchString(rest[opened[1]:]))
 	if name := nameAttribute().FindStringSubmatch(attributes); name != nil {
 		calls = calls || s.tools.has(name[1])
 	}
