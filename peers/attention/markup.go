@@ -276,51 +276,119 @@ var (
 	speaksOf = begins(` (?:[—–=] |(?-i:is|are|was|were|and|or|tokens?|tags?|marks?|markers?|blocks?|means?|wraps?|begins?|` +
 		`starts?|ends?|encloses?|closes?|opens?|separates?|should|must|can|stands|tells?|ist|sind|und|oder|markiert|es|son|y|` +
 		`est|sont|et|é|são|e|это|и|или|це|та)[ ,])`)
-	inProse = compiled(`[\pL\pN,;)>|\]] \z|\(\z`)
-	prose   = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
+	prose = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
+
+	inProse     = compiled(midSentence)
+	punctuation = begins(`[,;.:!?)](?:\s|\z)`)
+	lineStart   = compiled(startOfLine)
+	leadsTo     = compiled(`(?i)(?:\A|[^\pL\pM\pN_])(?:` + leadingWords + `) \z`)
+
+	// ellipsis and joined match what may be between two tags of a pair, and the second one.
+	ellipsis = begins(` ?(?:\.\.\.|…|[/,–—-]) ?(?:</` + anyTag + `>|` + anyMark + `)`)
+	joined   = begins(` ?(?:和|与|與|及|或|到|至|と|や|から|または|와|과|및|부터) ?(?:</` + anyTag + `>|` + anyMark + `)`)
 )
+
+const (
+	midSentence = `[\pL\pN,;)>|\]] \z|\(\z`
+	startOfLine = `\A[ \t*>#+•-]*(?:\d{1,3}[.)][ \t]+)?\**\z`
+
+	// leadingWords are words before a tag that a sentence mentions. A thought begins after none of them.
+	leadingWords = `in|inside|into|within|with|without|between|before|after|from|by|of|as|like|via|called|named|uses?|using|` +
+		`writes?|emits?|outputs?|prints?|adds?|inserts?|puts?|opens?|closes?|has|have|and|or|tag|element|marker|` +
+		`im|zwischen|mit|ohne|vor|nach|von|aus|wie|und|oder|dans|entre|avec|sans|par|avant|après|comme|et|ou|balise|` +
+		`en|con|sin|por|como|etiqueta|em|com|sem|tra|fra|di|tussen|met|zonder|voor|van|ile|ve|veya|` +
+		`между|из|от|до|после|перед|как|тега?|или|між|після|як|або|dalam|antara|dengan|dan|atau|między|przed|lub|` +
+		`بين|في|مع|بعد|قبل|در|با|بین|از`
+
+	// conjunctions are words between two tags that a sentence mentions.
+	conjunctions = `and|or|to|und|oder|bis|et|ou|à|y|e|o|u|a|i|en|of|tot|och|og|eller|ve|veya|ile|и|или|до|і|й|та|або|lub|` +
+		`dan|atau|و|یا|और|plus|vs\.?|&`
+)
+
+// mentionPlaces are places of marks that a sentence mentions: the text before the mark and the text after it. No
+// thought, call or turn begins or ends like that.
+var mentionPlaces = []struct{ before, after pattern }{
+	{inProse, punctuation}, // in <think>, then
+	{compiled(midSentence + `|` + startOfLine), begins(` (?:` + conjunctions + `) </?[a-z]`)}, // <think> and </think>
+	{leadsTo, begins(` [\pL\pN(]`)}, // with <think> before
+	{lineStart, begins(`, `)},
+	{compiled(`\A[ \t>]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\**\z`), begins(`\**[:,]\**\s| [=→–—-]`)}, // - <think>: it begins
+	{compiled(`\| \z`), begins(` \|`)},                                         // in a table
+	{compiled(`(?:\A|[\s(])\*{1,3}\z`), begins(`\*{1,3}(?:[\s,.;:!?)]|\z)`)},   // **<think>**
+	{compiled(`\\\z`), begins(``)},                                             // \<think>
+	{inProse, begins(`-\pL| ?(?:标签|標籤|标记|標記|タグ|トークン|태그|토큰)`)},                  // <think>-Tag
+	{compiled(`[以用在由从從到和与與及或の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
+	{compiled(`.\z`), begins(`[，。、；：！？）]`)},
+}
 
 // maxBefore exceeds the number of bytes before a mark that decide whether its sentence mentions
 // it.
 const maxBefore = 32
 
 // mention keeps a mark that its sentence mentions: a mark in quotation marks, one that is called
-// a tag or token, and a mark of a template between words. A straight quotation mark counts only
-// if it is separate from other words: `"yes"</think>"Yes"` quotes no tag.
+// a tag or token, a mark of a template between words, and one in a place of mentionPlaces.
 func (s *scanner) mention(at int, opened []int) (int, effect) {
-	after := s.text[at+opened[1]:]
+	length := s.mentionLength(at, opened[1])
+	s.mentioned = s.mentioned || length > 0
+	return length, keep
+}
+
+// mentionLength returns the length of a mark, with what belongs to it, if its sentence mentions it, or 0. A
+// straight quotation mark counts only if it is separate from other words: `"yes"</think>"Yes"` quotes no tag.
+func (s *scanner) mentionLength(at, length int) int {
+	after := s.text[at+length:]
 	line := s.text[max(0, at-maxBefore):at]
 	line = line[strings.LastIndexByte(line, '\n')+1:]
 	if q := quoteOpens().FindStringSubmatch(line); q != nil {
 		for _, closing := range quotes[q[1]] {
 			if strings.HasPrefix(strings.TrimLeft(after, " \u00a0"), string(closing)) {
-				return opened[1], keep
+				return length
 			}
 		}
 	}
 	if q := straight().FindStringSubmatch(line); q != nil && strings.HasPrefix(after, q[1]) &&
 		afterQuote().MatchString(after) {
-		return opened[1], keep
+		return length
 	}
-	if strings.TrimLeft(line, " \t*>-") == "" && speaksOf().MatchString(after) {
-		return opened[1], keep
+	if lineStart().MatchString(line) && speaksOf().MatchString(after) {
+		return length
 	}
 	if articles().MatchString(line) {
 		if called := isCalled().FindStringIndex(after); called != nil {
-			s.mentioned = true
-			return opened[1] + called[1], keep
+			return length + called[1]
 		}
 	}
 	if wordBefore().MatchString(line) && s.text[at+1] != '/' {
 		if pair := listed().FindStringIndex(after); pair != nil {
-			return opened[1] + pair[1], keep
+			return length + pair[1]
 		}
 	}
 	if inProse().MatchString(line) && prose().MatchString(after) &&
 		(markBegins().MatchString(s.text[at:]) || s.mentioned && strayClose().MatchString(s.text[at:])) {
-		return opened[1], keep
+		return length
 	}
-	return 0, keep
+	return s.listedLength(line, after, length)
+}
+
+// listedLength returns the length of a mark in one of mentionPlaces, or of a pair of them, or 0.
+func (s *scanner) listedLength(line, after string, length int) int {
+	if pair := joined().FindStringIndex(after); pair != nil {
+		return length + pair[1]
+	}
+	if pair := ellipsis().FindStringIndex(after); pair != nil {
+		rest := after[pair[1]:]
+		if leadsTo().MatchString(line) || isCalled().MatchString(rest) ||
+			inProse().MatchString(line) && punctuation().MatchString(rest) ||
+			lineStart().MatchString(line) && speaksOf().MatchString(rest) {
+			return length + pair[1]
+		}
+	}
+	for _, m := range mentionPlaces {
+		if m.before().MatchString(line) && m.after().MatchString(after) {
+			return length
+		}
+	}
+	return 0
 }
 
 var (

@@ -108,6 +108,53 @@ func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 	wantVisible(t, cases)
 }
 
+// TestVisibleText_KeepsTagsThatASentenceMentions checks that a tag that a sentence or a list discusses stays,
+// without a word such as "tag" beside it.
+func TestVisibleText_KeepsTagsThatASentenceMentions(t *testing.T) {
+	cases := map[string]string{}
+	for _, text := range []string{
+		"R1 writes its thoughts between <think> and </think>, so strip them.",
+		"R1 writes its thoughts between <think> and </think> before each answer.",
+		"Es denkt zwischen <think> und </think>.", "Piensa entre <think> y </think>, no fuera.",
+		"Il pense entre <think> et </think>.", "Он думает между <think> и </think>.",
+		"DeepSeek puts its thoughts in <think>, then it answers.",
+		"SCXML has <invoke>, <send> and <cancel>.",
+		"R1 starts with <think> or nothing, and ends its thoughts with </think> on a line.",
+		"<think> opens a thought and </think> closes it.",
+		"<think>, <reflection> and <answer> are tags.",
+		"Which one opens it, <think> or <thinking>?",
+		"R1 wraps its thoughts in <think>...</think> tags.", "Wrap them (<think>…</think>) first.",
+		"<think>...</think> is where R1 thinks.",
+		"- <think>: a thought begins\n- </think>: it ends\n- <|im_end|>: a turn ends",
+		"1. <think> – a thought begins\n2. **</think>**: it ends",
+		"| mark | sense |\n| --- | --- |\n| <think> | begins |\n| </think> | ends |\n| <|eot_id|> | ends a turn |",
+		"The pair **<think>** and **</think>** is R1's.", "Write \\<think> to show it.",
+		"Das <think>-Tag steht vorn.", "思考写在<think>和</think>之间。", "以<think>开头，以</think>结尾。",
+		"思考は<think>と</think>の間です。", "사고는 <think>와 </think> 사이입니다.",
+		"ChatML wraps turns in <|im_start|>...<|im_end|>.",
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+	wantVisible(t, map[string]string{
+		"Sure, let me see <think> the user wants more":              "Sure, let me see",
+		"Sure <think> hm </think> Hello":                            "Sure  Hello",
+		"Yes <think>...</think>\n\nHello":                           "Yes \n\nHello",
+		"<think>...</think>Hello":                                   "Hello",
+		"<think>\n\n</think>\n\nHello":                              "Hello",
+		"<think>between <think> and </think></think>Hello":          "Hello",
+		"they ask what is between <think> and </think>.</think>It":  "It",
+		"They use <think>, so I explain.</think>R1 uses it.":        "R1 uses it.",
+		"I look it up with <tool_call>\n{\"name\": \"search\"}":     "I look it up with",
+		"好的<think>和用户说过</think>好。":                                  "好的好。",
+		"It is in **bold**<think>**Planning**\nINNER</think>":       "It is in **bold**",
+		"In short: <think>a, b</think>yes":                          "In short: yes",
+		"R1 uses <think>, then this: <think>INNER</think>and so on": "R1 uses <think>, then this: and so on",
+		"1. <think>INNER</think>Hello":                              "1. Hello",
+		"- <think>\nINNER\n</think>\nHello":                         "- \nHello",
+	})
+}
+
 // TestVisibleText_HidesCallsAsText covers calls of the turn's own tools, in every notation.
 func TestVisibleText_HidesCallsAsText(t *testing.T) {
 	wantVisible(t, map[string]string{
