@@ -273,8 +273,7 @@ var (
 // call only if it is alone on its line.
 func (s *scanner) call(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
-	name := rest[opened[2]:opened[3]]
-	if !s.tools.has(name) && !s.namespaced(at, name) || s.isOrdinaryWord(at, opened) {
+	if !s.tools.has(rest[opened[2]:opened[3]]) && !s.namespaced(at, opened) || s.isOrdinaryWord(at, opened) {
 		return 0, keep
 	}
 	from := opened[1] - 1
@@ -311,9 +310,16 @@ func (s *scanner) isOrdinaryWord(at int, opened []int) bool {
 	return spaced && !(s.lineBlankBefore(at) && namedArguments().MatchString(rest[opened[1]:]))
 }
 
-// namespaced reports whether a statement calls a tool of the chat under a name that no tool has.
-func (s *scanner) namespaced(at int, name string) bool {
-	return strings.HasPrefix(plainName(name), "chat_") && s.lineBlankBefore(at)
+// chatArguments matches the first argument of a tool of the chat.
+var chatArguments = begins(`\s*(?:\z|\{?\s*["']?(?:text|message|signal|in_?reply_?to|event_?id)["']?\s*[=:])`)
+
+// namespaced reports whether a statement calls a tool of the chat under a name that no tool has. In code
+// or with other arguments, it calls something else.
+func (s *scanner) namespaced(at int, opened []int) bool {
+	rest := s.text[at:]
+	return !s.calls && s.lineBlankBefore(at) && !strings.Contains(rest[:opened[2]], "=") &&
+		strings.HasPrefix(plainName(rest[opened[2]:opened[3]]), "chat_") &&
+		chatArguments().MatchString(rest[opened[1]:])
 }
 
 func (s *scanner) lineBlankBefore(at int) bool {

@@ -52,3 +52,36 @@ func TestVisibleText_KeepsWordsThatNameTools(t *testing.T) {
 		}
 	}
 }
+
+// TestVisibleText_KeepsCallsOfOtherChats covers programs that call functions of another chat.
+func TestVisibleText_KeepsCallsOfOtherChats(t *testing.T) {
+	for _, text := range []string{
+		"Then call it:\n```python\nchat.invoke(messages)\n```",
+		"```js\nconst result = await chat.sendMessage(\"Hi\");\nconsole.log(result);\n```",
+		"```js\nconst reply = await chat.sendMessage({ message: \"Hi\" });\n```",
+		"```python\nresponse = chat_completion(\"Hello\")\nprint(response)\n```",
+		"```python\nchat_reply(text=\"hello there\")\n```",
+		"Call it on a line of its own:\nchat.invoke(messages)\nThen read the result.",
+		"chat_completion(\"Hello\")",
+		"chat_completion(model=\"m\", messages=[])",
+		"chat.completions.create(model=\"m\")",
+		"response = chat_reply(text=\"hello\")",
+		"const r = await chat.sendMessage({ message: \"Hi\" });",
+		"`chat_reply(text=\"hello there\")`",
+		"chat_init()",
+	} {
+		if got := attention.VisibleText(text, ownTools...); got != text {
+			t.Errorf("%q\nbecame %q", text, got)
+		}
+	}
+	wantVisible(t, map[string]string{
+		"chat_reply(text=\"hello there\")":                             "",
+		"chat.respond({ \"text\": \"hello\" })\nA":                     "A",
+		"await chat.answer({ inReplyTo: \"e1\" });":                    "",
+		"Sure.\nchat_acknowledge(event_id=\"e1\")":                     "Sure.",
+		"chat_post_reply(in_reply_to=\"e1\", text=\"hello\")":          "",
+		"chat_reply(text=\"cut":                                        "",
+		"```python\nr = chat.send_message(text=\"hi\")\nprint(r)\n```": "",
+		"```\nchat.react(signal=\"done\")\n```":                        "",
+	})
+}
