@@ -8,8 +8,10 @@ var (
 
 	// unsure matches where an unfinished text may begin a part that people must not see.
 	unsure = compiled("(?i)<|```|\\A`|◁|C2A\\b|" +
-		`(?-i:\A(?:assistant|analysis))|` +
-		`\[(?:/?THINK|TOOL_|/?INST|AVAIL|SYSTEM_|GMASK|\||\s*["{])|\]~|\b(?-i:[A-Z2-7]{16})|\{\s*(?:["']|(?:name|tool|function|action)\b|\z)|\A(?:\[\s*)?\{|` +
+		`(?-i:\A(?:assistant|analysis|function call))|>>>|` +
+		`\A(?:` + beginnings("Here is my thought process:", "Here's my thought process:") + `\z|` +
+		`Here(?: is|'s) my thought process:)|` +
+		`\[(?:/?THINK|UNUSED|TOOL_|/?INST|AVAIL|SYSTEM_|GMASK|\||\s*["{])|\]~|\b(?-i:[A-Z2-7]{16})|\{\s*(?:["']|(?:name|tool|function|action)\b|\z)|\A(?:\[\s*)?\{|` +
 		callBegins + `|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)|` +
 		`(?m:^)[ \t>*]*(?:thought|action|observation|final answer)\b`)
 )

@@ -36,6 +36,12 @@ func TestDraft_ShowsNothingThatMayBeHidden(t *testing.T) {
 		"Sure: {\"name\":\"f\" x ":                       "Sure:",
 		"a set {a, b} has":                               "a set {a, b}",
 		"NO_REPLY ":                                      "",
+		"Here is my tho":                                 "",
+		"Here is my thought process: x y":                "",
+		"Here is my list: x y":                           "Here is my list: x",
+		">>>all\nHello ":                                 "",
+		"[unused16]x y":                                  "",
+		"function call ":                                 "",
 	} {
 		if got := attention.Draft(text); got != want {
 			t.Errorf("of %q %q is shown, want %q", text, got, want)

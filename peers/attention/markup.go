@@ -9,7 +9,8 @@ import (
 // hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
 // calls, and their results. Some models put a name and a colon before each tag.
 var hiddenTags = []string{
-	"think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "antthinking",
+	"think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "scratch_pad",
+	"antthinking",
 	"inner_thoughts", "inner_monologue", "internal_monologue", "internal_thoughts", "chain_of_thought",
 	"tool_call", "tool_calls", "tool_response",
 	"tool_result", "tool_use", "toolcall",
@@ -27,22 +28,26 @@ const (
 	roleName = `(assistant|model|chatbot|bot|user|human|prompter|system|developer|tool|ipython|observation|function|` +
 		`environment|functions\.[\w.]+)`
 	turnEnd = `<[|｜](?:im_end|eot_id|eot|eom_id|eom|end|eos|eod|eop|endoftext|end[_▁]of[_▁](?:text|turn|sentence)|endofturn|` +
-		`return|call|end_of_turn_token|end_response|(?:assistant|user|system|tool|role)_end)[|｜]>|<end_of_(?:turn|utterance)>|<eo[ahm]>|<turn\|>|` +
-		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[`
-	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|` +
+		`return|call|end_of_turn_token|end_response|turn_end|message_sep|separator|stop|endof(?:response|userprompt|system)|` +
+		`(?:assistant|user|system|tool|role)_end)[|｜]>|<end_of_(?:turn|utterance|sentence)>|<eo[ahm]>|<turn\|>|` +
+		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[|\[UNUSED_TOKEN_145\]`
+	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|<(?:beginning|end)_of_sentence>|\[UNUSED_TOKEN_\d{1,3}\]|` +
 		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\](?:sop\b)?|\[\|(?:assistant|user|system|endofturn)\|\]|` +
 		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?-i:INST|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|SYSTEM_PROMPT|THINK)\]`
 )
 
 // turnStart matches the beginning of a turn, with its role in one of the groups.
-const turnStart = `<\|im_start\|>\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
-	`<\|(?:start_header_id|header_start|start_of_role)\|>\s*` + roleName +
-	`?[^<\n]*<\|(?:end_header_id|header_end|end_of_role)\|>|` +
+const turnStart = `(?:<\|im_start\|>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
+	`<\|(?:start_header_id|header_start|start_of_role|role_start)\|>\s*` + roleName +
+	`?[^<\n]*<\|(?:end_header_id|header_end|end_of_role|role_end)\|>|` +
+	`<\|begin\|>` + roleName + `\b(?:<\|content\|>)?|<\|(userprompt)\|>|` +
+	`<\|from\|>` + roleName + `\s*<\|recipient\|>\s*all\s*<\|content\|>|` +
+	`<beginning_of_sentence>(ai|user|system|tool)\b[^<\n]*|` +
 	`<(?:start_of_turn>|\|turn>)` + roleName + `?\b|` +
 	`<\|im_` + roleName + `\|>[^<\n]{0,40}<\|im_middle\|>|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
-	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
-	`<(?:extra_id_1|special_11|seed:bos)>` + roleName + `[ \t]*\n|` +
+	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>:?|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
+	`<(?:extra_id_1|special_11|seed:bos|s)>` + roleName + `[ \t]*\n|` +
 	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
@@ -73,7 +78,7 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
 		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
-		{first: "<", opens: begins(`<\|(?:python_tag|tool_call)\|>.*\z`), does: hide},
+		{first: "<", opens: begins(`<\|(?:python_tag|tool_calls?)\|>.*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:channel|tool_call|tool_response|tool)>`), // Gemma
 			closes: ends(`<(?:channel|tool_call|tool_response|tool)\|>`), does: hide},
 		{first: "<", opens: begins(`<unused94>thought\b`), closes: ends(`<unused95>`), does: hide},
@@ -89,7 +94,8 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_(?:start|begin)\|>`),
 			closes: ends(`<\|(?:tool_call|tool_list|tool_response|action|thinking|think)_end\|>`), does: hide},
 		{first: "<", opens: begins(`<\|(?:begin_of_thought|think|thinking|thought|reasoning)\|>`),
-			closes: ends(`<\|(?:end_of_thought|/(?:think|thinking|thought|reasoning))\|>`), does: hide},
+			closes: ends(`<\|(?:end_of_thought|/(?:think|thinking|thought|reasoning))\|>|` +
+				`<\|end\|>\s*<\|begin\|>assistant<\|content\|>`), does: hide},
 		{first: "<", opens: begins(`<\|(?:inner|tools)_prefix\|>`), closes: ends(`<\|(?:inner|tools)_suffix\|>`),
 			does: hide},
 		{first: "<", opens: begins(`<<SYS>>`), closes: ends(`<</SYS>>`), does: hide},
@@ -100,6 +106,9 @@ func init() { // since measures of kinds refer to the table
 
 		{first: "<[]", opens: turnStarts, measure: turn},
 		{first: "<[", opens: begins(turnEnd), does: endTurn},
+		{first: "<[", opens: begins(`\[unused10\]\s*(?:\z|\[unused9\])|<用户>[^<]*(?-i:<AI>)`), // openPangu, MiniCPM
+			measure: endAfterWord},
+		{line: true, opens: begins(`assistant<\|role_sep\|>\s*|function call<\|role_sep\|>.*\z`), does: endTurn}, // GigaChat
 		{first: "<", opens: begins(`</?s>`), measure: sentenceMark},
 		{first: "<[]", opens: begins(`<\|im_start\|>\s*` + beginnings("assistant", "user", "system") + `\z`),
 			does: hide},
@@ -123,6 +132,7 @@ func init() { // since measures of kinds refer to the table
 			measure: (*scanner).label, call: true},
 		{line: true, opens: begins(`[ \t]*(?:to=|(?:call(?:ing)?|invoke|use|run|tool|function):?[ \t]+)?([a-z_][\w./-]*)` +
 			`(?::\d+)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
+		{first: ">", opens: begins(`>>>([a-z_][\w./-]*)\s*\{`), measure: (*scanner).namedObject, call: true}, // Functionary
 		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
 			`(?:` + strings.Join(argumentMembers, "|") + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
 		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
@@ -236,6 +246,14 @@ func turn(s *scanner, at int, opened []int) (int, effect) {
 		length += n
 	}
 	return length, endTurn
+}
+
+// endAfterWord ends a turn at a mark that touches the text before it. Elsewhere, such a mark is text.
+func endAfterWord(s *scanner, at int, opened []int) (int, effect) {
+	if at > 0 && strings.IndexByte(" \t", s.text[at-1]) >= 0 {
+		return 0, keep
+	}
+	return opened[1], endTurn
 }
 
 // assistantRoles are the roles of turns with answers. Some marks name none.

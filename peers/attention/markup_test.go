@@ -87,6 +87,57 @@ func TestVisibleText_ShowsTheFirstTurnOfATemplate(t *testing.T) {
 	})
 }
 
+// TestVisibleText_ShowsTheFirstTurnOfRarerTemplates covers the other templates of llama.cpp, and marks that are
+// text elsewhere.
+func TestVisibleText_ShowsTheFirstTurnOfRarerTemplates(t *testing.T) {
+	wantVisible(t, map[string]string{
+		"<|role_start|>assistant<|role_end|>Hello<|turn_end|><|role_start|>user<|role_end|>Q": "Hello", // Megrez
+		"<|role_start|>user<|role_end|>Q<|turn_end|><|role_start|>assistant<|role_end|>Hello": "Hello",
+		"Hi<|endofresponse|><|userprompt|>next":                                               "Hi", // dots.llm1
+		"<|userprompt|>Q<|endofuserprompt|><|response|>Hi<|endofresponse|>":                   "Hi",
+		"Hi<|userprompt|>next":                                                        "Hi",
+		"Привет!<|message_sep|>user<|role_sep|>Ещё":                                   "Привет!", // GigaChat
+		"assistant<|role_sep|>\nПривет!<|message_sep|>\n\n":                           "Привет!",
+		"Смотрю.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"search\"}": "Смотрю.",
+		"function call<|role_sep|>\n{\"name\": \"search\", \"arguments\": {}}":        "",
+		"好的。<用户>再说<AI>好":                                                              "好的。", // MiniCPM
+		"<用户>你好<AI>好的。":                                                               "好的。",
+		"你好！[UNUSED_TOKEN_145]\n[UNUSED_TOKEN_146]user\nQ":                            "你好！", // InternLM2
+		"[UNUSED_TOKEN_146]assistant\n你好！[UNUSED_TOKEN_145]":                          "你好！",
+		"<|Bot|>:你好！<eoa>":                                                            "你好！",
+		"[unused16]thought[unused17]Answer[unused10]":                                 "Answer", // openPangu
+		"[unused16][unused17]Answer[unused10][unused9]用户：Q":                           "Answer",
+		"[unused16]\ncut by the limit":                                                "",
+		"Hi<|separator|>\n\nHuman: next":                                              "Hi", // Grok 2
+		"<|begin|>assistant<|content|>Hi<|end|>":                                      "Hi", // Solar Open
+		"<|begin|>assistant<|think|>hm<|end|><|begin|>assistant<|content|>Hi<|end|>":  "Hi",
+		"<|think|>hm<|end|>":                                                          "",
+		"Let me look.<|tool_calls|><|tool_call:begin|>1<|tool_call:name|>search":      "Let me look.",
+		"<scratch_pad>Goal: INNER</scratch_pad>Hi":                                    "Hi", // Hermes
+		"Here is my thought process:\n\nhm\n\nHere is my response:\n\nHi":             "Hi", // Granite
+		"Here's my thought process: hm\nHere's my response: Hi":                       "Hi",
+		">>>all\nHi": "Hi", // Functionary
+		">>>all\nLet me look.>>>search\n{\"query\": \"x\"}":               "Let me look.",
+		"<|from|>assistant\n<|recipient|>all\n<|content|>Hi<|stop|>":      "Hi",
+		"<beginning_of_sentence>ai name=assistant\nHi<end_of_sentence>\n": "Hi", // MiniMax
+		"<s>assistant\nHi</s>\n<s>user\nQ</s>":                            "Hi", // Monarch
+	})
+	cases := map[string]string{}
+	for _, text := range []string{
+		"Run ssh <用户>@<主机> there.", "格式：ssh <用户>@<主机>，例如 root@a。",
+		"[unused16] is one of BERT's free tokens.", "[unused16], [unused17] and [unused10] are free in BERT.",
+		"BERT has [PAD], [unused0] to [unused99] and [UNK].", "- [unused9]\n- [unused10]",
+		"InternLM2 ends a turn with [UNUSED_TOKEN_145] in older files.",
+		"Megrez begins with <|role_start|> and ends with <|turn_end|>.",
+		"Here is my thought process: sort first, then count.", "Here is my response:\nHi", "Here's my list.",
+		"Use >>> to append twice.", ">>> all(x)\nTrue", "The assistant<b>s</b> left.",
+		"Split it at <|separator|>, then join.", "<s>user</s> is struck.",
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+}
+
 // TestVisibleText_KeepsTokensInProse checks that a mark that a sentence discusses stays.
 func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 	cases := map[string]string{}

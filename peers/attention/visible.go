@@ -78,9 +78,12 @@ func boundedRest(after string) string {
 func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
 
 // bareTemplate matches the beginning of an answer whose marks of a template the server has taken out:
-// Llama leaves the role, and gpt-oss the thought, "assistant" and "final" in one word.
+// Llama leaves the role, and gpt-oss the thought, "assistant" and "final" in one word. It also matches marks
+// that are text elsewhere: the thoughts of Granite and openPangu, and the recipient of Functionary.
 var bareTemplate = compiled(`(?s)\A\s*(?:(?:(?:analysis|assistantanalysis)(?:[A-Z].*|\s.*))?assistantfinal|` +
-	`(?:assistant)?analysis(?:We|The|User|Need|I|Let)\b.*\z|assistant\n\n\s*)`)
+	`(?:assistant)?analysis(?:We|The|User|Need|I|Let)\b.*\z|assistant\n\n\s*|` +
+	`Here(?: is|'s) my thought process:.*?\n\s*Here(?: is|'s) my response:\s*|` +
+	`\[unused16\](?:\[unused17\]\s*|[^ ,;.:].*?(?:\[unused17\]\s*|\z))|>>>all\n)`)
 
 // wrapper matches a tag in which some models put their answer.
 var wrapper = begins(`\s*<(answer|final_answer|final|response)>`)
