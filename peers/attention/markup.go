@@ -51,7 +51,7 @@ const turnStart = `(?:<\|im_start\|>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\b(
 	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
-	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratchpad)>|\[/(?-i:THINK)\]|◁/think▷`)
+	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratch_?pad)>|\[/(?-i:THINK)\]|◁/think▷`)
 	turnStarts = begins(`(?:` + turnStart + `)[ \t]*\n{0,2}`)
 	turnOver   = ends(`(?:` + turnEnd + `|` + turnStart + `)`)
 	markBegins = begins(anyMark)
@@ -303,16 +303,19 @@ var (
 
 	// ellipsis and joined match what may be between two tags of a pair, and the second one.
 	ellipsis = begins(` ?(?:\.\.\.|…|[/,–—-]) ?(?:</` + anyTag + `>|` + anyMark + `)`)
-	joined   = begins(` ?(?:和|与|與|及|或|到|至|と|や|から|または|와|과|및|부터) ?(?:</` + anyTag + `>|` + anyMark + `)`)
+	joined   = begins(` ?(?:和|与|與|及|或|到|至|と|や|から|または|와|과|및|부터|\(?(?:\.|\[\\s\\S\])[*+]\??\)?) ?(?:</` + anyTag + `>|` + anyMark + `)`)
 )
 
 const (
 	midSentence = `[\pL\pN,;)>|\]] \z|\(\z`
 	startOfLine = `\A[ \t*>#+•-]*(?:\d{1,3}[.)][ \t]+)?\**\z`
+	listMark    = `[-*+•]|\d{1,3}[.)]`
 
 	// leadingWords are words before a tag that a sentence mentions. A thought begins after none of them.
 	leadingWords = `in|inside|into|within|with|without|between|before|after|from|by|of|as|like|via|called|named|uses?|using|` +
-		`writes?|emits?|outputs?|prints?|adds?|inserts?|puts?|opens?|closes?|has|have|and|or|tag|element|marker|` +
+		`writes?|emits?|outputs?|prints?|adds?|inserts?|puts?|opens?|closes?|strips?|removes?|deletes?|skips?|hides?|` +
+		`has|does|about|around|and|or|tag|element|marker|` +
+		`schreibt|nutzt|enthält|écrit|utilise|escribe|escreve|usa|scrive|пишет|выводит|использует|` +
 		`im|zwischen|mit|ohne|vor|nach|von|aus|wie|und|oder|dans|entre|avec|sans|par|avant|après|comme|et|ou|balise|` +
 		`en|con|sin|por|como|etiqueta|em|com|sem|tra|fra|di|tussen|met|zonder|voor|van|ile|ve|veya|` +
 		`между|из|от|до|после|перед|как|тега?|или|між|після|як|або|dalam|antara|dengan|dan|atau|między|przed|lub|` +
@@ -326,15 +329,18 @@ const (
 // mentionPlaces are places of marks that a sentence mentions: the text before the mark and the text after it. No
 // thought, call or turn begins or ends like that.
 var mentionPlaces = []struct{ before, after pattern }{
-	{inProse, punctuation}, // in <think>, then
+	{compiled(`\S \z|\(\z`), punctuation}, // in <think>, then
+	{compiled(`(?:\A| )\z`), begins(`, `)},
 	{compiled(midSentence + `|` + startOfLine), begins(` (?:` + conjunctions + `) </?[a-z]`)}, // <think> and </think>
-	{leadsTo, begins(` [\pL\pN(]`)}, // with <think> before
-	{lineStart, begins(`, `)},
-	{compiled(`\A[ \t>]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\**\z`), begins(`\**[:,]\**\s| [=→–—-]`)}, // - <think>: it begins
-	{compiled(`\| \z`), begins(` \|`)},                                         // in a table
-	{compiled(`(?:\A|[\s(])\*{1,3}\z`), begins(`\*{1,3}(?:[\s,.;:!?)]|\z)`)},   // **<think>**
-	{compiled(`\\\z`), begins(``)},                                             // \<think>
-	{inProse, begins(`-\pL| ?(?:标签|標籤|标记|標記|タグ|トークン|태그|토큰)`)},                  // <think>-Tag
+	{leadsTo, begins(` [\pL\pN(]|\z`)},                                                        // with <think> before
+	{compiled(`\A[ \t>]*(?:` + listMark + `)[ \t]+\**\z`), // - <think>: it begins
+		begins(`\**[:,]\**\s| [=→–—-]|\n[ \t]*(?:` + listMark + `) |\z`)},
+	{compiled(`\| \z`), begins(` \|`)}, // in a table
+	{compiled(`[\[{(]\z`), begins(`[\]})]`)},
+	{compiled(`(?:\A|[\s(])\*{1,3}\z`), begins(`\*{1,3}(?:[\s,.;:!?)]|\z)`)}, // **<think>**
+	{compiled(`\\\z`), begins(``)},                                           // \<think>
+	{compiled(`[\pL\pN,] \z|[\p{Han}\p{Hiragana}\p{Katakana}]\z`), // <think>-Tag
+		begins(`-\pL| ?(?:标签|標籤|标记|標記|タグ|トークン|태그|토큰)`)},
 	{compiled(`[以用在由从從到和与與及或の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
 	{compiled(`.\z`), begins(`[，。、；：！？）]`)},
 }

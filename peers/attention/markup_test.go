@@ -183,6 +183,11 @@ func TestVisibleText_KeepsTagsThatASentenceMentions(t *testing.T) {
 		"Das <think>-Tag steht vorn.", "思考写在<think>和</think>之间。", "以<think>开头，以</think>结尾。",
 		"思考は<think>と</think>の間です。", "사고는 <think>와 </think> 사이입니다.",
 		"ChatML wraps turns in <|im_start|>...<|im_end|>.",
+		"Tags: <think>, <tool_call>, <answer>.", "What does <think> mean?", "R1 starts with <think>",
+		"Use re.sub(r\"<think>[\\s\\S]*?</think>\", \"\", text), or match <think>.*?</think> there.",
+		"Strip </think> first.", "## <think> and </think>", "1. <think>\n2. </think>", "[<think>] and {</think>}",
+		"Das Modell schreibt <think> vor jeder Antwort.", "Модель пишет <think> перед ответом.",
+		"モデルは<think>タグを使います。", "模型会输出<think>标签。", "模型会先输出 <think>，再输出答案。",
 	} {
 		cases[text] = text
 	}
@@ -201,6 +206,13 @@ func TestVisibleText_KeepsTagsThatASentenceMentions(t *testing.T) {
 		"It is in **bold**<think>**Planning**\nINNER</think>":       "It is in **bold**",
 		"In short: <think>a, b</think>yes":                          "In short: yes",
 		"R1 uses <think>, then this: <think>INNER</think>and so on": "R1 uses <think>, then this: and so on",
+		"thought without opening, so </think> Hello":                " Hello",
+		"thought, </think>\n\nHello":                                "\n\nHello",
+		"Hello, <think>a, b</think> and so on":                      "Hello,  and so on",
+		"I have <think> the user":                                   "I have",
+		"I'll do it and <think>INNER</think> done.":                 "I'll do it and  done.",
+		"我用<think>用户</think>说":                                      "说",
+		"x</scratch_pad>Hello":                                      "Hello",
 		"1. <think>INNER</think>Hello":                              "1. Hello",
 		"- <think>\nINNER\n</think>\nHello":                         "- \nHello",
 	})
