@@ -161,6 +161,43 @@ func TestTurn_EndingSilentlyRunsOnceMore(t *testing.T) {
 	}
 }
 
+// TestTurn_SendsASentenceThatMeansSilence checks that the right answer to a question may be one of the
+// sentences by which models say nothing. A marker is none, nor is such a sentence beside an action.
+func TestTurn_SendsASentenceThatMeansSilence(t *testing.T) {
+	const failed = "I could not answer this message. Please send it again, or ask somebody else."
+	for said, c := range map[string]struct {
+		tool  string
+		turns int
+		want  []string
+	}{
+		"No action needed.":     {"", 2, []string{"No action needed."}},
+		"**No reply**":          {"", 2, []string{"**No reply**"}},
+		"NO_REPLY":              {"", 2, []string{failed}},
+		"(no response needed)":  {"", 2, []string{failed}},
+		"...":                   {"", 2, []string{failed}},
+		"No response needed.":   {`{"signal":"agree"}`, 1, []string{"signal agree"}},
+		"No action is needed.":  {"", 1, []string{"No action is needed."}},
+		"Nothing to do for us.": {"", 1, []string{"Nothing to do for us."}},
+	} {
+		t.Run(said, func(t *testing.T) {
+			s := newStub(func(ctx context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				if c.tool != "" {
+					tools.Call(ctx, "chat.react", []byte(c.tool))
+				}
+				return harness.Outcome{State: harness.Finished, FinalText: said}, nil
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				w.say(dm("e1", "do I have to do anything?"))
+				w.sleep(10 * time.Minute)
+				w.wantTexts(c.want...)
+				if n := len(w.stub.seen()); n != c.turns {
+					t.Errorf("%d turns; want %d", n, c.turns)
+				}
+			})
+		})
+	}
+}
+
 func TestDeadline_EndsATurn(t *testing.T) {
 	withFixture(t, newStub(holding), &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *fixture) {
 		w.say(dm("e1", "help me"))

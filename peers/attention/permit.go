@@ -115,11 +115,11 @@ var bracketedSilenceTexts = []string{
 var markedSilenceTexts = []string{"silence", "silent", "no comment"}
 
 // MeansSilence reports whether a text expresses silence: only space and punctuation, or one of
-// the known words. Such a text is never sent. Code, bold type and quotes do not make a word a
-// remark, since they also emphasize an answer, and punctuation in code is one.
+// the known words. Such a text is not sent, unless it is an answer: see IsSilentSentence. Code, bold
+// type and quotes do not make a word a remark, since they also emphasize an answer, and punctuation
+// in code is one.
 func MeansSilence(text string) bool {
-	bare := strings.ToLower(strings.Trim(text, " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"))
-	inner := strings.Trim(bare, " \t\r\n*_~`'\"()[]{}<>.,;:!-–—…/|#=")
+	bare, inner := silenceWords(text)
 	if inner == "" {
 		isCode := strings.HasPrefix(bare, "`") && strings.Trim(bare, "` \n") != ""
 		return !isCode && !strings.ContainsAny(bare, "!")
@@ -128,6 +128,20 @@ func MeansSilence(text string) bool {
 	return slices.Contains(silenceTexts, inner) ||
 		slices.Contains(bracketedSilenceTexts, inner) && strings.ContainsAny(before, "([{<") ||
 		slices.Contains(markedSilenceTexts, inner) && (before != "" || isShouted(inner, text))
+}
+
+// IsSilentSentence reports whether a text that means silence may also be the answer to a question, such as
+// "No action needed.": words of a sentence, and no marker for a program.
+func IsSilentSentence(text string) bool {
+	_, inner := silenceWords(text)
+	return MeansSilence(text) && strings.Contains(inner, " ") && !strings.ContainsAny(text, "_()[]{}<>") &&
+		text != strings.ToUpper(text)
+}
+
+// silenceWords returns a text in lower case without space around it, and its words without punctuation.
+func silenceWords(text string) (bare, inner string) {
+	bare = strings.ToLower(strings.Trim(text, " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"))
+	return bare, strings.Trim(bare, " \t\r\n*_~`'\"()[]{}<>.,;:!-–—…/|#=")
 }
 
 // isShouted reports whether a word is in capitals, and so meant for a program: nobody answers a

@@ -121,6 +121,20 @@ func TestMeansSilence(t *testing.T) {
 	}
 }
 
+func TestIsSilentSentence(t *testing.T) {
+	for text, want := range map[string]bool{
+		"No action needed.": true, "**No action needed.**": true, "No reply": true, "no response.": true, "Stay silent.": true,
+		"\"No comment.\"": true, "Do not respond!": true, "`No response`": true,
+		"NO_REPLY": false, "no_reply": false, "NO REPLY": false, "[no reply]": false, "(No response needed.)": false,
+		"<no response>": false, "HEARTBEAT OK": false, "noreply": false, "...": false, "": false, "*silence*": false,
+		"(none)": false, "None needed.": false, "I see no action.": false,
+	} {
+		if got := attention.IsSilentSentence(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 func TestExchange(t *testing.T) {
 	start := time.Unix(0, 0)
 	var x attention.Exchange

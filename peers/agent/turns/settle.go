@@ -100,12 +100,15 @@ const silentAdvice = "You ended your turn without an answer, and a person waits 
 	"that you cannot, and why. Do not repeat what you have done already."
 
 // settleFinished ends a turn whose model has finished, with the visible part of its final text. If
-// the turn must answer and has sent nothing, that is the answer. If it is empty, or the turn did
-// nothing for a person who waits, it runs again, with an explanation for the model.
+// the turn must answer and has sent nothing, that is the answer. If it is empty or means silence, and the
+// turn did nothing for a person who waits, it runs again, with an explanation for the model. A sentence that
+// means silence in both runs, such as "No action needed.", is the answer.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome,
 	answer string) {
 	e, cost := tx.Entry(t.EventID), costOf(&outcome.Usage)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
+	waits := owes && box.Pending() == "" && leavesPersonWaiting(&tx.View, t, e)
+	silent := answer == "" || attention.MeansSilence(answer)
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
 		failure := errNotPublic
@@ -114,12 +117,12 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		}
 		r.fail(tx, t, failure, cost)
 		return
-	case owes && answer == "" && t.Body == "" && box.Pending() == "" && leavesPersonWaiting(&tx.View, t, e):
+	case waits && silent && t.Body == "":
 		t.Body = silentAdvice
 		r.fail(tx, t, errSilent, cost)
 		return
-	case e != nil && !e.Settled() && (owes || !t.Outbound && e.Decision.SaysFinalText()) && answer != "" &&
-		!attention.MeansSilence(answer):
+	case e != nil && !e.Settled() && (owes || !t.Outbound && e.Decision.SaysFinalText()) &&
+		(!silent || waits && attention.IsSilentSentence(answer)):
 		if outcome.Truncated {
 			answer += "\n\n[The model's answer was cut here: it reached its maximum length.]"
 		}
