@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,6 +47,9 @@ func parseFailure(raw []byte) failure {
 	return failure{Message: cmp.Or(body.Message, string(bytes.Trim(body.Detail, `"`)))}
 }
 
+// brokenOff are the finish reasons of answers that OpenRouter, SGLang and DeepSeek could not complete.
+var brokenOff = []string{"error", "abort", "insufficient_system_resource"}
+
 // findFailure returns the failure in an answer or an event of a stream, and whether there is one.
 func findFailure(data []byte) (f failure, ok bool) {
 	var body struct {
@@ -61,7 +65,7 @@ func findFailure(data []byte) (f failure, ok bool) {
 		FinishReason string          `json:"finish_reason"`
 	}
 	if isNull(body.Error) && json.Unmarshal(body.Choices, &choices) == nil && len(choices) > 0 &&
-		choices[0].FinishReason == "error" {
+		slices.Contains(brokenOff, choices[0].FinishReason) {
 		if body.Error = choices[0].Error; isNull(body.Error) {
 			body.Error = json.RawMessage(`"its answer ended in an error"`)
 		}

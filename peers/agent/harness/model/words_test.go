@@ -305,6 +305,9 @@ func TestAnswer_RefusesAFailedOne(t *testing.T) {
 		`{"error":null,"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
 		`{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error","error":{"code":502,"message":"upstream died"}}]}`,
 		`{"error":{"code":"server_error","message":"upstream died"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
+		`{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"insufficient_system_resource"}]}`,
+		`{"choices":[{"index":0,"delta":{"content":" it"},"finish_reason":"insufficient_system_resource","logprobs":null}],"usage":{"prompt_tokens":7,"completion_tokens":2}}`,
+		`{"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}`,
 	} {
 		alone(t, "openai", func(r rig) {
 			api, h := r.start(nil, Events(chunk(`{"content":"Half of"}`, "null"), end, "[DONE]"), r.say("whole"))
