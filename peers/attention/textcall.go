@@ -266,7 +266,6 @@ var (
 	statement     = begins(`[ \t);]*(?:\n|\z)`)
 
 	namedArguments = begins(`\s*(?:\{|\w+\s*=)`)
-	literal        = begins(`\s*(?:"[^"\n]*"|'[^'\n]*'|[\d.]+)\s*\)`)
 	// parameters match the inside of a call that a model cannot make: a variable, or the type of a parameter.
 	parameters = begins(`\s*(?:[a-z_]\w*\s*[,)]|\w+\s*:\s*[^\s"'\d{\[])`)
 	memberOf   = compiled(`(?:[\w)\]]\.|->|::|[$@#/\\-])\z`)
@@ -299,18 +298,15 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 	return length + len(behind().FindString(rest[length:])), hide
 }
 
-// isOrdinaryWord reports whether the name of a tool means something else: a word before a remark, as in "You
-// owe (total: 20) to Ann", a member, as in re.search("x"), a function of variables, as in read(path), or, in
-// code, a function of one value without a name, as in ask("Who?"). Names of several words mean tools, except
-// that chat.send_message("Hi") in code is also a call of a common library.
+// isOrdinaryWord reports whether a tool's name of one word means something else: a word before a remark, as
+// in "You owe (total: 20) to Ann", a member, as in re.search("x"), or a function of variables, as in
+// read(path).
 func (s *scanner) isOrdinaryWord(at int, opened []int) bool {
 	name, arguments := s.text[at+opened[2]:at+opened[3]], s.text[at+opened[1]:]
-	if strings.ContainsAny(name, "._") {
-		return s.calls && strings.HasPrefix(strings.ToLower(name), "chat.") && literal().MatchString(arguments)
-	}
 	switch {
-	case memberOf().MatchString(s.text[max(0, at-2):at]), parameters().MatchString(arguments),
-		s.calls && literal().MatchString(arguments):
+	case strings.ContainsAny(name, "._"):
+		return false
+	case memberOf().MatchString(s.text[max(0, at-2):at]), parameters().MatchString(arguments):
 		return true
 	}
 	spaced := opened[3] < opened[1]-1

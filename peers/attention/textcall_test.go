@@ -26,12 +26,9 @@ func TestVisibleText_KeepsWordsThatNameTools(t *testing.T) {
 		"Set <blocking>true</blocking> in the pom.",
 		"HTML has <search>, <dialog> and <time>.",
 		"```xml\n<blocking>true</blocking>\n```",
-		"```\nask(\"What is your name?\")\n```",
-		"```python\nresponse = chat.send_message(\"Hi\")\nprint(response.text)\n```",
 		"The function search(words: string) takes text; search(words) finds it.",
 		"search(words, limit)",
 		"```python\nsearch(words)\n```",
-		"So:\n```python\nname = ask(\"What is your name?\")\nprint(name)\n```",
 	} {
 		if got := attention.VisibleText(text, wordTools...); got != text {
 			t.Errorf("%q\nbecame %q", text, got)
