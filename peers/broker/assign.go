@@ -65,19 +65,28 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	return t.assigned(out)
 }
 
-// reassign gives an existing work item to the owner in the params.
+// reassign gives an existing work item to the owner in the params. An agent that had it before and
+// has not taken its wake is not woken any more.
 func (t recordHandler) reassign(p collab.AssignParams) collab.Result {
 	change := collab.WorkParams{ID: p.ID, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID}
 	if p.Text != "" {
 		change.Summary = &p.Text
 	}
-	switch w := t.mustFindRecord(collab.KindWorkItem, *p.ID); {
-	case w.State == collab.WorkReview:
+	old := t.mustFindRecord(collab.KindWorkItem, *p.ID)
+	switch {
+	case old.State == collab.WorkReview:
 		change.State, change.AcceptanceState = collab.WorkWorking, collab.AcceptanceRejected
-	case w.Terminal():
+	case old.Terminal():
 		change.State, change.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
 	}
-	return t.updateWork(change)
+	out := t.updateWork(change)
+	for _, d := range t.waitingDeliveries(old.ID) {
+		previous := d.TargetIdentity == old.OwnerIdentity || d.TargetIdentity == old.NextMoveOwnerIdentity
+		if previous && d.InvocationID != "" && d.TargetIdentity != out.WorkItem.OwnerIdentity {
+			deliveryHandler(t).cancelWithFlight(d, "the work went to "+out.WorkItem.OwnerID)
+		}
+	}
+	return out
 }
 
 // assigned adds the wake decision about the work item to a result.

@@ -69,6 +69,25 @@ func TestWorkAssign_AcceptsAnAbsentAgent(t *testing.T) {
 	}
 }
 
+// TestWorkAssign_WakesOnlyTheLatestOwner checks that an absent agent is not woken for work that went
+// to another one since. Two assignments to the same agent both reach it.
+func TestWorkAssign_WakesOnlyTheLatestOwner(t *testing.T) {
+	d := newFixture(t)
+	d.announce("dev", "bob")
+	d.do("agent:dev", "identity.leave", m{"endpointId": "e-dev"})
+	d.do("tg:42", "work_item.assign", m{"id": "moved", "title": "Fix it", "ownerId": "dev"})
+	d.do("tg:42", "work_item.assign", m{"id": "moved", "ownerId": "bob"})
+	d.wantWakes("agent:bob explicit_mention")
+	if open := d.state.flights.openIDs(); len(open) != 1 || d.state.flights.get(open[0]).TargetIdentity != "agent:bob" {
+		t.Errorf("the open flights are %v", open)
+	}
+	d.do("tg:42", "work_item.assign", m{"id": "kept", "title": "Fix it", "ownerId": "dev"})
+	d.do("tg:42", "work_item.assign", m{"id": "kept", "ownerId": "dev", "text": "and the logs"})
+	d.announce("dev")
+	d.wantWakes("agent:dev explicit_mention", "agent:dev explicit_mention")
+	d.checkRebuild()
+}
+
 func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead")

@@ -124,7 +124,8 @@
 // Creating and updating work wakes nobody, except with "wake":true or work_item.wake. Asking
 // and answering a question wake the party with the next move. A completed flight moves its
 // work to review, with acceptance pending and the next move to the requester, who is woken
-// with "wake":true.
+// with "wake":true. Wakes that wait for an absent agent are cancelled when the work ends or is
+// assigned to another party, and so are their flights.
 //
 // A sweep sends reminders about a subject if nothing has happened to it for --stale-after, and
 // once in each such period. Subjects are work that is open, waiting or in review, questions not

@@ -143,12 +143,12 @@ func (t recordHandler) update(old, r *rules.Record) {
 }
 
 // cancelObsolete cancels the waiting wakes for an ended record or a moved question, and for work
-// those of the previous owner of the next move.
+// those of the previous owner of the next move, except for invocations.
 func (t recordHandler) cancelObsolete(old, r *rules.Record) {
 	for _, d := range t.waitingDeliveries(r.ID) {
 		switch {
 		case r.IsQuestion(), !old.Terminal() && r.Terminal():
-			deliveryHandler(t).cancel(d, r.Name()+" is "+string(r.State))
+			deliveryHandler(t).cancelWithFlight(d, r.Name()+" is "+string(r.State))
 		case old.Next() != r.Next() && d.MessageID == "" && d.InvocationID == "" &&
 			d.TargetIdentity == old.NextMoveOwnerIdentity:
 			deliveryHandler(t).cancel(d, "the next move went to "+r.NextMoveOwnerID)

@@ -163,6 +163,37 @@ func TestReminder_OfAFlightWithoutItsAgent(t *testing.T) {
 	}
 }
 
+// TestReminder_IgnoresFlightsOfEndedWork covers a flight whose wake waits for its agent, and one that
+// its agent began and left. The spawner is not asked for the agent.
+func TestReminder_IgnoresFlightsOfEndedWork(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		d := newFixture(t)
+		d.announce("dev")
+		leave := func() { d.do("agent:dev", "identity.leave", m{"endpointId": "e-dev"}) }
+		if !begun {
+			leave()
+		}
+		made := d.do("tg:42", "work_item.assign", m{"id": "w", "title": "Fix it", "ownerId": "dev"})
+		if begun {
+			d.do("agent:dev", "delivery.ack", m{"id": made.at("delivery", "id")})
+			d.do("agent:dev", "flight.update", m{"id": made.at("flight", "id"), "state": "running"})
+			leave()
+		}
+		d.do("tg:42", "work_item.update", m{"id": "w", "state": "done"})
+		if open := d.state.flights.openIDs(); !begun && len(open) != 0 {
+			t.Errorf("the flight waits on: %v", open)
+		}
+		d.sent, d.wants = nil, nil
+		d.pass(11 * time.Minute)
+		if got := d.sentTypes("tg:42"); got != nil || d.wants != nil {
+			t.Errorf("begun %t: who asked was told %v, and the spawner %v", begun, got, d.wants)
+		}
+		d.announce("dev")
+		d.wantWakes()
+		d.checkRebuild()
+	}
+}
+
 // TestReminder_CombinesWorkAndFlight checks that the agent is woken once, for the flight, and
 // that the requester is notified once, about the work. The spawner is asked for an absent agent.
 func TestReminder_CombinesWorkAndFlight(t *testing.T) {

@@ -168,11 +168,12 @@ func (t reminderHandler) ofRecord(r *rules.Record, f collab.Flight) {
 }
 
 // ofFlight sends a reminder about a flight that never began: to its agent, and then to its
-// requester. If the agent is gone, the spawner is asked for it.
+// requester. If the agent is gone, the spawner is asked for it. A flight for work that has ended
+// since needs no reminder.
 func (t reminderHandler) ofFlight(f collab.Flight) {
 	before, due := t.reminded(f.ID, f.UpdatedAt)
 	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)
-	if !due || d == nil || inv == nil {
+	if !due || d == nil || inv == nil || t.obsolete(*d) != "" {
 		return
 	}
 	agent := rules.Party{Name: f.TargetAgentID, ID: f.TargetIdentity}

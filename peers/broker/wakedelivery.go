@@ -121,7 +121,7 @@ func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 			continue
 		}
 		if why := t.obsolete(d); why != "" {
-			deliveryHandler(t).cancel(d, why)
+			deliveryHandler(t).cancelWithFlight(d, why)
 			continue
 		}
 		st := t.resolveTarget(d)
@@ -291,6 +291,20 @@ func (s *state) obsolete(d collab.Delivery) string {
 
 func (t deliveryHandler) cancel(d collab.Delivery, why string) {
 	t.change(rules.WithStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
+}
+
+// cancelWithFlight cancels a delivery that is no longer needed, and its flight unless that has begun.
+func (t deliveryHandler) cancelWithFlight(d collab.Delivery, why string) {
+	t.cancel(d, why)
+	i := t.invocations.get(d.InvocationID)
+	if i == nil {
+		return
+	}
+	f := *t.flights.get(i.FlightID)
+	if f.DeliveryID == d.ID && (f.State == collab.FlightQueued || f.State == collab.FlightWaking) {
+		f.State, f.UpdatedAt = collab.FlightCancelled, formatTime(t.now)
+		emit(t.tx, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"reason": why})
+	}
 }
 
 // lastDecision reads the last wake decision about a record.
