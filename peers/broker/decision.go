@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"math"
 
 	"hubbub/peers/broker/rules"
 	"hubbub/protocol"
@@ -105,11 +104,11 @@ func (t decisionHandler) list(p collab.ApprovalListParams) collab.Page[collab.Ap
 		rules.MustBeOneOf("state", p.State, collab.ApprovalPending, collab.ApprovalAllowed, collab.ApprovalDenied,
 			collab.ApprovalExpired, collab.ApprovalCancelled, collab.ApprovalRevoked)
 	}
-	list := rules.Filter(t.decisions.list("", "", math.MaxInt), func(a *collab.Approval) bool {
+	list := rules.Filter(listAfter(t.decisions, "", p.After), func(a *collab.Approval) bool {
 		return p.State == "" || a.Expire(t.now).State == p.State
 	})
 	return pageOf(list, func(a *collab.Approval) string { return a.ID },
-		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
+		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.Limit)
 }
 
 // mustFind returns a decision.

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -25,13 +24,13 @@ func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.De
 	}
 	var list []collab.Delivery
 	wanted, id := t.deliveriesFor(p.TargetAgentID)
-	for _, d := range t.deliveries.list(string(id), "", math.MaxInt) {
+	for _, d := range listAfter(t.deliveries, string(id), p.After) {
 		if d := rules.CurrentDelivery(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
 			list = append(list, d)
 		}
 	}
 	same := func(d collab.Delivery) collab.Delivery { return d }
-	return pageOf(list, func(d collab.Delivery) string { return d.ID }, same, p.PageParams)
+	return pageOf(list, func(d collab.Delivery) string { return d.ID }, same, p.Limit)
 }
 
 // deliveriesFor returns a filter for the deliveries to a target, a name or an identity, for which

@@ -179,11 +179,12 @@ func (t identityHandler) setOnline(e *rules.Endpoint) {
 
 // list returns every endpoint, sorted by agent and endpoint.
 func (t identityHandler) list(p collab.PageParams) collab.Page[collab.Endpoint] {
+	key := func(e *rules.Endpoint) string { return e.LogicalAgentID + " " + e.EndpointID }
 	list := slices.SortedFunc(maps.Values(t.Endpoints), func(a, b *rules.Endpoint) int {
-		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
+		return cmp.Compare(key(a), key(b))
 	})
-	return pageOf(list, func(e *rules.Endpoint) string { return e.EndpointID },
-		func(e *rules.Endpoint) collab.Endpoint { return e.Endpoint }, p)
+	return pageOf(cutAfter(list, key, p.After), key,
+		func(e *rules.Endpoint) collab.Endpoint { return e.Endpoint }, p.Limit)
 }
 
 // resolveLabel returns the endpoint that a label means now.

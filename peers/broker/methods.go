@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -173,17 +174,32 @@ func pageSize(asked, n int, size func(i int) int) int {
 	return most
 }
 
-// pageOf cuts one page from a list. The cursor is the key of the page's last item.
-func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.PageParams) (page collab.Page[T]) {
-	if p.After != "" {
-		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
-		if i < 0 {
-			rules.FailInvalid("after %q is not in the list: use the next of the previous page", text.Clip(p.After, 80))
-		}
-		list = list[i+1:]
+// listAfter lists the entities of a table after a cursor: those with the ref, or all if it is empty.
+// The cursor is the id of an entity, which may have left a filtered list since.
+func listAfter[T any](s *table[T], ref, after string) []T {
+	if _, ok := s.find(after); !ok && after != "" {
+		rules.FailInvalid("after %q is not in the list: use the next of the previous page", text.Clip(after, 80))
 	}
+	return s.list(ref, after, math.MaxInt)
+}
+
+// cutAfter returns the part of a list after a cursor. The list is sorted by its keys. The item with
+// the key of the cursor may have left the list since.
+func cutAfter[S any](list []S, key func(S) string, after string) []S {
+	i, found := slices.BinarySearchFunc(list, after, func(item S, after string) int {
+		return strings.Compare(key(item), after)
+	})
+	if found {
+		i++
+	}
+	return list[i:]
+}
+
+// pageOf cuts one page from the beginning of a list. The cursor of the next page is the key of the
+// page's last item.
+func pageOf[S, T any](list []S, key func(S) string, show func(S) T, limit int) (page collab.Page[T]) {
 	page.Items = []collab.Listed[T]{}
-	n := pageSize(p.Limit, len(list), func(i int) int {
+	n := pageSize(limit, len(list), func(i int) int {
 		page.Items = append(page.Items, collab.Listed[T]{RawMessage: rules.MustEncode(show(list[i]))})
 		return len(page.Items[i].RawMessage)
 	})

@@ -35,6 +35,7 @@ func (t obligationHandler) list(p collab.ObligationListParams) collab.Page[colla
 			(owedTo(rules.Party{Name: o.OwedToID, ID: o.OwedToIdentity}) || o.DelegateIdentity != "" &&
 				owedTo(rules.PartyOf(o.DelegateIdentity)))
 	})
-	return pageOf(list, func(o collab.Obligation) string { return o.Key() },
-		func(o collab.Obligation) collab.Obligation { return o }, p.PageParams)
+	key := func(o collab.Obligation) string { return o.Key() }
+	return pageOf(cutAfter(list, key, p.After), key,
+		func(o collab.Obligation) collab.Obligation { return o }, p.Limit)
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -226,10 +225,11 @@ func (s *state) openRecords(kind string) (list []*rules.Record) {
 	return list
 }
 
-// recordsOf lists the records of a kind that match, oldest first. Empty conditions match all.
-func (v *view) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*rules.Record) {
+// recordsOf lists the records of a kind that match, oldest first, after a cursor. Empty conditions
+// match all.
+func (v *view) recordsOf(kind string, state collab.WorkState, owner, next, after string) (list []*rules.Record) {
 	ownedBy, movedBy := v.partyFilter(owner), v.partyFilter(next)
-	for _, r := range v.records.list(kind, "", math.MaxInt) {
+	for _, r := range listAfter(v.records, kind, after) {
 		if (state == "" || r.State == state) && ownedBy(r.Owner()) && movedBy(r.Next()) {
 			list = append(list, r)
 		}

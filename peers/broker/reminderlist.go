@@ -1,8 +1,8 @@
 package broker
 
 import (
-	"cmp"
 	"slices"
+	"strings"
 
 	"hubbub/peers/broker/rules"
 	"hubbub/protocol/collab"
@@ -50,9 +50,8 @@ func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Re
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)
 		}
 	}
-	slices.SortFunc(list, func(a, b collab.Reminder) int {
-		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID))
-	})
-	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID },
-		func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)
+	key := func(r collab.Reminder) string { return strings.Join([]string{r.Since, r.ID, r.Kind}, " ") }
+	slices.SortFunc(list, func(a, b collab.Reminder) int { return strings.Compare(key(a), key(b)) })
+	return pageOf(cutAfter(list, key, p.After), key,
+		func(r collab.Reminder) collab.Reminder { return r }, p.Limit)
 }

@@ -105,17 +105,17 @@ func (t recordHandler) listWork(p collab.WorkListParams) collab.Page[collab.Work
 	if p.State != "" {
 		rules.MustBeOneOf("state", p.State, rules.Kinds[collab.KindWorkItem].States...)
 	}
-	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID)
+	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID, p.After)
 	return pageOf(list, func(r *rules.Record) string { return r.ID },
-		func(r *rules.Record) collab.WorkItem { return r.WorkItem }, p.PageParams)
+		func(r *rules.Record) collab.WorkItem { return r.WorkItem }, p.Limit)
 }
 
 func (t recordHandler) listQuestions(p collab.QuestionListParams) collab.Page[collab.Question] {
 	if p.State != "" {
 		rules.MustBeOneOf("state", collab.WorkState(p.State), rules.Kinds[collab.KindQuestion].States...)
 	}
-	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID)
-	return pageOf(list, func(r *rules.Record) string { return r.ID }, (*rules.Record).Question, p.PageParams)
+	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID, p.After)
+	return pageOf(list, func(r *rules.Record) string { return r.ID }, (*rules.Record).Question, p.Limit)
 }
 
 // ask stores a question and wakes the asked party.

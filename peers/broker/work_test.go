@@ -252,7 +252,7 @@ func TestQuestion_IsAskedAnsweredAndClosed(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	d.wantWakes("agent:asker next_move_owner")
-	if len(d.turn("cli:will").recordsOf(collab.KindWorkItem, "", "", "")) != 0 {
+	if len(d.turn("cli:will").recordsOf(collab.KindWorkItem, "", "", "", "")) != 0 {
 		t.Error("an answered question made work")
 	}
 	d.mustRefuse(collab.CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})

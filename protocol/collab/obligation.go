@@ -3,6 +3,8 @@ package collab
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"hubbub/protocol"
 )
@@ -31,9 +33,14 @@ type Obligation struct {
 	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // may also discharge it
 }
 
-// Key returns a key of the obligation. Several people may owe one decision.
+// Key returns a key of the obligation, by which lists are sorted. Several people may owe one decision.
 func (o *Obligation) Key() string {
-	return o.ID + " " + cmp.Or(string(o.OwedByIdentity), o.OwedByID)
+	return strings.Join([]string{
+		strconv.Itoa(o.severity()),
+		o.Since,
+		o.ID,
+		cmp.Or(string(o.OwedByIdentity), o.OwedByID),
+	}, " ")
 }
 
 // ObligationListParams select obligations by both parties.
@@ -62,10 +69,7 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval, de
 	for i := range declared {
 		list = append(list, declared[i].obligations()...)
 	}
-	slices.SortFunc(list, func(a, b Obligation) int {
-		return cmp.Or(cmp.Compare(a.severity(), b.severity()), cmp.Compare(a.Since, b.Since),
-			cmp.Compare(a.Key(), b.Key()))
-	})
+	slices.SortFunc(list, func(a, b Obligation) int { return strings.Compare(a.Key(), b.Key()) })
 	return list
 }
 
