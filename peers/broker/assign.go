@@ -25,6 +25,7 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 		t.mustRepeat("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
 		return t.assigned(t.duplicate(t.mustFindRecord(collab.KindWorkItem, *p.ID).ID))
 	}
+	t.mustAllowAssign(p)
 	var out collab.Result
 	if p.Title != nil {
 		out = t.createWork(collab.WorkParams{
@@ -63,6 +64,20 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 		rules.Must(err)
 	}
 	return t.assigned(out)
+}
+
+// mustAllowAssign refuses what the invocation of an assignment would refuse, before anything is stored.
+func (t recordHandler) mustAllowAssign(p collab.AssignParams) {
+	t.mustFindPlace(p.ConversationID, "")
+	r := t.records.get(*p.ID)
+	if r == nil {
+		r = &rules.Record{}
+	}
+	owner := t.partyIn(r, p.OwnerID)
+	rules.MustBeText("ownerId", string(owner.ID), rules.MaxName)
+	if st := t.Resolve(string(owner.ID), t.LocalityOf(t.caller)); st.Failure == collab.CodeAmbiguous {
+		rules.FailUnroutable(st.Failure, p.OwnerID, st.Reason, st.Candidates, nil)
+	}
 }
 
 // reassign gives an existing work item to the owner in the params. An agent that had it before and

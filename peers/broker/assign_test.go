@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"hubbub/protocol/collab"
@@ -94,6 +95,33 @@ func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
 	d.mustRefuse(collab.CodeNotFound, "tg:42", "work_item.assign", inChat(m{"id": "wi-9", "ownerId": "lead"}))
 	d.mustRefuse(collab.CodeInvalid, "tg:42", "question.ask", inChat(m{"title": "", "askedOfId": "lead"}))
 	d.do("tg:42", "conversation.get", m{"id": "tg:-100/7"})
+}
+
+// TestWorkAssign_RefusesBeforeItStores covers what only the invocation of the agent needs.
+func TestWorkAssign_RefusesBeforeItStores(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   collab.Code
+		params m
+	}{
+		"unknown conversation":  {collab.CodeNotFound, m{"id": "w", "ownerId": "lead", "conversationId": "typo"}},
+		"ambiguous owner":       {collab.CodeAmbiguous, m{"id": "w", "ownerId": "luna"}},
+		"ambiguous first owner": {collab.CodeAmbiguous, m{"id": "new", "title": "t", "ownerId": "luna"}},
+		"long owner":            {collab.CodeInvalid, m{"id": "new", "title": "t", "ownerId": strings.Repeat("x", 253)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFixture(t)
+			d.announce("lead")
+			for _, place := range []string{"a", "b"} {
+				d.do(peerID("agent:"+place), "identity.announce", m{"logicalAgentId": "luna", "endpointId": "e-" + place, "workspaceId": place})
+			}
+			d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+			events := len(d.log)
+			d.mustRefuse(c.code, "cli:will", "work_item.assign", c.params)
+			if len(d.log) != events {
+				t.Errorf("the refusal left %d events", len(d.log)-events)
+			}
+		})
+	}
 }
 
 func TestChat_IsOpenedOnlyByItsBridge(t *testing.T) {
