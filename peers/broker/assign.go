@@ -81,11 +81,11 @@ func (t recordHandler) mustAllowAssign(p collab.AssignParams) {
 }
 
 // reassign gives an existing work item to the owner in the params. An agent that had it before and
-// has not taken its wake is not woken any more.
+// has not taken its wake is not woken any more. The summary is the beginning of the text.
 func (t recordHandler) reassign(p collab.AssignParams) collab.Result {
 	change := collab.WorkParams{ID: p.ID, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID}
 	if p.Text != "" {
-		change.Summary = &p.Text
+		change.Summary = new(rules.Fitted(p.Text, rules.MaxTitle))
 	}
 	old := t.mustFindRecord(collab.KindWorkItem, *p.ID)
 	switch {

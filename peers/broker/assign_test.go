@@ -57,6 +57,21 @@ func TestWorkAssign_ReopensAndRejects(t *testing.T) {
 	}
 }
 
+// TestWorkAssign_ShortensTheSummary checks that the agent gets the whole text.
+func TestWorkAssign_ShortensTheSummary(t *testing.T) {
+	d := newFixture(t)
+	d.announce("dev")
+	d.do("tg:42", "work_item.assign", m{"id": "w", "title": "Fix it", "ownerId": "dev"})
+	for _, letter := range []string{"x", "ж", "\U0001f600", "\x01"} {
+		long := strings.Repeat(letter, 5000)
+		got := d.do("tg:42", "work_item.assign", m{"id": "w", "ownerId": "dev", "text": long})
+		summary, shortened := strings.CutSuffix(fmt.Sprint(got.at("work_item", "summary")), "…")
+		if got.at("invocation", "text") != long || !shortened || !strings.HasPrefix(long, summary) {
+			t.Errorf("5000 times %q has the summary %q", letter, summary)
+		}
+	}
+}
+
 func TestWorkAssign_AcceptsAnAbsentAgent(t *testing.T) {
 	d := newFixture(t)
 	got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "agent:late"}))

@@ -139,6 +139,14 @@ func MustFit(what, s string, limit int) {
 	}
 }
 
+// Fitted returns a text whose JSON has at most limit bytes: s, or its beginning.
+func Fitted(s string, limit int) string {
+	if len(MustEncode(s)) <= limit {
+		return s
+	}
+	return text.Clip(s, (limit-2)/6) // JSON has two quotes, and at most six bytes for a character
+}
+
 // MustEncode returns a value as JSON.
 func MustEncode(v any) json.RawMessage {
 	raw, err := collab.Encode(v)
