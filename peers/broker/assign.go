@@ -39,8 +39,11 @@ func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	} else {
 		out = t.reassign(p)
 	}
-	if protocol.RoleOf(out.WorkItem.OwnerIdentity) != protocol.RoleAgent {
+	switch {
+	case protocol.RoleOf(out.WorkItem.OwnerIdentity) != protocol.RoleAgent:
 		return out
+	case out.Duplicate: // the first request has asked the agent
+		return t.assigned(out)
 	}
 	if p.Text == "" {
 		p.Text = out.WorkItem.Title

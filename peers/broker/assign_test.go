@@ -44,6 +44,25 @@ func TestWorkAssign_DoesAllOfAChatCommand(t *testing.T) {
 	d.checkRebuild()
 }
 
+// TestWorkAssign_AsksTheAgentOnce also covers work that was given to another agent since.
+func TestWorkAssign_AsksTheAgentOnce(t *testing.T) {
+	d := newFixture(t)
+	d.announce("dev", "bob")
+	params := m{"id": "w", "title": "Fix it", "ownerId": "dev"}
+	d.do("agent:boss", "work_item.assign", params)
+	d.wantWakes("agent:dev explicit_mention")
+	for _, owner := range []string{"dev", "bob"} {
+		events := len(d.log)
+		again := d.do("agent:boss", "work_item.assign", params)
+		if len(d.log) != events || again["duplicate"] != true || again.at("decision", "targetAgentId") != owner {
+			t.Errorf("a repetition makes %d events and answers %v", len(d.log)-events, again)
+		}
+		d.wantWakes()
+		d.do("agent:boss", "work_item.assign", m{"id": "w", "ownerId": "bob"})
+		d.wantWakes("agent:bob explicit_mention")
+	}
+}
+
 func TestWorkAssign_ReopensAndRejects(t *testing.T) {
 	d := newFixture(t)
 	d.announce("lead", "dev")
