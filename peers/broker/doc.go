@@ -64,7 +64,8 @@
 // Params accept identities, labels with "@" and bare names. A bare name means the known
 // agent or person of that name; on an update, the party that the record shows under it;
 // otherwise the agent of that name. A name that means several parties is ambiguous, and
-// the refusal lists unique names.
+// the refusal lists unique names. A label with a workspace, a harness, a model or another part
+// must fit a known agent.
 //
 // An endpoint belongs to the identity that announced it. No other identity may announce
 // or refresh it. People (tg:, chorus:, cli:) may move any work, answer any question,

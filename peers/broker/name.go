@@ -32,15 +32,16 @@ func (v *view) partyIn(r *rules.Record, s string) rules.Party {
 
 // partyOf resolves a name in params: an identity to itself, a label as in routing, and a bare
 // name to the known party of that name, else to the agent with that alias, else to the agent of
-// that name. It refuses an ambiguous name.
+// that name. It refuses an ambiguous name, and a label that fits nobody and can be no name.
 func (v *view) partyOf(s string, known func(fits func(name string) bool) []rules.Party) rules.Party {
 	s = strings.TrimSpace(s)
 	bare, labelled := strings.CutPrefix(s, "@")
 	if id := protocol.PeerID(bare); protocol.RoleOf(id) != protocol.RoleUnknown {
 		return v.DisplayParty(id)
 	}
+	var st rules.Resolution
 	if labelled {
-		switch st := v.Resolve(s, v.LocalityOf(v.caller)); st.Failure {
+		switch st = v.Resolve(s, v.LocalityOf(v.caller)); st.Failure {
 		case "":
 			return st.Party
 		case collab.CodeAmbiguous:
@@ -57,6 +58,8 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []rules
 	switch {
 	case bare == "":
 		return rules.Party{}
+	case len(list) == 0 && labelled && strings.ContainsAny(bare, ".:@#? "):
+		rules.FailUnroutable(st.Failure, s, st.Reason, st.Candidates, nil)
 	case len(list) == 0:
 		return rules.Party{Name: bare, ID: protocol.AgentID(bare)}
 	case len(list) > 1:

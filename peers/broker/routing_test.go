@@ -224,6 +224,21 @@ func TestResolution_ByAlias(t *testing.T) {
 	d.checkRebuild()
 }
 
+// TestResolution_RefusesLabelsThatFitNobody checks that no record names a party that can never
+// exist. An agent that has not announced itself yet may be named.
+func TestResolution_RefusesLabelsThatFitNobody(t *testing.T) {
+	d := newFixture(t)
+	d.announce("lead")
+	for _, label := range []string{"@lead.staging", "@lead#codex", "@lead?opus", "@late.main", "@role:qa", "@lead now", "@endpoint:e9"} {
+		d.mustRefuse("unknown_target", "cli:will", "work_item.create", m{"title": "t", "ownerId": label, "nextMoveOwnerId": label})
+		d.mustRefuse("unknown_target", "cli:will", "question.ask", m{"title": "t", "askedOfId": label})
+	}
+	if len(d.log) != 1 {
+		t.Errorf("the refusals left %d events", len(d.log)-1)
+	}
+	d.do("cli:will", "work_item.create", m{"title": "t", "ownerId": "@late", "nextMoveOwnerId": "@late"})
+}
+
 func TestResolution_PrefersTheSendersProject(t *testing.T) {
 	d := newFixture(t)
 	group(d, "")
