@@ -1,10 +1,13 @@
 package agent_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
 )
 
 // TestClaim_RefusedEndsIgnored checks that a refused claim immediately ends the event and its
@@ -63,4 +66,40 @@ func TestClaim_TakenByASignal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClaim_WithoutBufferedIsLeftToTheTools checks that a program that takes only knocks is not
+// offered again what it has claimed. It reads and answers the event with its tools.
+func TestClaim_WithoutBufferedIsLeftToTheTools(t *testing.T) {
+	s := newStub(func(_ context.Context, tn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+		if tn.Event.Knock == nil {
+			return harness.Outcome{}, harness.ErrModeUnsupported
+		}
+		return harness.Outcome{State: harness.Accepted}, nil
+	})
+	s.caps.Injection = harness.Injection{Notify: true}
+	withFixture(t, s, holder, func(t *testing.T, w *fixture) {
+		joinBroker(t, w)
+		w.say(post("e1", "@backend-agents who can look?"))
+		w.sleep(time.Second)
+		call(w.tools(), "chat.claim", map[string]any{"eventId": "e1"})
+		w.sleep(time.Second)
+		call(w.tools(), "chat.react", map[string]any{"inReplyTo": "e1", "signal": "working"})
+		w.sleep(time.Second)
+		var decisions []string
+		for _, r := range w.records {
+			if r.is("attention_decision") {
+				decisions = append(decisions, fmt.Sprint(r["injection"], " ", r["reason"]))
+			}
+		}
+		equal(t, "decisions", decisions,
+			[]string{"notify role_mention", "buffered claim_granted", "tool_mailbox claim_granted+no_buffered"})
+		if turns := s.seen(); len(turns) != 2 {
+			t.Errorf("%d deliveries; want the knock and one attempt to show the content", len(turns))
+		}
+		call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e1", "text": "looking"})
+		w.sleep(time.Second)
+		w.wantTexts("signal working", "looking")
+		w.wantDispositions("e1 claimed", "e1 responded")
+	})
 }

@@ -92,9 +92,10 @@ func finishKnock(tx *Tx, e *Entry, reason string) {
 	}
 }
 
-// Grant delivers a claimed event again, now with its content, if only a knock was shown before.
+// Grant delivers a claimed event again, now with its content, if only a knock was shown before. It does
+// so once: a harness that cannot be given the content reads it with its tools.
 func (tx *Tx) Grant(e *Entry) {
-	if !e.Decision.Injection.Injects() {
+	if !e.Decision.Injection.Injects() && !e.ClaimGranted() {
 		finishKnock(tx, e, "claimed")
 		e.Decision = attention.AfterClaim(e.Decision, nil)
 		tx.Requeue(e)

@@ -179,6 +179,11 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error, cost proto
 	switch {
 	case !acted && errors.Is(failure, harness.ErrModeUnsupported):
 		lifecycle.DecideAgain(tx, t, e, harness.ErrModeUnsupported.Error(), cost)
+		if e != nil && e.ClaimGranted() { // the rules would offer it again
+			e.Decision = attention.AfterClaim(e.Decision, &attention.Capabilities{})
+			tx.Decide(e)
+			r.assign(tx, e)
+		}
 		return
 	case !acted && stopped:
 		t.Deadline, t.InterruptedAt = time.Time{}, time.Now()
