@@ -196,8 +196,9 @@ func TestClaim_OfTheBrokerIsNeededForARoleEvent(t *testing.T) {
 		b.mu.Unlock()
 		b.tell(t, "collab.claim.offered", "off-1", map[string]any{"eventId": "e2", "state": "offered"})
 		w.sleep(time.Second)
-		if turns := w.stub.seen(); len(turns) != before+1 || turns[before].Event.EventID != "e2" || turns[before].Event.Knock == nil {
-			t.Fatalf("the offer brought %d turns", len(turns)-before)
+		if turns := w.stub.seen(); len(turns) != before+1 || turns[before].Event.EventID != "e2" || turns[before].Event.Knock == nil ||
+			turns[before].Event.IdempotencyKey == turns[before-1].Event.IdempotencyKey {
+			t.Fatalf("the offer brought %d turns, or one with the key %s again", len(turns)-before, turns[before-1].Event.IdempotencyKey)
 		}
 		if r, _ := call(w.tools(), "chat.claim", map[string]any{"eventId": "e2"}); r["granted"] != true {
 			t.Errorf("a claim of an offered event gives %v", r)

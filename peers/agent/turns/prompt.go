@@ -40,7 +40,7 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 			tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", protocol.TurnCost{})
 			return nil
 		}
-		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
+		shown.Event, shown.Deferrals = r.eventOf(tx, carrier, parts, t, j.version), carrier.Deferrals
 		shown.Event.Now = time.Now().In(r.opts.ZoneOf(carrier.Content.Chat))
 		before := r.window(tx, carrier, parts)
 		j.prompt, j.parts = r.promptOf(tx, carrier, parts, before), parts
@@ -137,7 +137,8 @@ func (r *Runner) system(ctx context.Context, j *task) (system, contract string) 
 }
 
 // eventOf returns an event in the form of C2A.
-func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn, v attention.Version) harness.Event {
+func (r *Runner) eventOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn,
+	v attention.Version) harness.Event {
 	d := &e.Decision
 	event := harness.Event{
 		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" +
@@ -164,6 +165,10 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 		event.IdempotencyKey += "~granted"
 	}
 	if event.Knock = d.Knock; event.Knock != nil {
+		earlier := tx.Turns(`WHERE event_id = ? AND mode = 'notify' AND turn_id <> ?`, e.EventID, t.ID)
+		if len(earlier) > 0 { // it is offered again
+			event.IdempotencyKey += fmt.Sprint("~knock-", len(earlier)+1)
+		}
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text by others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
 		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !r.meant(m) })
