@@ -331,6 +331,26 @@ func TestReaction_IsAcceptedOrRefusedByPolicy(t *testing.T) {
 	})
 }
 
+// TestReaction_ReportsTheRecordedDisposition reacts where the policy or an earlier end decides.
+func TestReaction_ReportsTheRecordedDisposition(t *testing.T) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
+		w.say(dm("e1", "thanks"))
+		w.say(by(dm("e2", "please do it"), "78", "human"))
+		w.sleep(5 * time.Second)
+		for _, c := range [][3]string{
+			{"e1", "done", "acknowledged"}, {"e2", "working", "claimed"}, {"e2", "seen", "claimed"},
+			{"e2", "declined", "ignored"}, {"e2", "done", "ignored"},
+		} {
+			r, _ := call(w.tools(), "chat.react", map[string]any{"inReplyTo": c[0], "signal": c[1]})
+			if r["disposition"] != c[2] {
+				t.Errorf("%s on %s gives %v; want %s", c[1], c[0], r, c[2])
+			}
+		}
+		w.sleep(time.Second)
+		w.wantDispositions("e1 acknowledged", "e2 claimed", "e2 ignored")
+	})
+}
+
 func TestReaction_BeforeAnAnswerIsNotTheEnd(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		call(tools, "chat.react", map[string]any{"signal": "seen"})

@@ -63,9 +63,12 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 	}
 	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *attempt) result {
 		b.signal(t, row, text.Prefix(args.ETA, maxETA))
-		d := row.Disposition
-		if e := t.event; row.Signal == attention.SignalSeen && e != nil && e.Open() &&
-			e.Decision.Policy == attention.PolicyMustRespond {
+		d, e := row.Disposition, t.event
+		switch {
+		case e == nil:
+		case e.Disposition() != "": // its policy or an earlier end may have decided otherwise
+			d = e.Disposition()
+		case row.Signal == attention.SignalSeen && e.Decision.Policy == attention.PolicyMustRespond:
 			d = ""
 		}
 		return result{Signal: row.Signal, Disposition: d}
