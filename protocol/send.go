@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,10 +230,27 @@ func checkTimestamp(v []byte) error {
 	if jsonrpc.IsString(v) && t.UnmarshalJSON(v) == nil && strict(v[1:len(v)-1]) { // no allocation, no escapes
 		return nil
 	}
-	if text := jsonrpc.UnquoteBytes(v); t.UnmarshalText(text) == nil && strict(text) {
+	if isTimestamp(jsonrpc.UnquoteBytes(v)) {
 		return nil
 	}
 	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
+}
+
+// isTimestamp reports whether a text is a time of RFC 3339, which may have small letters and, in the last
+// minute of a month, a leap second. Package time reads neither.
+func isTimestamp(text []byte) bool {
+	const seconds, end = len("2006-01-02T15:04:"), len("2006-01-02T15:04:05")
+	text = bytes.ToUpper(text)
+	isLeap := len(text) > end && string(text[seconds:end]) == "60"
+	if isLeap {
+		copy(text[seconds:], "59")
+	}
+	var t time.Time
+	if t.UnmarshalText(text) != nil || !strict(text) {
+		return false
+	}
+	next := t.UTC().Add(time.Second)
+	return !isLeap || next.Day() == 1 && next.Hour() == 0 && next.Minute() == 0
 }
 
 // strict reports whether a time that package time has parsed as RFC 3339 is valid. The package
