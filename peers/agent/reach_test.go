@@ -192,3 +192,35 @@ func TestCall_WithoutEventMeansTheOnlyOneOfItsChat(t *testing.T) {
 		w.wantDispositions("e2 responded", "e1 responded")
 	})
 }
+
+// TestCall_WithTargetMeansTheOnlyEventThere checks that a program that names only the conversation
+// answers the event that waits there, and gets the same result when it repeats the call.
+func TestCall_WithTargetMeansTheOnlyEventThere(t *testing.T) {
+	withFixture(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *fixture) {
+		send := func(target, text string) (string, string) {
+			r, result := call(w.tools(), "chat.send_message", map[string]any{"target": target, "text": text, "idempotencyKey": text})
+			return fmt.Sprint(r["status"], " ", r["reason"]), result.Text()
+		}
+		w.say(post("e1", "@lead help me"))
+		w.say(dm("elsewhere", "and me"))
+		w.sleep(5 * time.Second)
+		w.say(inThread(by(post("e2", "@lead and me"), "78", "human"), "T1"))
+		w.sleep(5 * time.Second)
+		for _, c := range [][3]string{
+			{"C2", "hello", "refused unknown_event"},
+			{"C1", "hello", "refused which_event"},
+			{"thread:T1", "in the thread", "sent <nil>"},
+			{"C1", "hello", "sent <nil>"},
+			{"C1", "hello", "duplicate <nil>"},
+			{"C1", "hello again", "refused unknown_event"},
+		} {
+			got, says := send(c[0], c[1])
+			if got != c[2] || c[2] == "refused which_event" && !strings.Contains(says, "e2, e1") {
+				t.Errorf("%q to %s gives %s %q; want %s", c[1], c[0], got, says, c[2])
+			}
+		}
+		w.sleep(time.Second)
+		w.wantTexts("in the thread", "hello")
+		w.wantDispositions("e2 responded", "e1 responded")
+	})
+}

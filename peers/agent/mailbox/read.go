@@ -93,16 +93,18 @@ func (v *View) HasConversation(reach Reach, conversation string) bool {
 		reach)
 }
 
+// AnswerableCondition is the SQL condition that an event is open and may be answered.
+var AnswerableCondition = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND ` + OpenCondition
+
 // Unanswered returns the ids of at most 20 open events of a chat that may be answered, newest
 // first. If there are none, it returns the answers to questions that were asked in that chat.
 func (v *View) Unanswered(chat protocol.Topic) []string {
-	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+
-		OpenCondition+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+AnswerableCondition+
+		` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
-	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+OpenCondition+`
+	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+AnswerableCondition+`
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`,
 		protocol.TopicBroker, chat)
 }

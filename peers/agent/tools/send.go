@@ -75,12 +75,42 @@ func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.
 	if problem := args.check(); problem != "" {
 		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
-	b.refreshBroker(ctx, args.InReplyTo)
-	answer := b.act(ctx, sendMessageTool, args.InReplyTo, result{Status: "refused"}, args.send)
+	id, unclear := b.eventAtTarget(ctx, args)
+	b.refreshBroker(ctx, id)
+	answer := b.act(ctx, sendMessageTool, id, result{Status: "refused"}, func(t *attempt) result {
+		t.refuse(unclear)
+		return args.send(t)
+	})
 	if !answer.IsError && !args.Interim {
 		b.pending.Store(attention.Signal(""))
 	}
 	return answer
+}
+
+// eventAtTarget returns the id of the event that a message answers. If the message names only a target, and
+// is sent outside of a turn and of the tools of a chat, that is the event that an earlier
+// call of the same key and text answered, or the only one that waits at the target. Otherwise it returns
+// a refusal.
+func (b *Toolset) eventAtTarget(ctx context.Context, args *sendArguments) (id string, unclear attention.Refusal) {
+	if args.InReplyTo != "" || args.Target == "" || b.turnID != "" || b.chat != "" {
+		return args.InReplyTo, unclear
+	}
+	v := b.provider.Mailbox.View(ctx)
+	if before := v.SentAs(args.IdempotencyKey); before != nil && before.Text == args.Text {
+		if e := v.Entry(before.EventID); e != nil && sameTarget(e, args.Target) {
+			return e.EventID, unclear
+		}
+	}
+	var open []string
+	for _, e := range v.Events(`WHERE ` + mailbox.AnswerableCondition + ` ORDER BY seq DESC`) {
+		if sameTarget(e, args.Target) {
+			open = append(open, e.EventID)
+		}
+	}
+	if len(open) != 1 {
+		return "", ambiguousEvent(open[:min(len(open), 20)])
+	}
+	return open[0], unclear
 }
 
 // refreshBroker checks whether there is a broker before an answer to an event that may need a
