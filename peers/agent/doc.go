@@ -21,7 +21,8 @@
 //     most five times. A stop word, an edit or a request to leave ends it. An asynchronous
 //     program (harness.Capabilities) has a day to settle what it deferred. Decisions, turns,
 //     refusals and dispositions are agent_events to system:attention, sent at least once, so
-//     that the activity log of the bus explains everything.
+//     that the activity log of the bus explains everything. An event of a Chorus channel that
+//     ends without an answer is also reported to the channel, whose service would wait for one.
 //   - Enforcement: whatever a model writes, code refuses what the policy forbids
 //     (attention.PermitMessage). There is one answer per event, in the chat of the event,
 //     none to events that forbid it, none without a required claim, none after leaving, and

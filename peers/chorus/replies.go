@@ -85,6 +85,9 @@ func (q *callbackQueue) handleReport(ctx context.Context, d *peer.Delivery) erro
 	if err := json.Unmarshal(d.Message.Content, &report); err != nil {
 		return peer.Reject("the content of agent_event cannot be read")
 	}
+	if report.Kind == kindDisposition {
+		return q.endTurn(ctx, d, &report)
+	}
 	event, done, ok := reportEvent(report)
 	if !ok {
 		return nil // an event of another kind, such as a refusal
@@ -97,6 +100,33 @@ func (q *callbackQueue) handleReport(ctx context.Context, d *peer.Delivery) erro
 	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
 	return q.enqueue(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done,
 		true)
+}
+
+// endTurn ends the turn of a message that its agent closed without an answer. A turn that has not
+// begun matters only to a task, which would stay open.
+func (q *callbackQueue) endTurn(ctx context.Context, d *peer.Delivery, report *agentReport) error {
+	p := pendingEvent{Channel: protocol.PeerID(d.Topic)}
+	failed := report.Disposition == attention.DispositionFailed
+	if failed {
+		p.Event = chorus.Event{
+			Type:    chorus.EventError,
+			Message: "the agent could not answer this message",
+			Code:    "not_answered",
+		}
+	}
+	err := store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
+		in, found := store.One(tx, answeredColumns, `SELECT seq, turn FROM inbound
+			WHERE +channel = ?1 AND (source_id = ?2 OR message_id = ?2)
+			AND (turn = ?3 OR turn = '' AND EXISTS (SELECT 1 FROM task_message WHERE inbound = seq))`,
+			p.Channel, report.InReplyTo, lifecycleProcessing)
+		if found {
+			q.putWithLifecycle(tx, in, p, string(d.Message.From)+" "+string(d.Message.MessageID), true, failed)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("storing the end of a turn: %w", err)
+	}
+	return nil
 }
 
 // serviceToolName returns the service's own name of a tool: without the name of its server, which
@@ -179,6 +209,8 @@ type answeredMessage struct {
 	turn string // the last lifecycle event
 }
 
+func answeredColumns(in *answeredMessage) []any { return []any{&in.seq, &in.turn} }
+
 // findAnswered finds the message to which a reply belongs. It is the message that the reply names
 // by sourceId or messageId, else the one being delivered, else the last one that the agent took.
 // Reminders and posts of hooks have no callback, so the last message is used for them. tx fails
@@ -187,11 +219,10 @@ func findAnswered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFli
 	if slices.ContainsFunc(internalSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {
 		inReplyTo = ""
 	}
-	into := func(in *answeredMessage) []any { return []any{&in.seq, &in.turn} }
 	if inReplyTo == "" {
-		return one(tx, ErrNotFound, into, answeredLastQuery, channel, inFlight)
+		return one(tx, ErrNotFound, answeredColumns, answeredLastQuery, channel, inFlight)
 	}
-	return one(tx, ErrNotFound, into, answeredNamedQuery, channel, inFlight, inReplyTo)
+	return one(tx, ErrNotFound, answeredColumns, answeredNamedQuery, channel, inFlight, inReplyTo)
 }
 
 // answeredNamedQuery finds the message that a reply names, and answeredLastQuery the one that it

@@ -27,10 +27,14 @@ func jsonString(s string) json.RawMessage {
 // An agentReport is the content of an agent_event, in which an agent reports what it does about a
 // message.
 type agentReport struct {
-	Kind      chorus.EventType `json:"event"` // status, tool_call, tool_result, error
-	InReplyTo string           `json:"inReplyTo"`
+	Kind        chorus.EventType      `json:"event"` // status, tool_call, tool_result, error, or kindDisposition
+	InReplyTo   string                `json:"inReplyTo"`
+	Disposition attention.Disposition `json:"disposition"`
 	chorus.Event
 }
+
+// kindDisposition is the kind of a report that a message was closed without an answer.
+const kindDisposition chorus.EventType = protocol.RecordDisposition
 
 // replyEvent returns the callback event for an agent's reply, and whether the agent has finished
 // its turn. ok is false if nothing is shown.

@@ -83,6 +83,17 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 // onlyAnswers reports whether a chat takes each reply as an answer, as services of Chorus do.
 func onlyAnswers(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "chorus" }
 
+// ReportEnd reports that an event of a service was closed without an answer. A service sees no
+// attention records, and would wait for a reply.
+func (tx *Tx) ReportEnd(e *Entry) {
+	d := e.Disposition()
+	if !onlyAnswers(e.Chat) || !d.Final() || d == attention.DispositionResponded {
+		return
+	}
+	tx.Enqueue(e.Chat, UniqueKey("disposition", e.Seq), tx.m.MessageFor(e, protocol.TypeAgentEvent,
+		map[string]any{"event": protocol.RecordDisposition, "inReplyTo": e.SourceID, "disposition": d}))
+}
+
 // SendNotice sends a text of the agent's program, once per event and kind.
 func (tx *Tx) SendNotice(e *Entry, kind, text string) {
 	if key := kind + ":" + e.EventID; tx.SentAs(key) == nil {
@@ -190,6 +201,7 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 		}
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
+			tx.ReportEnd(e)
 		}
 	case answered:
 		tx.Move(e, Respond, "answered")

@@ -179,4 +179,7 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	tx.Record(UniqueKey("disposition", e.Seq), e, protocol.Disposition{
 		Event: protocol.RecordDisposition, EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
 	})
+	if d != attention.DispositionFailed { // the notice about a failure goes first
+		tx.ReportEnd(e)
+	}
 }

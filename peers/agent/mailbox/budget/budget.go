@@ -120,6 +120,9 @@ func withhold(tx *mailbox.Tx, t *mailbox.Turn, e *mailbox.Entry, reason, notice 
 	if owed && notice != "" && (e.Origin.QuestionID != "" || !wasNotified(&tx.View, e, reason)) {
 		tx.SendNotice(e, reason, notice)
 	}
+	if owed {
+		tx.ReportEnd(e)
+	}
 }
 
 // wasNotified reports whether the event's conversation got a notice of this kind within the

@@ -49,6 +49,7 @@ func GiveUpWithNotice(tx *mailbox.Tx, e *mailbox.Entry, reason, notice string) {
 	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the agent that asked escalates further
 		NotifyFailure(tx, e, notice+unansweredNotice(tx, e))
 	}
+	tx.ReportEnd(e)
 }
 
 // NotifyFailure notifies an author who waits for an answer of its failure, once.

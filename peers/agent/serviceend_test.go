@@ -1,0 +1,45 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// TestService_LearnsThatNoAnswerFollows covers thanks, a part of a longer message, and messages
+// beyond a budget, of which the first gets a notice.
+func TestService_LearnsThatNoAnswerFollows(t *testing.T) {
+	opts := &agent.Options{Budget: &attention.Budget{AuthorTurns: 1}}
+	withFixture(t, newStub(answering("Found.")), opts, func(t *testing.T, w *fixture) {
+		gateway := w.bus.Join(t, "chorus:ops.c1", "chorus:*")
+		for _, said := range [][]protocol.ChatMessage{
+			{dm("e1", "Thanks!")},
+			{dm("e2", "look at the deploy"), dm("e3", "and the logs")},
+			{dm("e4", "what about the disk?")},
+			{dm("e5", "what about the network?")},
+		} {
+			for _, m := range said {
+				gateway.Send(t, "agent:lead", protocol.TypeChatMessage, m)
+			}
+			w.sleep(10 * time.Second)
+		}
+		var got []string
+		for gateway.Pending() > 0 {
+			m := content[struct{ InReplyTo, Text, Disposition string }](t, gateway.Next(t))
+			switch {
+			case m.Disposition != "":
+				got = append(got, m.InReplyTo+" "+m.Disposition)
+			case strings.Contains(m.Text, "turns for one author (1)"):
+				got = append(got, m.InReplyTo+" notice")
+			case m.Text != "":
+				got = append(got, m.InReplyTo+" "+m.Text)
+			}
+		}
+		want := []string{"e1 acknowledged", "e2 superseded", "e3 Found.", "e4 notice", "e4 failed", "e5 failed"}
+		equal(t, "messages to the service", got, want)
+	})
+}
