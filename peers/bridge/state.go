@@ -166,6 +166,17 @@ func (r *Router) Close(tx *store.Tx, id protocol.PeerID) {
 	}
 }
 
+// Forget deletes what the router with a name has stored about a chat that no longer exists. The
+// events are all those of the chat, and none of them waits.
+func Forget(tx *store.Tx, name string, id protocol.PeerID, events []int64) {
+	for _, event := range events {
+		tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND event = ?`, name, event)
+	}
+	for _, table := range []string{"bridge_chats", "bridge_agents", "bridge_requests"} {
+		tx.Exec(`DELETE FROM `+table+` WHERE bridge = ? AND chat = ?`, name, id)
+	}
+}
+
 // cancelRequest ends a chat's request for an agent until its next event.
 func (r *Router) cancelRequest(tx *store.Tx, id protocol.PeerID) {
 	r.transition(tx, r.table.load(tx, id), triggerClosed)

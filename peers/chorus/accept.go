@@ -166,7 +166,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, onStored func(
 			return
 		}
 		tx.Fail(g.classifySender(in))
-		ready := s.ensureChannel(tx, in)
+		ready := g.ensureChannel(tx, in)
 		s.joinRoom(tx, in)
 		seq := store.Value[int64](
 			tx,
@@ -205,7 +205,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, onStored func(
 // ensureChannel creates the channel on its first message and enforces the limits of the inbox. It
 // returns when the message is ready: the first one of a channel waits until the other inboxes may
 // have it, too. The zero time means now.
-func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) (ready time.Time) {
+func (g *Gateway) ensureChannel(tx *store.Tx, in *inboundMessage) (ready time.Time) {
 	type counts struct {
 		exists, others    bool
 		channels, waiting int
@@ -221,23 +221,51 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) (ready time.Time
 		tx.Fail(
 			newHTTPError(http.StatusServiceUnavailable, "too many messages are waiting in this inbox; try again later"),
 		)
+		return ready
 	case now.exists:
+		return ready
 	case now.channels >= maxChannels:
-		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "this inbox has too many channels"))
-	default:
-		tx.Exec(
-			`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
-			in.channel,
-			in.inbox,
-			in.posted.ChannelID,
-			micros(s.now()),
-		)
-		if now.others && in.inChannel() {
-			ready = s.now().Add(roomWait)
-		}
+		g.forgetChannel(tx, in.inbox)
+	}
+	tx.Exec(
+		`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
+		in.channel,
+		in.inbox,
+		in.posted.ChannelID,
+		micros(g.store.now()),
+	)
+	if now.others && in.inChannel() {
+		ready = g.store.now().Add(roomWait)
 	}
 	return ready
 }
+
+// forgetChannel deletes the channel of an inbox that has been idle for the longest time, with its
+// messages and tasks. tx fails if every channel is in use.
+func (g *Gateway) forgetChannel(tx *store.Tx, inbox InboxName) {
+	channel := one(tx, errChannelsInUse, store.Scalar[protocol.PeerID], idleChannelQuery, inbox)
+	events := store.All(tx, store.Scalar[int64], `DELETE FROM inbound WHERE channel = ? RETURNING seq`, channel)
+	tx.Exec(`DELETE FROM channel WHERE peer = ?`, channel)
+	bridge.Forget(tx, "", channel, events)
+}
+
+var errChannelsInUse = newHTTPError(
+	http.StatusServiceUnavailable,
+	"every channel of this inbox waits for an answer; try again later",
+)
+
+// idleChannelQuery finds the channel of an inbox that has been idle for the longest time. A
+// channel is in use while an agent may still answer one of its messages, a task expects a message,
+// or something waits in a queue, where a space separates its identity from the rest of the name.
+const idleChannelQuery = `SELECT peer FROM channel WHERE inbox = ?
+	AND NOT EXISTS (SELECT 1 FROM inbound WHERE channel = peer AND (forwarded_at = 0
+		OR length(callback) > 0 AND (turn <> '` + lifecycleIdle + `' OR EXISTS (SELECT 1 FROM task_message m
+			JOIN task t ON t.id = m.task WHERE m.inbound = seq AND t.state = '` + taskInputRequired + `'))))
+	AND NOT EXISTS (SELECT 1 FROM outbox WHERE state IN ('pending', 'sending')
+		AND queue IN ('` + callbackQueueName + `', '` + bridge.QueueAgents + `', '` + bridge.QueueCommands + `')
+		AND destination >= peer AND destination < peer || '!')
+	ORDER BY coalesce((SELECT received_at FROM inbound WHERE channel = peer ORDER BY seq DESC LIMIT 1), created_at)
+	LIMIT 1`
 
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }
 func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(channel) }

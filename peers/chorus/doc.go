@@ -46,6 +46,9 @@
 //     withdraws it from the agent like a deleted message; later messages for it
 //     are refused. Tasks are kept as long as messages, and visible only to their
 //     inbox.
+//   - A full inbox forgets the channel that has been idle longest, with its
+//     messages and tasks, for a new one. A message of a forgotten channel that
+//     is POSTed again is new.
 //
 // Guarantees, webhooks (another program POSTs to a chat of any bridge):
 //

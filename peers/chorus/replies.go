@@ -27,10 +27,13 @@ type callbackQueue struct {
 	health deliveryHealth
 }
 
+// callbackQueueName is the queue of events for callbacks; destination: the channel.
+const callbackQueueName = "callback"
+
 func newCallbackQueue(g *Gateway) *callbackQueue {
 	q := &callbackQueue{g: g, health: newDeliveryHealth()}
 	q.queue = g.newOutbox(q.send, outbox.Options{
-		Name:          "callback",
+		Name:          callbackQueueName,
 		Parallel:      32,
 		StopTimeout:   g.opts.StopTimeout,
 		OnInterrupted: outbox.SettleUnknown, // a service cannot recognize a repeated message
