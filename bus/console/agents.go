@@ -229,10 +229,7 @@ func (r *request) chat() error {
 		line := chatLine{chatEvent: e}
 		eventID := e.RelayedID
 		if !e.Reply {
-			_, of, edited := strings.Cut(e.ID, " ")
-			if eventID = of; !edited {
-				eventID = e.ID
-			}
+			eventID = e.eventID()
 		}
 		if eventID != "" {
 			for _, name := range e.Agents {

@@ -44,7 +44,7 @@ func (c *chat) KindWord() string {
 // A chatEvent is one event of a chat, or one reply in it.
 type chatEvent struct {
 	At        time.Time
-	ID        string // eventId, or the messageId of a reply
+	ID        string // eventId, after its kind for edits and deletions; or the messageId of a reply
 	MessageID string
 	Kind      string // message, edit, reaction, ..., reply, signal
 	Author    string
@@ -55,6 +55,14 @@ type chatEvent struct {
 	RelayedID string   // eventId with which a reply was relayed to the other agents of the chat
 	Status    string   // of a reply: accepted, delivered, ...
 	Reason    string
+}
+
+// eventID returns the eventId. Edits and deletions have that of their message.
+func (e *chatEvent) eventID() string {
+	if e.Kind == protocol.EventEdit || e.Kind == protocol.EventDelete {
+		return strings.TrimPrefix(e.ID, e.Kind+" ")
+	}
+	return e.ID
 }
 
 func (f *readModel) chat(topic string) *chat {
@@ -84,8 +92,7 @@ func (c *chat) LastLine() *chatEvent {
 	for _, e := range slices.Backward(c.Events) {
 		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
 			e.Kind == "reply" && e.Status != protocol.StatusAccepted && e.Status != protocol.StatusFailed
-		id := strings.TrimPrefix(e.ID, protocol.EventEdit+" ")
-		if seen && e.Text != "" && c.byID[protocol.EventDelete+" "+id] == nil {
+		if seen && e.Text != "" && c.byID[protocol.EventDelete+" "+e.eventID()] == nil {
 			return e
 		}
 	}

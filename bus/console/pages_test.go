@@ -400,6 +400,27 @@ func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
 	}
 }
 
+// TestChat_FindsDecisionsOnAnyID checks that the decision on a message whose id has a space is shown,
+// also beside its edit.
+func TestChat_FindsDecisionsOnAnyID(t *testing.T) {
+	s := newFixture(t, nil)
+	bridge := s.Join(t, "chorus:ops.c1", "chorus:*")
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	for _, kind := range []string{protocol.EventMessage, protocol.EventEdit} {
+		bridge.Send(t, "agent:lead", protocol.TypeChatMessage, protocol.ChatMessage{
+			Event: kind, Text: "is it green?", SourceID: "chorus:ops.c1:msg 1",
+		})
+	}
+	lead.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, protocol.AttentionDecision{
+		Event: protocol.RecordDecision, EventID: "chorus:ops.c1:msg 1", Agent: "agent:lead", Policy: "must_respond",
+		Injection: "immediate", Reason: "mentioned",
+	})
+	s.Sync(t)
+	s.awaitPage(t, "/console/chat?id=chorus:ops.c1", "both decisions", func(body string) bool {
+		return strings.Count(body, `<details class="judge"`) == 2 && !strings.Contains(body, "has not decided")
+	})
+}
+
 // TestPages_CountGoneClients checks that a command that published something and left is counted,
 // and listed on demand, and that neither it nor its message becomes a chat. A bridge talks with
 // the peers that its chats talk with.
