@@ -127,6 +127,9 @@ func TestDecisions_AreListedAndMade(t *testing.T) {
 	if p, _, _ := sections(s.page(t, home+"decisions?q=SHELL", cookie)); !strings.Contains(p, "dec_1") || strings.Contains(p, "dec_2") {
 		t.Error("the filter does not filter")
 	}
+	if body := s.page(t, home+"decisions?q=nothing", cookie); strings.Contains(body, "No decision is pending") || !strings.Contains(body, "No decision matches.") {
+		t.Errorf("a filter without a match shows %s", body)
+	}
 	token := formToken(t, body)
 	act := func(id, do string) answer {
 		return s.ask(t, http.MethodPost, home+"decision", url.Values{"id": {id}, "do": {do}, "form": {token}}.Encode(), cookie)

@@ -22,7 +22,7 @@ func TestObligations_AreListed(t *testing.T) {
 	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "which &lt;b&gt;region?") || !strings.Contains(body, "cli:will") || !strings.Contains(body, "This list comes from the broker") {
 		t.Errorf("an operator sees %s", body)
 	}
-	if body := s.page(t, home+"owed?q=nothing", cookie); strings.Contains(body, "q_1") || !strings.Contains(body, "Nobody waits for anybody") {
+	if body := s.page(t, home+"owed?q=nothing", cookie); strings.Contains(body, "q_1") || !strings.Contains(body, "No obligation matches.") || strings.Contains(body, "Nobody waits for anybody") {
 		t.Error("the filter does not filter")
 	}
 	broker := s.Join(t, "collab:broker", "collab:*")
@@ -45,6 +45,13 @@ func TestObligations_AreListed(t *testing.T) {
 	body := s.awaitPage(t, theirs+"owed", "the item", func(body string) bool { return strings.Contains(body, "wi_1") }, reader)
 	if strings.Contains(body, "wi_2") || strings.Contains(body, "wi_3") || !strings.Contains(body, now) || !strings.Contains(body, "From the broker's events") {
 		t.Errorf("a reader sees %s", body)
+	}
+	s.awaitText(t, home+"work", "item wi_3", cookie)
+	if body := s.page(t, home+"item?id=wi_3", cookie); !strings.Contains(body, `name="id" value="wi_3"`) || !strings.Contains(body, `value="done"`) {
+		t.Errorf("lead's own item cannot be ended from its page: %s", body)
+	}
+	if body := s.page(t, theirs+"item?id=wi_3", reader); strings.Contains(body, `name="do"`) || !strings.Contains(body, "This credential is read-only") {
+		t.Errorf("the item's page for a reader: %s", body)
 	}
 	d.err = collab.ErrNoBroker
 	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "The broker could not be asked") || !strings.Contains(body, "wi_1") {

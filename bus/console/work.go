@@ -263,13 +263,19 @@ func (r *request) item() error {
 	if item == nil && asked == nil {
 		return notFound("%q is not in the rows read so far; `hubbub work show` asks the broker", text.Clip(id, 200))
 	}
+	kind := collab.KindWorkItem
+	if item == nil {
+		kind = collab.KindQuestion
+	}
 	var flights []*flight
 	for _, x := range sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
 		if item != nil && x.WorkItemID == id {
 			flights = append(flights, x)
 		}
 	}
-	r.Title, r.Page = "Work "+text.Clip(id, 60), map[string]any{"Item": item, "Question": asked, "Flights": flights}
+	r.Title, r.Page = "Work "+text.Clip(id, 60), map[string]any{
+		"ID": id, "Kind": kind, "Item": item, "Question": asked, "Flights": flights, "MayAct": r.actor() != nil,
+	}
 	return nil
 }
 
