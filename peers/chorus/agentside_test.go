@@ -330,11 +330,7 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 		post(t, inbox, posted("c-"+id, id, id, callback.url))
 		d := agent.NextOf(t, protocol.TypeChatMessage)
 		agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "answer " + id, InReplyTo: string(d.Message.MessageID)})
-		var s protocol.DeliveryStatus
-		if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil {
-			t.Fatal(err)
-		}
-		return s.Status + " " + s.Reason
+		return nextOutcome(t, agent)
 	}
 	t.Run("5xx then 200", func(t *testing.T) {
 		callback := newReceiver(t)
@@ -345,8 +341,8 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 			}
 			return false
 		})
-		if got := answer(t, callback, "a"); got != "delivered " {
-			t.Errorf("outcome %q; want delivered", got)
+		if got := answer(t, callback, "a"); got != "accepted delivered " {
+			t.Errorf("outcome %q; want accepted, then delivered", got)
 		}
 		if got := callback.types(6); got != "lifecycle:processing message message message message lifecycle:idle" {
 			t.Errorf("calls %s", got)
@@ -358,8 +354,8 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return true
 		})
-		if got := answer(t, callback, "b"); !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "500") {
-			t.Errorf("outcome %q; want failed with the status", got)
+		if got := answer(t, callback, "b"); !strings.HasPrefix(got, "accepted failed ") || !strings.Contains(got, "500") {
+			t.Errorf("outcome %q; want accepted, then failed with the status", got)
 		}
 		if got := callback.types(5); got != "lifecycle:processing"+strings.Repeat(" message", 4) {
 			t.Errorf("calls %s; want no lifecycle where it is not taken", got)
@@ -392,8 +388,8 @@ func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 			conn.Close()
 			return true
 		})
-		if got := answer(t, callback, "d"); got != "delivered " {
-			t.Errorf("outcome %q; want delivered", got)
+		if got := answer(t, callback, "d"); got != "accepted delivered " {
+			t.Errorf("outcome %q; want accepted, then delivered", got)
 		}
 		if got := callback.types(4); got != "lifecycle:processing message message lifecycle:idle" {
 			t.Errorf("calls %s", got)

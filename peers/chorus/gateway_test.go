@@ -255,6 +255,20 @@ func post(t *testing.T, url string, body any, header ...string) (int, string) {
 	return resp.StatusCode, string(answer)
 }
 
+// nextOutcome returns the delivery statuses of a reply up to the final one, with its reason.
+func nextOutcome(t *testing.T, agent *bustest.Scripted) (statuses string) {
+	t.Helper()
+	for {
+		var s protocol.DeliveryStatus
+		if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		if statuses += s.Status + " "; s.Status != protocol.StatusAccepted {
+			return statuses + s.Reason
+		}
+	}
+}
+
 // posted is the body of a POST to an inbox.
 func posted(channel, id, content, callback string) map[string]any {
 	return map[string]any{

@@ -303,6 +303,12 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 			return outbox.Permanent(errors.New("everybody in this channel would read a private reply"))
 		}
 	}
+	err = q.post(ctx, &item, &p, callback)
+	return q.g.router.ReportDelay(ctx, item.Attempt, p.report(protocol.StatusAccepted, nil), err)
+}
+
+// post makes one attempt to POST an event to its callback.
+func (q *callbackQueue) post(ctx context.Context, item *outbox.Item, p *pendingEvent, callback string) error {
 	body, err := json.Marshal(p.Event)
 	if err != nil {
 		return outbox.Permanent(err)
@@ -360,19 +366,29 @@ func (q *callbackQueue) settle(tx *store.Tx, item outbox.Item, outcome outbox.St
 		}
 		return
 	}
-	// The status has no sourceId, since a service assigns no ID.
-	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, Status: protocol.StatusFailed}
+	status := protocol.StatusFailed
 	switch outcome {
 	case outbox.StateSent:
-		status.Status = protocol.StatusDelivered
+		status = protocol.StatusDelivered
 	case outbox.StateUnknown:
-		status.Status = protocol.StatusUnknown
+		status = protocol.StatusUnknown
+	}
+	q.g.router.Report(tx, p.report(status, cause))
+}
+
+// report returns a report for the agent that sent the reply. It has no sourceId, since a service
+// assigns no ID. cause may be nil.
+func (p *pendingEvent) report(status string, cause error) *bridge.Report {
+	r := &bridge.Report{
+		Chat:   p.Channel,
+		Agent:  p.Agent,
+		Key:    string(p.Reply) + " " + status,
+		Status: protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, Status: status},
 	}
 	if cause != nil {
-		status.Reason = cause.Error()
+		r.Status.Reason = cause.Error()
 	}
-	q.g.router.Report(tx,
-		&bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
+	return r
 }
 
 // logOutcome logs the outcome of an event.
