@@ -57,14 +57,14 @@ func TestDecision_IsMadeInWords(t *testing.T) {
 		"another matter":      {[]protocol.ChatMessage{dm("2", "what does make do?")}, "", 1, false},
 		"a photo":             {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Chat: dm("", "").Chat, Author: dm("", "").Author, Attachments: []protocol.Attachment{{Kind: "photo"}}}}, "", 1, false},
 		"a sticker, twice":    {[]protocol.ChatMessage{sticker("2"), sticker("3")}, "", 1, false}, "a sticker for nobody": {[]protocol.ChatMessage{sticker("2")}, "", 0, true},
-		"to somebody else":      {[]protocol.ChatMessage{mention(dm("2", "@ann yes"), "user:ann")}, "", 0, true},
-		"to another message":    {[]protocol.ChatMessage{to(dm("2", "yes"), "other")}, "", 0, false},
-		"of a stranger":         {[]protocol.ChatMessage{by(to(dm("2", "yes"), "shown"), "66", "human")}, "", 0, true},
-		"forwarded":             {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Forwarded: "Ann", Chat: dm("", "").Chat, Author: dm("", "").Author}}, "", 0, false},
-		"a reply in a group":    {[]protocol.ChatMessage{to(dm("2", "Sí, claro"), "shown")}, "allowed", 0, true},
-		"a mention in a group":  {[]protocol.ChatMessage{mention(dm("2", "@lead да, давай"), "agent:lead")}, "allowed", 0, true},
-		"for nobody in a group": {[]protocol.ChatMessage{dm("2", "yes"), dm("3", "yes")}, "", 1, true},
-		"for two in a group":    {[]protocol.ChatMessage{mention(dm("2", "@lead @ann yes"), "agent:lead", "user:ann")}, "", 0, true},
+		"to somebody else":     {[]protocol.ChatMessage{mention(dm("2", "@ann yes"), "user:ann")}, "", 0, true},
+		"to another message":   {[]protocol.ChatMessage{to(dm("2", "yes"), "other")}, "", 0, false},
+		"of a stranger":        {[]protocol.ChatMessage{by(to(dm("2", "yes"), "shown"), "66", "human")}, "", 0, true},
+		"forwarded":            {[]protocol.ChatMessage{{SourceID: "2", Text: "yes", Forwarded: "Ann", Chat: dm("", "").Chat, Author: dm("", "").Author}}, "", 0, false},
+		"a reply in a group":   {[]protocol.ChatMessage{to(dm("2", "Sí, claro"), "shown")}, "allowed", 0, true},
+		"a mention in a group": {[]protocol.ChatMessage{mention(dm("2", "@lead да, давай"), "agent:lead")}, "allowed", 0, true},
+		"a colon after it":     {[]protocol.ChatMessage{mention(dm("2", "@lead: yes"), "agent:lead")}, "allowed", 0, true}, "a colon, then a no": {[]protocol.ChatMessage{mention(dm("2", "@lead: 👎"), "agent:lead")}, "denied", 0, true}, "a colon, then a wink": {[]protocol.ChatMessage{mention(dm("2", "@lead ;) yes"), "agent:lead")}, "", 1, true},
+		"for nobody in a group": {[]protocol.ChatMessage{dm("2", "yes"), dm("3", "yes")}, "", 1, true}, "for two in a group": {[]protocol.ChatMessage{mention(dm("2", "@lead @ann yes"), "agent:lead", "user:ann")}, "", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0

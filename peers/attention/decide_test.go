@@ -296,6 +296,20 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 	}
 }
 
+// TestDecide_IgnoresTheSignAfterAName checks that a colon or comma after the name of the agent changes nothing.
+func TestDecide_IgnoresTheSignAfterAName(t *testing.T) {
+	for text, want := range map[string]string{
+		"@lead: 👍": "acknowledgement", "@lead : 👍": "acknowledgement", "@lead：👍": "acknowledgement", "@lead; thanks": "acknowledgement",
+		"@ann, @lead: 🎉": "acknowledgement", "@lead: stop": "stop_word", "@lead: leave": "asked_to_leave",
+		"@lead: 👍?": "mention", "@lead: 5 👍": "mention", "@lead: :/": "mention", "@lead: 🤔": "mention", "@lead: thanks: more": "mention",
+	} {
+		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationChannel}, Author: attention.Author{ID: "7"}, Text: text}
+		if d := attention.Decide(e, attention.Self{ID: "agent:lead"}, attention.Facts{}, attention.Config{}); d.Reason != want {
+			t.Errorf("%q is %s; want %s", text, d.Reason, want)
+		}
+	}
+}
+
 // TestEndsWithQuestion_ReadsPeopleAndModels checks which texts are questions, to which a reaction
 // agrees.
 func TestEndsWithQuestion_ReadsPeopleAndModels(t *testing.T) {

@@ -153,7 +153,9 @@ func CountLeading(text string, labels []Label) int {
 func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], isSeparator) }
 
 // isSeparator reports whether a rune may separate leading labels.
-func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
+func isSeparator(r rune) bool {
+	return unicode.IsSpace(r) || strings.ContainsRune(",;:，；：、", r)
+}
 
 // scan returns the end of the run of wanted characters.
 func scan(text string, from int, want func(rune) bool) int {
@@ -171,17 +173,33 @@ func joinsWords(r rune) bool {
 		unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Arabic, unicode.Hebrew)
 }
 
-// withoutLabels returns a text without its labels.
+// withoutLabels returns a text without its labels, and without the signs after leading ones.
 func withoutLabels(text string) string {
 	var b strings.Builder
-	end := 0
-	for _, l := range Labels(text) {
+	labels := Labels(text)
+	leading, end := CountLeading(text, labels), 0
+	for i, l := range labels {
 		b.WriteString(text[end:l.From])
 		b.WriteByte(' ')
 		end = l.To
+		if i < leading {
+			end = addressEnd(text, l.To)
+		}
 	}
 	b.WriteString(text[end:])
 	return b.String()
+}
+
+// addressEnd returns the end of the sign after a leading label that ends at to, as in "@lead: yes", or to
+// if there is none. A sign that begins a face, as in "@lead ;)", is none.
+func addressEnd(text string, to int) int {
+	at := scan(text, to, unicode.IsSpace)
+	sign, size := utf8.DecodeRuneInString(text[at:])
+	rest := text[at+size:]
+	if isSeparator(sign) && (rest == "" || rest[0] >= utf8.RuneSelf || unicode.IsSpace(rune(rest[0]))) {
+		return at + size
+	}
+	return to
 }
 
 // spokenPart returns the author's own words: the text without fenced code, code spans and quoted
