@@ -283,7 +283,16 @@ func (c Config) Stops(e *Event) bool {
 func (v *situation) asksToLeave() bool {
 	asked := v.mentions.me || v.replyMe && v.namesNobody() && !v.facts.Asked &&
 		v.event.conversationKind() != ConversationDM
-	return asked && !v.showsCode() && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
+	return asked && !v.showsCode() && consistsOf(v.words, v.cfg.words().Leave, leaveFillers) && !v.choosesLeave()
+}
+
+// choosesLeave reports whether leave words answer a question that offers them and is not about the agent
+// itself, such as "Which button is it, join or leave?".
+func (v *situation) choosesLeave() bool {
+	isFiller := func(word string) bool { return slices.Contains(leaveFillers, word) }
+	said := slices.DeleteFunc(slices.Clone(v.words), isFiller)
+	return v.facts.Asked && offers(v.facts.Question, said) &&
+		!slices.ContainsFunc(selfWords, func(word string) bool { return offers(v.facts.Question, []string{word}) })
 }
 
 // isWork reports whether the event assigns, requests or blocks work.

@@ -296,6 +296,45 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 	}
 }
 
+// TestDecide_LeaveWordMayBeAnAnswer checks leave words in a group after a message from the agent. A word that its
+// question offers answers the question, unless it asks whether to leave.
+func TestDecide_LeaveWordMayBeAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		question, said string
+		leaves         bool
+	}{
+		{"Which one, git or svn?", "@lead git", false},
+		{"I can install git, docker or node.", "git", false},
+		{"Done.", "@lead git", false},
+		{"Which button did you press, join or leave?", "@lead leave", false},
+		{"Is it spelled leave or live?", "@lead, leave please", false},
+		{"Jadi pergi?", "@lead pergi", false},
+		{"¿Saia o pantalón?", "@lead saia", false},
+		{"Ket yoki kel?", "@lead ket", false},
+		{"Heißt es geh oder gehe?", "@lead geh", false},
+		{"Which button is it, join or leave?", "@lead go away", true},
+		{"Heat or cool?", "@lead leave", true},
+		{"Should I stay or leave?", "@lead leave", true},
+		{"Do you want me to leave?", "@lead leave", true},
+		{"Saya harus pergi?", "@lead pergi", true},
+		{"Mention me and say leave to be rid of me.", "@lead leave", true},
+		{"Type leave to end this.", "leave", true},
+		{"Hallo.", "@lead git buradan", true},
+		{"Merhaba.", "@lead lütfen git", true},
+		{"Hallo.", "geh", true},
+	} {
+		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationChannel}, Author: attention.Author{ID: "7"}, Text: c.said}
+		if !strings.Contains(c.said, "@") {
+			e.ReplyTo = &attention.ReplyTo{EventID: "q", Author: "agent:lead"}
+		}
+		facts := attention.Facts{Asked: attention.EndsWithQuestion(c.question), Question: c.question}
+		d := attention.Decide(e, attention.Self{ID: "agent:lead"}, facts, attention.Config{})
+		if (d.Action == attention.ActionLeave) != c.leaves || d.Policy != attention.PolicyMustRespond {
+			t.Errorf("%q after %q: %s, %s", c.said, c.question, d.Reason, d.Policy)
+		}
+	}
+}
+
 // TestDecide_IgnoresTheSignAfterAName checks that a colon or comma after the name of the agent changes nothing.
 func TestDecide_IgnoresTheSignAfterAName(t *testing.T) {
 	for text, want := range map[string]string{

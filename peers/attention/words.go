@@ -61,6 +61,10 @@ var (
 	}
 )
 
+// selfWords are how an agent speaks of itself, as in "Do you want me to leave?", in the languages whose leave
+// words do not change their form in a question.
+var selfWords = []string{"i", "me", "my", "saya", "aku"}
+
 // onlyEmoji reports whether a text consists of one or more emoji only.
 func onlyEmoji(text string) bool {
 	found := false
