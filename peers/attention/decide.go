@@ -240,7 +240,8 @@ func (v *situation) acknowledges() bool {
 		!emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
-	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
+	asked := v.facts.Asked || v.facts.Offered && (!emoji || strings.ContainsAny(spoken, yesEmoji))
+	answers := asked && v.event.authorKind() == AuthorHuman &&
 		(emoji || !consistsOf(v.words, v.cfg.words().Thanks, nil) || offers(v.facts.Question, v.words)) &&
 		v.isDirected()
 	return !answers

@@ -296,6 +296,91 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 	}
 }
 
+// TestDecide_AgreementTakesAnOffer checks which messages of a person say something after an offer of the agent.
+// It is no question: it keeps no word from leaving or stopping.
+func TestDecide_AgreementTakesAnOffer(t *testing.T) {
+	for text, want := range map[string]string{
+		"ok": "direct_message", "Perfect!": "direct_message", "vale": "direct_message", "beleza": "direct_message", "хорошо": "direct_message",
+		"oke": "direct_message", "tamam": "direct_message", "alles klar": "direct_message", "ok, thanks": "direct_message", "👍": "direct_message",
+		"👌🏽": "direct_message", "thanks": "acknowledgement", "Gracias!": "acknowledgement", "danke schön 🙏": "acknowledgement", "❤️": "acknowledgement",
+		"🎉🎉": "acknowledgement", "stop": "stop_word", "🤔": "direct_message",
+	} {
+		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationDM}, Author: attention.Author{ID: "7"}, Text: text}
+		facts := attention.Facts{Offered: true, Question: "Let me know if you'd like me to book it."}
+		if d := attention.Decide(e, attention.Self{ID: "agent:lead"}, facts, attention.Config{}); d.Reason != want {
+			t.Errorf("%q is %s; want %s", text, d.Reason, want)
+		}
+		e.Author.Kind = attention.AuthorAgent
+		if d := attention.Decide(e, attention.Self{ID: "agent:lead"}, facts, attention.Config{}); text == "ok" && d.Reason != "acknowledgement" {
+			t.Errorf("ok of an agent is %s", d.Reason)
+		}
+	}
+	leave := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationChannel}, Author: attention.Author{ID: "7"},
+		Text: "leave", ReplyTo: &attention.ReplyTo{EventID: "q", Author: "agent:lead"}}
+	if d := attention.Decide(leave, attention.Self{ID: "agent:lead"}, attention.Facts{Offered: true}, attention.Config{}); d.Action != attention.ActionLeave {
+		t.Errorf("leave in reply to an offer is %s", d.Reason)
+	}
+}
+
+// TestOffers_WaitForAYes checks which texts offer something to which "ok" is an answer.
+func TestOffers_WaitForAYes(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Let me know if you'd like me to book it.":                    true,
+		"It leaves at 9:00. Let me know if you’d like me to book it!": true,
+		"Let me know if you want me to go on.":                        true,
+		"Just say the word and I book it.":                            true,
+		"If you'd like, I can book it for you.":                       true,
+		"The 9:00 is full. If you want, I can try another train.":     true,
+		"Tell me if I should cancel it.":                              true,
+		"Sag Bescheid, wenn ich das buchen soll.":                     true,
+		"Wenn du möchtest, kann ich das buchen.":                      true,
+		"Avísame si quieres que lo reserve.":                          true,
+		"Si quieres, puedo reservarlo.":                               true,
+		"Me avise se quiser que eu reserve.":                          true,
+		"Дай знать, если забронировать.":                              true,
+		"Дайте знать, если хотите, чтобы я забронировал.":             true,
+		"Дай знати, якщо хочеш, щоб я забронював.":                    true,
+		"Beri tahu saya jika ingin saya pesan.":                       true,
+		"İstersen haber ver, ayırtayım.":                              true,
+		"अगर आप चाहें तो मैं बुक कर दूँ।":                             true,
+		"Dites-le si vous voulez que je réserve.":                     true,
+		"Fammi sapere se vuoi che prenoti.":                           true,
+		"Laat me weten als ik moet boeken.":                           true,
+		"如果需要我预订，请告诉我。":                                               true,
+		"Let me know if you need more.":                               false,
+		"Let me know if you have any questions!":                      false,
+		"Let me know if you'd like me to change anything.":            false,
+		"Let me know if you'd like me to expand on any of these!":     false,
+		"If there is anything else, just say the word.":               false,
+		"Let me know if it works.":                                    false,
+		"Let me know when you are there.":                             false,
+		"Sag Bescheid, wenn es nicht geht.":                           false,
+		"Sag Bescheid, wenn ich dir helfen kann.":                     false,
+		"Sag Bescheid, wenn du da bist.":                              false,
+		"Avísame si necesitas algo más.":                              false,
+		"Avísame si quieres que cambie algo.":                         false,
+		"Me avise se precisar de algo.":                               false,
+		"Дай знать, если что-то не так.":                              false,
+		"Дай знать, если нужна помощь.":                               false,
+		"Beri tahu saya jika ada yang lain.":                          false,
+		"Başka bir şey istersen haber ver.":                           false,
+		"Bir sorun olursa haber ver.":                                 false,
+		"何かあれば教えてください。":                                               false,
+		"You can book it if you like.":                                false,
+		"I booked it.":                                                false,
+		"> Let me know if you'd like me to book it.\nI did.":          false,
+		"Use `let me know if you want me to` in the letter.":          false,
+		"": false,
+	} {
+		if got := attention.Offers(text); got != want {
+			t.Errorf("Offers(%q) = %v", text, got)
+		}
+		if want && attention.EndsWithQuestion(text) {
+			t.Errorf("%q is a question", text)
+		}
+	}
+}
+
 // TestDecide_LeaveWordMayBeAnAnswer checks leave words in a group after a message from the agent. A word that its
 // question offers answers the question, unless it asks whether to leave.
 func TestDecide_LeaveWordMayBeAnAnswer(t *testing.T) {

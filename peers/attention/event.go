@@ -118,6 +118,8 @@ type Facts struct {
 	// its own question was the last message here, or is the message answered or reacted to
 	Asked    bool   `json:"asked,omitempty"`
 	Question string `json:"question,omitempty"` // its text
+	// its own offer was the last message here, or is the message answered: see Offers
+	Offered bool `json:"offered,omitempty"`
 	// it is the first message from a person after a question that the agent asked them here
 	Answers bool `json:"answers,omitempty"`
 	// an agent sent the same text before, it had a turn here, and no person has written since; or

@@ -36,6 +36,8 @@ type dictionary struct {
 	Courtesies []string `json:"courtesies"` // they change neither yes nor no
 	Pauses     []string `json:"pauses"`     // their author will answer later
 	Requests   []string `json:"requests"`   // they ask without a question mark: "tell me which"
+	Offers     []string `json:"offers"`     // they wait for a yes: "let me know if you want me to"
+	General    []string `json:"general"`    // of offers that wait for nothing: "anything"
 }
 
 // defaultWords returns what words.json contains. Many programs never need it.
@@ -106,24 +108,44 @@ func EndsWithQuestion(text string) bool {
 	return false
 }
 
-// requestPhrases returns the phrases of words.json that ask without a question mark, between spaces
-// unless their language has none.
-var requestPhrases = sync.OnceValue(func() (phrases []string) {
-	for _, phrase := range defaultWords().Requests {
-		if phrase = strings.Join(tokens(phrase), " "); phrase < "\u2e80" {
-			phrase = " " + phrase + " "
+// Phrases of words.json, as containsPhrase takes them.
+var (
+	requestPhrases = searched(func(d *dictionary) []string { return d.Requests })
+	offerPhrases   = searched(func(d *dictionary) []string { return d.Offers })
+	generalPhrases = searched(func(d *dictionary) []string { return d.General })
+)
+
+// searched returns phrases between spaces, unless their language has none.
+func searched(list func(*dictionary) []string) func() []string {
+	return sync.OnceValue(func() (phrases []string) {
+		for _, phrase := range list(defaultWords()) {
+			if phrase = strings.Join(tokens(phrase), " "); phrase < "\u2e80" {
+				phrase = " " + phrase + " "
+			}
+			phrases = append(phrases, phrase)
 		}
-		phrases = append(phrases, phrase)
-	}
-	return phrases
-})
+		return phrases
+	})
+}
+
+func containsPhrase(text string, phrases []string) bool {
+	words := " " + strings.Join(tokens(text), " ") + " "
+	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(words, phrase) })
+}
 
 // requests reports whether a text asks for something without a question mark.
 func requests(text string) bool {
 	ends := func(end string) bool { return strings.HasSuffix(strings.TrimSpace(text), end) }
-	words := " " + strings.Join(tokens(text), " ") + " "
-	return slices.ContainsFunc(endsOfQuestions, ends) ||
-		slices.ContainsFunc(requestPhrases(), func(phrase string) bool { return strings.Contains(words, phrase) })
+	return slices.ContainsFunc(endsOfQuestions, ends) || containsPhrase(text, requestPhrases())
+}
+
+// Offers reports whether a sentence of a text offers to do something and waits for a yes: "Let me know if you want
+// me to book it." An offer of anything at all waits for nothing.
+func Offers(text string) bool {
+	sentences := strings.FieldsFunc(spokenPart(text), func(r rune) bool { return strings.ContainsRune(".!\n。！।", r) })
+	return slices.ContainsFunc(sentences, func(sentence string) bool {
+		return containsPhrase(sentence, offerPhrases()) && !containsPhrase(sentence, generalPhrases())
+	})
 }
 
 // pauseFillers may accompany a pause without changing it, as courtesies may.

@@ -76,6 +76,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.OwnsThread, facts.Continues = facts.Work != "", e.IsFragment() // an edit changes nothing about that
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
+	facts.Offered = lastOwn > lastOther && attention.Offers(lastText)
 	facts.Question = lastText
 	facts.Answers = attention.EndsWithQuestion(lastText) && v.mayAnswer(e, lastOwn)
 	facts.Asked = facts.Asked || facts.Answers
@@ -83,6 +84,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		answered := v.questionText(e, c.ReplyTo.SourceID)
 		facts.Question = cmp.Or(answered, facts.Question)
 		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || attention.EndsWithQuestion(answered)
+		facts.Offered = c.Event != protocol.EventReaction && (facts.Offered || attention.Offers(answered))
 		facts.Repeated = v.hasReacted(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
