@@ -23,7 +23,7 @@ const (
 	yesEmoji      = "👍👌✅☑✔🆗🙆💯"
 	noEmoji       = "👎❌✖🚫⛔🙅🛑"
 	unclearEmoji  = "🤷🤔🙄😬😐✋"
-	neutralEmoji  = "🙂😊😀😃😄🙏🎉🚀❤💪"
+	neutralEmoji  = "🙂😊😀😃😄😁🤗🥳🤩🙏🙌🤝👏🫡🎉🎊✨🌟⭐🚀❤🧡💛💚💙💜💪🤙"
 	emojiVariants = "\ufe0f\u200d♂♀🏻🏼🏽🏾🏿"
 )
 
@@ -73,7 +73,8 @@ func (r *AnswerReader) Read(text string) Answer {
 	if len(text) > maxAnswer {
 		return AnswerOther
 	}
-	text = innerTick().ReplaceAllString(text, "$1'$2")
+	text = plainSigns.Replace(innerTick().ReplaceAllString(text, "$1'$2"))
+	text = italics().ReplaceAllString(bold().ReplaceAllString(text, "$1"), "$1$2$3")
 	text, doubt := takeFaces(withoutLabels(text))
 	text, found, clear := takeEmoji(text)
 	if strings.Contains(text, "..") {
@@ -156,6 +157,15 @@ func (r *AnswerReader) leading(words []string) (n int, answer Answer) {
 	return 0, ""
 }
 
+// plainSigns replaces the sign of Chinese and Japanese keyboards that changes an answer; see exclaimed.
+var plainSigns = strings.NewReplacer("！", "!")
+
+// Marks of words that a chat shows in bold or italics. Struck and hidden words have others.
+var (
+	bold    = compiled(`\*\*([^*\n]+)\*\*`)
+	italics = compiled(`(^|[^\pL\pN_])_([^_\n]+)_($|[^\pL\pN_])`)
+)
+
 // innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
 var innerTick = compiled("(\\pL)[`´](\\pL)")
 
@@ -220,5 +230,5 @@ func isPlainLetter(r rune) bool {
 		return false
 	}
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == ' ' || r == '\n' || r == '\t' ||
-		r == '\u00a0'
+		r == '\u00a0' || r == '\u3000'
 }

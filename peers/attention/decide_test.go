@@ -271,6 +271,7 @@ func TestDecide_ThanksAndEmojiObligeNobody(t *testing.T) {
 // keyboard, and words next to emoji. A text that asks is never only thanks.
 func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 	for text, want := range map[string]string{
+		"ＯＫ": "acknowledgement", "ＳＴＯＰ！": "stop_word", "ｏｋ？": "direct_message", "ｓｔｏｐ　ｉｔ": "stop_word",
 		"İPTAL": "stop_word", "to‘xta": "stop_word", "TO'XTA!": "stop_word", "toʻxta": "stop_word", "бас": "direct_message", "Стои\u0306": "stop_word",
 		"بس\u200cکن": "stop_word", "إلغاء": "stop_word", "الغاء": "stop_word", "توقّف": "stop_word", "बंद करो।": "stop_word",
 		"tesekkurler": "acknowledgement", "TEŞEKKÜRLER": "acknowledgement", "o\u0301timo": "acknowledgement", "otimo": "acknowledgement",

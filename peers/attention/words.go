@@ -191,6 +191,9 @@ func tokens(text string) []string {
 			r == 0x20e3 {
 			return -1
 		}
+		if r >= '０' && r <= '９' || r >= 'ａ' && r <= 'ｚ' { // of Chinese and Japanese keyboards
+			return r - 'ａ' + 'a'
+		}
 		return r
 	}, letters.Replace(strings.ToLower(text)))
 	return strings.FieldsFunc(text, func(r rune) bool {
