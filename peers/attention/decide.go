@@ -270,7 +270,10 @@ func IsAcknowledgement(text string, answer bool) bool {
 func (v *situation) showsCode() bool { return strings.Contains(v.event.Text, "`") }
 
 func (v *situation) stops() bool {
-	return v.event.Attachments == 0 && !v.showsCode() && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
+	spoken := withoutLabels(spokenPart(v.event.Text))
+	sign := onlyEmoji(spoken) && strings.ContainsAny(spoken, stopEmoji) && !strings.ContainsAny(spoken, questionMarks)
+	return v.event.Attachments == 0 && !v.showsCode() &&
+		(sign || consistsOf(v.words, v.cfg.words().Stop, stopFillers))
 }
 
 // Stops reports whether the text of an event is a stop word of the configuration.

@@ -281,6 +281,13 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 		"👨\u200d👩\u200d👧": "acknowledgement", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f": "acknowledgement",
 		"ok?": "direct_message", "تمام؟": "direct_message", "❓": "direct_message", "⁉️": "direct_message", "🤷 ?": "direct_message", "1️⃣": "direct_message",
 		"🤔": "direct_message", "😡😡": "direct_message", "🤷🏽\u200d♀️": "direct_message", "🙏 🆘": "direct_message", "👎🏽": "direct_message", "☹️": "direct_message",
+		"👋": "direct_message", "👋🏽": "direct_message", "🙋🏾\u200d♀️": "direct_message", "⚠️": "direct_message", "❗": "direct_message", "❗️❗️": "direct_message",
+		"📞": "direct_message", "☎️": "direct_message", "✋🏽": "direct_message", "🖐️": "direct_message", "🤢": "direct_message", "🙅🏽\u200d♀️": "direct_message",
+		"✖️": "direct_message", "🚨🚨": "direct_message", "💔": "direct_message", "▶️": "direct_message", "⏸️": "direct_message", "🥺🙏": "direct_message",
+		"🛑": "stop_word", "⛔️": "stop_word", "⏹️": "stop_word", "🛑🛑🛑": "stop_word", "🛑✋🏽": "stop_word", "🙏🛑": "stop_word",
+		"🛑?": "direct_message", "🛑❓": "direct_message", "🛑 sign": "direct_message", "`🛑`": "direct_message", "no 🛑 here": "direct_message",
+		"thanks 👋": "acknowledgement", "ok ✋": "acknowledgement", "💚": "acknowledgement", "🙌🏽": "acknowledgement", "🤗": "acknowledgement", "🫡": "acknowledgement",
+		"👏👏👏": "acknowledgement", "✅": "acknowledgement", "🚀": "acknowledgement", "☺️": "acknowledgement", "😂": "acknowledgement",
 		"thanks for nothing": "direct_message", "stop by the shop": "direct_message", "vale la pena": "direct_message", "no gracias, espera a Ana": "direct_message",
 	} {
 		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationDM}, Author: attention.Author{ID: "7"}, Text: text}

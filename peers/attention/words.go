@@ -88,8 +88,13 @@ const questionMarks = "?؟？❓❔⁉՞፧\u037e"
 // endsOfQuestions are the endings of questions in languages that need no mark for them.
 var endsOfQuestions = strings.Fields("ですか ですか。 ますか ますか。 でしょうか でしょうか。 ませんか ませんか。 吗 吗。 嗎 嗎。")
 
-// doubtfulEmoji acknowledge nothing: their author doubts, disagrees or is in need.
-const doubtfulEmoji = "🤔🤨😕🙁☹😟😠😡🤬😢😭😞😔😩😫😱🆘🤷👎❌🚫"
+// doubtfulEmoji acknowledge nothing: their author greets, doubts, disagrees, is in need, or wants something to stop
+// or to go on. stopEmoji stop what is running.
+const (
+	doubtfulEmoji = "🤔🤨😕🙁☹😟😠😡🤬😢😭😞😔😩😫😱😰😨😧😦😥😓😖😣🥺🤒🤕🤢🤮💔🙄😒😬😐😑🤦🤷" +
+		"👋🙋🖕👎🙅❌✖🚫✋🖐🤚🆘🚨⚠❗❕📞☎⏸▶" + stopEmoji
+	stopEmoji = "🛑⛔⏹"
+)
 
 // EndsWithQuestion reports whether a text asks something at its end or before a last remark, with or
 // without a question mark. A mark within a word belongs to an address or to code.
