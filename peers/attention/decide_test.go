@@ -288,6 +288,7 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 		"🛑?": "direct_message", "🛑❓": "direct_message", "🛑 sign": "direct_message", "`🛑`": "direct_message", "no 🛑 here": "direct_message",
 		"thanks 👋": "acknowledgement", "ok ✋": "acknowledgement", "💚": "acknowledgement", "🙌🏽": "acknowledgement", "🤗": "acknowledgement", "🫡": "acknowledgement",
 		"👏👏👏": "acknowledgement", "✅": "acknowledgement", "🚀": "acknowledgement", "☺️": "acknowledgement", "😂": "acknowledgement",
+		"kut": "direct_message", "Kut!": "direct_message", "rad": "direct_message", "kuting": "stop_word", "kutib tur": "stop_word", "¡Para!": "stop_word", "para": "stop_word",
 		"thanks for nothing": "direct_message", "stop by the shop": "direct_message", "vale la pena": "direct_message", "no gracias, espera a Ana": "direct_message",
 	} {
 		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationDM}, Author: attention.Author{ID: "7"}, Text: text}
