@@ -13,11 +13,16 @@ type Glyphs map[string]string
 // Signals are the signals that agents may send, in the order of the drafts of C2A.
 var Signals = []string{"seen", "agree", "working", "queued", "claimed", "done", "declined", "blocked", "unclear"}
 
-// plainEmoji removes variation selectors and genders.
-var plainEmoji = strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "")
+// plainEmoji removes variation selectors, skin tones and genders.
+var plainEmoji = strings.NewReplacer("\ufe0f", "", "\ufe0e", "", "\u200d♂", "", "\u200d♀", "",
+	"🏻", "", "🏼", "", "🏽", "", "🏾", "", "🏿", "")
 
 // emojiAliases are further emoji that people use for a signal.
-var emojiAliases = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
+var emojiAliases = map[string]string{
+	"👍": "agree", "👌": "agree", "💯": "agree", "🆗": "agree", "🙆": "agree", "☑": "agree", "✔": "agree",
+	"👎": "declined", "🙅": "declined", "❌": "declined", "✖": "declined", "🚫": "declined", "⛔": "declined",
+	"✅": "done", "❓": "unclear", "❔": "unclear",
+}
 
 // SignalOf returns the signal that an emoji means, or "".
 func (g Glyphs) SignalOf(emoji string) string {

@@ -170,7 +170,7 @@ func TestParseGlyphs(t *testing.T) {
 		if calls := h.api.Calls("setMessageReaction"); len(calls) != 1 || !strings.Contains(string(calls[0].Params["reaction"]), "🔥") {
 			t.Errorf("the reactions are %+v", calls)
 		}
-		for emoji, want := range map[string]string{"🏆": "done", "👌": "", "👍": "agree", "👎": "declined"} {
+		for emoji, want := range map[string]string{"🏆": "done", "👌": "agree", "👍": "agree", "👎": "declined", "🤝": ""} {
 			h.api.React(dm, will, m.ID, nil, emoji)
 			if got := next(t, lead); got.Signal != want {
 				t.Errorf("%s means %q, want %q", emoji, got.Signal, want)
