@@ -90,10 +90,13 @@ func ParseHalt(prefix, text string) string {
 // wordless are the commands that take no words. Words of fillers may follow them without changing
 // them, as courtesies may.
 var (
-	wordless = []string{"help", "status", "agents", "who", "stop", "halt", "resume"}
+	wordless = []string{"start", "help", "status", "agents", "who", "stop", "halt", "resume"}
 	fillers  = strings.Fields("please pls now it that this all everything everyone thanks thank you jetzt sofort " +
 		"maintenant ahora ya agora adesso сейчас зараз şimdi 现在 今すぐ 지금")
 )
+
+// CommandSigns may follow the word of a command without changing it: "!stop!".
+const CommandSigns = ",.;:!?…，。；：！？"
 
 // IsQuestion reports whether a command that takes no words, such as "/help", has words that make it a
 // message for an agent: "/help me choose a laptop".

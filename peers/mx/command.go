@@ -10,19 +10,26 @@ import (
 	"hubbub/protocol"
 )
 
-// prefix starts commands. Clients of Matrix keep "/" for themselves.
-const prefix = "!"
+// prefix starts commands. Clients of Matrix keep "/" for themselves. Chinese and Japanese keyboards write
+// widePrefix.
+const (
+	prefix     = "!"
+	widePrefix = "！"
+)
 
-// parseCommand parses a command of the bridge. Any other command remains a message, and so does an
-// !ask that names nobody else: it asks the chat's agent. Agents know their commands by "/".
+// parseCommand parses a command of the bridge. Any other command remains a message. An !ask that names nobody
+// else, and words after a command that takes none, are for the chat's agent. Agents know their commands by "/".
 func (h *parsedEvent) parseCommand(a *account) {
 	line, found := strings.CutPrefix(h.data.Content.Text, prefix)
+	if !found {
+		line, found = strings.CutPrefix(h.data.Content.Text, widePrefix)
+	}
 	if !found {
 		return
 	}
 	line = strings.TrimLeft(line, " \t")
 	end := strings.IndexFunc(line+" ", unicode.IsSpace)
-	word, rest := strings.ToLower(line[:end]), strings.TrimSpace(line[end:])
+	word, rest := strings.TrimRight(strings.ToLower(line[:end]), bridge.CommandSigns), strings.TrimSpace(line[end:])
 	own := localpart(string(a.bot))
 	if name := bridge.LeadingName(rest); word == "ask" && rest != "" && (name == "" || strings.EqualFold(name, own)) {
 		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))
@@ -33,10 +40,16 @@ func (h *parsedEvent) parseCommand(a *account) {
 		h.data.Content.Text = strings.TrimSpace("/" + word + " " + rest)
 		return
 	}
-	if bridge.IsCommand(word) && !bridge.IsQuestion(word, rest) {
+	if bridge.IsCommand(word) {
 		h.command, h.arguments = word, rest
 	}
+	if h.isQuestion() {
+		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))
+	}
 }
+
+// isQuestion reports whether a command has words that make it a message for the agents.
+func (h *parsedEvent) isQuestion() bool { return bridge.IsQuestion(h.command, h.arguments) }
 
 // runCommand runs a command from an admitted chat.
 func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedEvent) {

@@ -134,6 +134,9 @@ func (in *ingester) handle(tx *store.Tx, h *parsedEvent) string {
 	if !in.admitsChat(tx, c) && !(c.isDirect() && in.admitsUser(tx, h.sender)) {
 		return in.reject(tx, c, h)
 	}
+	if h.isQuestion() && !(c.stopped && h.command == "start") { // nobody sees questions in a stopped chat
+		h.command = ""
+	}
 	switch {
 	case h.command != "":
 		in.runCommand(tx, c, h)

@@ -64,18 +64,31 @@ func TestPeople_OfAName(t *testing.T) {
 // the others: they know their own commands by "/".
 func TestCommands_OfBridgeAndAgents(t *testing.T) {
 	for text, want := range map[string]struct{ command, arguments, text string }{
-		"!stop":                  {"stop", "", ""},
-		"!Stop now please":       {"stop", "now please", ""},
-		"!work @lead fix it":     {"work", "@lead fix it", ""},
-		"!ask @second who?":      {"ask", "@second who?", ""},
-		"!ask which one is it?":  {"", "", "/ask which one is it?"},
-		"!ask @hubbub which?":    {"", "", "/ask @hubbub which?"},
-		"!close":                 {"", "", "/close"},
-		"!close mx:$e1":          {"", "", "/close mx:$e1"},
-		"!help me to choose one": {"", "", "!help me to choose one"},
-		"!deploy":                {"", "", "!deploy"},
-		"/stop":                  {"", "", "/stop"},
-		"no !stop":               {"", "", "no !stop"},
+		"!stop":                 {"stop", "", ""},
+		"!stop!":                {"stop", "", ""},
+		"!STOP!!!":              {"stop", "", ""},
+		"！stop":                 {"stop", "", ""},
+		"！stop。":                {"stop", "", ""},
+		"!halt.":                {"halt", "", ""},
+		"!help?":                {"help", "", ""},
+		"!start":                {"start", "", ""},
+		"!start now, please":    {"start", "now, please", ""},
+		"!pair abc":             {"pair", "abc", ""},
+		"!Stop now please":      {"stop", "now please", ""},
+		"!work @lead fix it":    {"work", "@lead fix it", ""},
+		"!ask @second who?":     {"ask", "@second who?", ""},
+		"!ask which one is it?": {"", "", "/ask which one is it?"},
+		"!ask @hubbub which?":   {"", "", "/ask @hubbub which?"},
+		"!close":                {"", "", "/close"},
+		"！close.":               {"", "", "/close"},
+		"!close mx:$e1":         {"", "", "/close mx:$e1"},
+		"!deploy":               {"", "", "!deploy"},
+		"!":                     {"", "", "!"},
+		"!!!":                   {"", "", "!!!"},
+		"!?":                    {"", "", "!?"},
+		"！！":                    {"", "", "！！"},
+		"/stop":                 {"", "", "/stop"},
+		"no !stop":              {"", "", "no !stop"},
 	} {
 		a := &account{bot: "@hubbub:hs", opts: (&Options{}).withDefaults()}
 		raw, err := json.Marshal(event.MessageEventContent{MsgType: event.MsgText, Body: text})
@@ -86,6 +99,26 @@ func TestCommands_OfBridgeAndAgents(t *testing.T) {
 		if err != nil || h.command != want.command || h.arguments != want.arguments ||
 			h.command == "" && h.data.Content.Text != want.text {
 			t.Errorf("%q: command %q with %q, else %q; %v", text, h.command, h.arguments, h.data.Content.Text, err)
+		}
+	}
+}
+
+// TestCommands_WithWordsAreForTheAgents checks that words after a command that takes none make it a message for the
+// bot, as its name does.
+func TestCommands_WithWordsAreForTheAgents(t *testing.T) {
+	for text, want := range map[string]bool{
+		"!help me to choose one": true, "!start planning my holiday": true, "!stop the dishwasher": true, "！help 我选一个": true,
+		"!status of the parcel?": true, "!who, me": true,
+		"!help": false, "!start": false, "!stop now": false, "!help please!": false, "!work list": false, "!deploy it": false, "help me": false,
+	} {
+		a := &account{bot: "@hubbub:hs", opts: (&Options{}).withDefaults()}
+		raw, err := json.Marshal(event.MessageEventContent{MsgType: event.MsgText, Body: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := a.parseMessage(&rawEvent{ID: "$1", Type: "m.room.message", Sender: "@will:hs", Content: raw})
+		if err != nil || h.isQuestion() != want || slices.Contains(h.data.Names, "hubbub") != want || want && h.data.Content.Text != text {
+			t.Errorf("%q is a question: %v, for %q, as %q; %v", text, h.isQuestion(), h.data.Names, h.data.Content.Text, err)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func TestCommand_WithWordsIsQuestion(t *testing.T) {
 		next(t, lead)
 		questions := []string{"/help me choose a laptop", "/status of my parcel?", "/who is coming on Sunday",
 			"/agents in the film Heat", "/start with the kitchen, please", "/help@hubbub_bot with the tax form",
-			"/stop adding emoji to the list", "/resume from page 12", "/halt the music at ten\nand go on later"}
+			"／help me choose a lamp", "/stop adding emoji to the list", "/resume from page 12", "/halt the music at ten\nand go on later"}
 		for _, text := range questions {
 			h.api.Say(group, ann, text)
 			if got := next(t, lead); got.Text != text || !slices.Equal(got.Mentions, []string{"agent:lead"}) {
@@ -210,11 +210,12 @@ func TestCommand_WithWordsIsQuestion(t *testing.T) {
 		}
 		h.texts(group.ID, 0)
 		for _, text := range []string{"/help", "/help please", "/status@hubbub_bot", "/agents, thanks!", "/start ref_12", "/help @hubbub_bot",
-			"/help bitte!", "/status por favor", "/help s'il te plaît", "/agents thanks a lot"} {
+			"/help bitte!", "/status por favor", "/help s'il te plaît", "/agents thanks a lot",
+			"／help", "/help！"} {
 			h.api.Say(group, ann, text)
 		}
 		h.pass(10 * time.Minute)
-		if got := h.api.Texts(group.ID); len(got) != 10 || lead.Pending() != 0 {
+		if got := h.api.Texts(group.ID); len(got) != 12 || lead.Pending() != 0 {
 			t.Errorf("%d events, answers %q", lead.Pending(), got)
 		}
 	})

@@ -305,11 +305,14 @@ var startParameter = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // an /ask that names nobody else: it asks the chat's agent. parseCommand reports whether a
 // command is addressed to this bot, as in /ask@bot, or by words after a command that takes none.
 func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bool) {
+	if strings.HasPrefix(text, "／") { // of Chinese and Japanese keyboards
+		text = "/" + strings.TrimPrefix(text, "／")
+	}
 	if !strings.HasPrefix(text, "/") {
 		return false
 	}
 	end := strings.IndexFunc(text+" ", unicode.IsSpace)
-	word, rest := strings.TrimRight(strings.ToLower(text[:end]), ",.;:!?"), text[end:]
+	word, rest := strings.TrimRight(strings.ToLower(text[:end]), bridge.CommandSigns), text[end:]
 	word, target, addressed := strings.Cut(word, "@")
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return false
@@ -326,8 +329,8 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 
 // isQuestion reports whether a command has words that make it a message for the agents.
 func (u *parsedUpdate) isQuestion() bool {
-	return bridge.IsQuestion(u.command, u.arguments) ||
-		u.command == "/start" && u.arguments != "" && !startParameter.MatchString(u.arguments)
+	return bridge.IsQuestion(u.command, u.arguments) &&
+		!(u.command == "/start" && startParameter.MatchString(u.arguments))
 }
 
 // asksAnother reports whether a question begins with the name of somebody other than the bot.
