@@ -311,6 +311,69 @@ func TestAnswer_ToAnOpenQuestionIsDelivered(t *testing.T) {
 	}
 }
 
+// TestAnswer_InSeveralMessagesIsOne asks Will a question and plays his next messages. Words that are thanks
+// elsewhere belong to an answer that another word or a pause began.
+func TestAnswer_InSeveralMessagesIsOne(t *testing.T) {
+	type said struct {
+		text  string
+		after time.Duration
+	}
+	const question = "Heat or cool?"
+	for name, c := range map[string]struct {
+		question string
+		group    bool
+		said     []said
+		want     string // the parts of each turn
+	}{
+		"a pause, then the answer":    {question, false, []said{{text: "hmm"}, {"cool", time.Second}}, "hmm|cool"},
+		"an ok, then the answer":      {question, false, []said{{text: "ok"}, {"cool", time.Second}}, "ok|cool"},
+		"in three messages":           {question, false, []said{{text: "well"}, {"ok", time.Second}, {"cool", time.Second}}, "well|ok|cool"},
+		"an answer to an offer":       {"Let me know if you'd like me to book it.", false, []said{{text: "hmm"}, {"ok", time.Second}}, "hmm|ok"},
+		"in Turkish":                  {"Isıtayım mı?", false, []said{{text: "şey"}, {"tamam", time.Second}}, "şey|tamam"},
+		"in a group":                  {question, true, []said{{text: "ok"}, {"cool", time.Second}}, "ok|cool"},
+		"the answer, then thanks":     {question, false, []said{{text: "cool"}, {"thanks", time.Second}}, "cool"},
+		"without a question":          {"It is on.", false, []said{{text: "hmm"}, {"cool", time.Second}}, "hmm"},
+		"long after a pause":          {question, false, []said{{text: "hmm"}, {"cool", 10 * time.Minute}}, "hmm;cool"},
+		"after a remark on the pause": {"Shall I book it?", false, []said{{text: "one sec"}, {"perfect", time.Minute}}, "one sec;perfect"},
+		"after two pauses":            {"Shall I book it?", false, []said{{text: "brb"}, {"one sec", time.Minute}, {"ok", time.Minute}}, "brb;one sec;ok"},
+		"thanks for the patience":     {"Shall I book it?", false, []said{{text: "one sec"}, {"thanks", time.Minute}}, "one sec"},
+		"an hour later":               {"Shall I book it?", false, []said{{text: "one sec"}, {"ok", time.Hour}}, "one sec"},
+		"praise for the answer":       {question, false, []said{{text: "cool"}, {"great", time.Minute}}, "cool"},
+		"after another matter":        {question, false, []said{{text: "one sec"}, {"what is it like outside?", time.Minute}, {"ok", time.Minute}}, "one sec;what is it like outside?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			texts := []string{c.question, "Sure, take your time!", "done", "done again"}
+			s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				text := texts[0]
+				texts = texts[1:]
+				return answering(text)(ctx, turn, tools)
+			})
+			withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+				message := func(id, text string) protocol.ChatMessage {
+					if c.group {
+						return post(id, text)
+					}
+					return dm(id, text)
+				}
+				w.say(message("1", "@lead set it up"))
+				w.sleep(time.Minute)
+				for i, said := range c.said {
+					w.sleep(said.after)
+					w.say(message(fmt.Sprint("m", i+1), said.text))
+				}
+				w.sleep(time.Minute)
+				var got []string
+				for _, turn := range s.seen()[1:] {
+					got = append(got, strings.Join(partsOf(&turn), "|"))
+				}
+				if strings.Join(got, ";") != c.want {
+					t.Errorf("turns %q; want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 // TestAnswer_InGroupNeedsNoName asks Will a question in a channel and plays the next messages
 // there. The last message is accepted if it answers the question.
 func TestAnswer_InGroupNeedsNoName(t *testing.T) {

@@ -78,8 +78,10 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
 	facts.Offered = lastOwn > lastOther && attention.Offers(lastText)
 	facts.Question = lastText
-	facts.Answers = attention.EndsWithQuestion(lastText) && v.mayAnswer(e, lastOwn)
-	facts.Asked = facts.Asked || facts.Answers
+	if at, question := lastQuestion(v.Tx, c.Chat); v.mayAnswer(e, at) {
+		facts.Asked, facts.Question = true, question
+		facts.Answers = c.Chat.Kind != string(attention.ConversationDM) // there everything is for the agent
+	}
 	if c.ReplyTo != nil {
 		answered := v.questionText(e, c.ReplyTo.SourceID)
 		facts.Question = cmp.Or(answered, facts.Question)
@@ -101,19 +103,42 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	return facts
 }
 
-// openQuestion is how long a question to a person in a group waits for an answer that names nobody.
+// lastQuestion returns the agent's last text in a thread, and its time in microseconds, or 0 if it asks nothing.
+// A remark on a pause, such as "Sure, take your time!", does not count.
+func lastQuestion(tx *store.Tx, in *protocol.Chat) (at int64, question string) {
+	const most = 5
+	type own struct {
+		at          int64
+		text, about string
+	}
+	for _, said := range store.All(tx, func(s *own) []any { return []any{&s.at, &s.text, &s.about} },
+		`SELECT sent_at, `+askedText+`,
+			coalesce((SELECT content ->> '$.text' FROM events WHERE events.event_id = sent.event_id), '')
+		FROM sent WHERE conversation = ? AND thread = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT ?`,
+		in.ID, in.ThreadID, most) {
+		switch {
+		case attention.EndsWithQuestion(said.text):
+			return said.at, said.text
+		case !attention.IsPause(said.about):
+			return 0, ""
+		}
+	}
+	return 0, ""
+}
+
+// openQuestion is how long a question to a person waits for an answer that neither names nor answers a message
+// of the agent.
 const openQuestion = 30 * time.Minute
 
-// mayAnswer reports whether an event may answer the question that the agent asked in a group at a
-// time, in microseconds. It must be the first message since then from the person whose message led
+// mayAnswer reports whether an event may answer the question that the agent asked at a time, in
+// microseconds. It must be the first message since then from the person whose message led
 // to the question, or from anybody if no person's did or the question was a post. Messages to
 // others, and pauses such as "brb", do not count. If another agent has written since, no event may:
 // the person may be answering that agent.
 func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.ReplyTo != nil ||
-		c.Chat.Kind == string(attention.ConversationDM) || e.FromBroker() ||
-		e.ReceivedAt.Sub(time.UnixMicro(asked)) > openQuestion {
+		e.FromBroker() || e.ReceivedAt.Sub(time.UnixMicro(asked)) > openQuestion {
 		return false
 	}
 	event := e.Event()

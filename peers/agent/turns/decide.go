@@ -32,6 +32,7 @@ func (r *iteration) decideStored() (more bool) {
 func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	facts := obligations.Facts(&tx.View, e)
 	facts.Continues = facts.Continues || r.continues(&tx.View, e)
+	r.inheritQuestion(&tx.View, e, &facts)
 	e.Decision = attention.Decide(e.Event(), r.opts.Self, facts, r.config())
 	r.limitExchange(tx, e)
 	applyAction(tx, e)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/mailbox/obligations"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -90,6 +91,18 @@ func (r *Runner) continues(v *mailbox.View, e *mailbox.Entry) bool {
 		}
 	}
 	return false
+}
+
+// inheritQuestion sets in the facts about an event that the agent had asked or offered something before its author
+// began a message, which the event continues: "ok", and then "cool".
+func (r *Runner) inheritQuestion(v *mailbox.View, e *mailbox.Entry, facts *attention.Facts) {
+	if e.Content.Event != protocol.EventMessage || e.Content.Author.Kind != string(attention.AuthorHuman) {
+		return
+	}
+	if earlier := r.earlierFragments(v, e); len(earlier) > 0 {
+		first := obligations.Facts(v, earlier[len(earlier)-1])
+		facts.Asked, facts.Offered = facts.Asked || first.Asked, facts.Offered || first.Offered
+	}
 }
 
 // waitsForName reports whether a knock waits for the compose window, since its message may be a fragment
