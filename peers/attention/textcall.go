@@ -326,8 +326,8 @@ func (s *scanner) namespaced(at int, opened []int) bool {
 }
 
 func (s *scanner) lineBlankBefore(at int) bool {
-	before := s.text[:at]
-	return strings.Trim(before[strings.LastIndexByte(before, '\n')+1:], " \t[") == ""
+	before := strings.TrimRight(s.text[:at], " \t[")
+	return before == "" || strings.HasSuffix(before, "\n")
 }
 
 // callList hides a list of calls as Llama writes it: [f(a=1), g()].
