@@ -28,7 +28,8 @@ func countLazyNumbers(items []item) {
 	}
 }
 
-// firstWord matches the word at the beginning of a text in lower case, except for articles.
+// firstWord matches a word of four letters or more at the beginning of a text in lower case. Shorter words, such
+// as most articles, begin many items that have nothing in common.
 var firstWord = regexp.MustCompile(`^[\pL\pM]{4,}`)
 
 func itemText(blocks []block) string {
