@@ -9,7 +9,7 @@ import (
 // TestRender_KeepsTextThatIsNotAMark uses one line of each kind that a renderer of documents gets wrong
 // in a chat.
 func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
-	for _, text := range []string{
+	keeps(t, []string{
 		"Opening hours: Mon 9~12, Tue 14~18.", "Low -5~0 °C, high 3~7 °C", "~5 minutes, ~10 at most", "5! = 5*4*3*2*1",
 		"2**10 = 1024 and 3**4 = 81",
 		"a*b*c + d*e*f", "(*) required, (**) optional", "*.txt and *.md", "src/**/x/**/*.go", "**/node_modules/**",
@@ -40,17 +40,13 @@ func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
 		"int *p, 3**", "*_test.go,*.md", "f(a=1,**kw) x**=2", "copy **/src to **/dst, **/node_modules/**",
 		"参考 https://a.example/a_b，以及 https://b.example/c_d。", "见https://a.example/?a=*x*&b=*y*",
 		`Use ^foo\.bar\.baz here`, `find a \( x \) \! b`, `[a\-z] or [0\-9]`, `10\.0\.0\.1`, `dir\.git or dir\.svn`,
-	} {
-		if got := show(markdown.Render(text)); got != text {
-			t.Errorf("%q\n got %q", text, got)
-		}
-	}
+	})
 }
 
 // TestRender_ReadsMarksAsPeopleMeanThem uses marks of each kind in the places in which models
 // write them.
 func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
-	for in, want := range map[string]string{
+	renders(t, map[string]string{
 		"**注意：**内容":                       "注意：内容 | bold(注意：)",
 		"这是**重点**内容，共**3**个。":             "这是重点内容，共3个。 | bold(重点) | bold(3)",
 		"**「引用」**と**強調**です":               "「引用」と強調です | bold(「引用」) | bold(強調)",
@@ -123,16 +119,12 @@ func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 		"a `stray and `code` here":                 "a `stray and code here | code(code)",
 		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
 			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
-	} {
-		if got := show(markdown.Render(in)); got != want {
-			t.Errorf("%q\n got %q\nwant %q", in, got, want)
-		}
-	}
+	})
 }
 
 // TestRender_ReadsMarksNextToSigns has marks next to signs, addresses and commands, and in tables.
 func TestRender_ReadsMarksNextToSigns(t *testing.T) {
-	for in, want := range map[string]string{
+	renders(t, map[string]string{
 		"**§ 5** und *§ 6*, **†**":             "§ 5 und § 6, † | bold(§ 5) | italic(§ 6) | bold(†)",
 		"**※注意**事項，**…重点…**内容":                 "※注意事項，…重点…内容 | bold(※注意) | bold(…重点…)",
 		"**A**→**B**, **a**|**b**":             "A→B, a|b | bold(A) | bold(B) | bold(a) | bold(b)",
@@ -150,17 +142,13 @@ func TestRender_ReadsMarksNextToSigns(t *testing.T) {
 		"|a|\n|-|\n|[**b** c](https://a.example/_d_), <https://e.example>|": "a\n----------------------------------------------\n" +
 			"b c (https://a.example/_d_), https://e.example | pre(a\n----------------------------------------------\n" +
 			"b c (https://a.example/_d_), https://e.example)",
-	} {
-		if got := show(markdown.Render(in)); got != want {
-			t.Errorf("%q\n got %q\nwant %q", in, got, want)
-		}
-	}
+	})
 }
 
 // TestRender_TakesOutEscapes has escapes of list marks, runs of escapes, and texts in which a model escapes
 // every sign that a parse mode reserves.
 func TestRender_TakesOutEscapes(t *testing.T) {
-	for in, want := range map[string]string{
+	renders(t, map[string]string{
 		"1\\. a\n2\\) b\n\\- c\n\\> d\n\\# e":          "1. a\n2) b\n- c\n> d\n# e",
 		"Hi\\! It costs 5\\.00 \\(approx\\)":           "Hi! It costs 5.00 (approx)",
 		"Use \\-\\-help or \\-v":                       "Use --help or -v",
@@ -172,11 +160,7 @@ func TestRender_TakesOutEscapes(t *testing.T) {
 		`\_\_init\_\_ and a \_\_call\_\_() do`:         "__init__ and a __call__() do",
 		`\~\~gone\~\~` + "\n" + `\#\# two`:             "~~gone~~\n## two",
 		`del C:\temp\* and C:\*\*.txt, ¯\_(ツ)_/¯`:      `del C:\temp\* and C:\*\*.txt, ¯\_(ツ)_/¯`,
-	} {
-		if got := show(markdown.Render(in)); got != want {
-			t.Errorf("%q\n got %q\nwant %q", in, got, want)
-		}
-	}
+	})
 }
 
 // TestEmphasis_AroundInvisibleCharacters checks words that begin or end with marks of direction or

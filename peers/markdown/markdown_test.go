@@ -29,6 +29,24 @@ func show(t markdown.Text) string {
 	return b.String()
 }
 
+// renders checks the texts with their entities, as show writes them, for sources.
+func renders(t *testing.T, cases map[string]string) {
+	t.Helper()
+	for source, want := range cases {
+		if got := show(markdown.Render(source)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", source, got, want)
+		}
+	}
+}
+
+// keeps checks that texts stay as they are.
+func keeps(t *testing.T, texts []string) {
+	t.Helper()
+	for _, text := range texts {
+		renders(t, map[string]string{text: text})
+	}
+}
+
 func TestRender(t *testing.T) {
 	for in, want := range map[string]string{
 		"hello":                             "hello",
