@@ -117,6 +117,9 @@ func isRule(lines []string, i int) bool {
 	return ruleLine.MatchString(lines[i]) && blank(i-1) && blank(i+1)
 }
 
+// maxCode bounds the lines of a block of code that is marked by tildes, so that many of them take linear time.
+const maxCode = 1000
+
 // startsCode reports whether a block of code begins. Tildes without an end are text, and so are
 // backquotes with nothing below them.
 func startsCode(lines []string) bool {
@@ -124,8 +127,10 @@ func startsCode(lines []string) bool {
 	if m == nil {
 		return false
 	}
-	ended := slices.ContainsFunc(lines[1:], func(line string) bool { return isFence(line, m[2]) })
-	return ended || m[2][0] == '`' && nextText(lines, 1) < len(lines)
+	if m[2][0] == '`' {
+		return nextText(lines, 1) < len(lines)
+	}
+	return slices.ContainsFunc(lines[1:min(len(lines), maxCode)], func(line string) bool { return isFence(line, m[2]) })
 }
 
 // isFence reports whether a line closes the block of code that a fence opened.
@@ -219,13 +224,13 @@ func parseList(lines []string, depth int) (block, int) {
 		for n < len(lines) && same(lines[n]) == nil {
 			line := lines[n]
 			if strings.TrimSpace(line) == "" {
-				if next := nextText(lines, n); next < len(lines) &&
-					(indent(lines[next]) >= min(content, len(m[1])+2) || same(lines[next]) != nil) {
-					inner = append(inner, "")
-					n++
-					continue
+				next := nextText(lines, n)
+				if next == len(lines) || indent(lines[next]) < min(content, len(m[1])+2) && same(lines[next]) == nil {
+					break
 				}
-				break
+				inner = append(inner, make([]string, next-n)...)
+				n = next
+				continue
 			}
 			if indent(line) < min(content, len(m[1])+2) {
 				break

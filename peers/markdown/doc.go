@@ -10,7 +10,7 @@
 //
 // Guarantees:
 //
-//   - Any input renders. Rendering drops or changes only marks. A character is a mark only
+//   - Any input renders, in linear time. Rendering drops or changes only marks. A character is a mark only
 //     where a reader of a chat would see one: 5*4*3, 9~12, snake_case, ***-**-1234, bare
 //     addresses and paths are text. Nothing needs escaping, because no parse mode of Telegram is used.
 //   - Offsets and lengths are UTF-16 code units within the text. Code has no other entities,

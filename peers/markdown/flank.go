@@ -52,21 +52,21 @@ func ends(char byte, n int, before, next rune) bool {
 
 // isIdentifier reports whether the underscores at a position belong to an identifier, such as
 // __init__ or _snake_case_. Its word must consist of letters, digits and underscores, and must
-// not be a single word between single underscores.
+// not be a single word between single underscores. Very long words are identifiers.
 func isIdentifier(source string, at int, char byte) bool {
 	if char != '_' {
 		return false
 	}
 	from, to := at, at
 	part := func(r rune) bool { return r == '_' || isWord(r) }
-	for from > 0 {
+	for from > 0 && at-from < maxWord {
 		r, n := utf8.DecodeLastRuneInString(source[:from])
 		if !part(r) {
 			break
 		}
 		from -= n
 	}
-	for to < len(source) {
+	for to < len(source) && to-at < maxWord {
 		r, n := utf8.DecodeRuneInString(source[to:])
 		if !part(r) {
 			break
@@ -77,6 +77,9 @@ func isIdentifier(source string, at int, char byte) bool {
 	inner := strings.Trim(word, "_")
 	if inner == "" {
 		return len(word) > 2 // a blank to fill in
+	}
+	if max(at-from, to-at) >= maxWord {
+		return true
 	}
 	begins, finishes := strings.HasPrefix(word, "_"), strings.HasSuffix(word, "_")
 	if strings.Contains(inner, "_") {

@@ -23,9 +23,8 @@ func formula(source string, at int) int {
 	}
 	words := rest[2:end]
 	end += len(`\]`)
-	line, _, _ := strings.Cut(rest[end:], "\n")
-	alone := strings.TrimSpace(source[strings.LastIndexByte(source[:at], '\n')+1:at]) == "" &&
-		strings.Trim(line, " .,;") == ""
+	behind := strings.TrimLeft(rest[end:], " .,;")
+	alone := startsLine(source[:at]) && (behind == "" || behind[0] == '\n')
 	padded := strings.TrimSpace(words) != "" && strings.TrimSpace(words) != words
 	if padded || texSign.MatchString(words) || relation.MatchString(words) && (alone || !longWord.MatchString(words)) {
 		return end

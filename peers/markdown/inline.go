@@ -38,12 +38,19 @@ var (
 	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" +
 		`\x{3000}-\x{3004}\x{3008}-\x{303F}\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF20}\x{FF3B}-\x{FF40}\x{FF5B}-\x{FF65}]+`)
 	boldEnd   = regexp.MustCompile(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
-	bareEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
+	bareEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
 	// maskedEmail matches an address with asterisks for some of its letters: ***n@g***.com.
 	maskedEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+*-]{1,64}@[\p{L}\p{N}-]{0,64}\*[\p{L}\p{N}*-]{0,64}\.[a-z*]{0,16}[a-z]`)
 	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
 	reference   = regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
 	windowsPath = regexp.MustCompile(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
+)
+
+// Limits of what is read around a mark, so that every text takes linear time. Beyond them, marks are text.
+const (
+	maxMarks = 64  // adjacent marks
+	maxWord  = 256 // bytes of a word with underscores, to each side of a mark
+	maxSpans = 256 // of one emphasis
 )
 
 // parseInline returns the spans of a text whose base style is given.
@@ -169,13 +176,16 @@ func addressEnd(address string) int {
 	if i := boldEnd.FindStringIndex(address); i != nil {
 		address = address[:i[0]]
 	}
+	closes := strings.Count(address, ")") - strings.Count(address, "(")
+	bracketed := strings.Contains(address, "[")
 	for {
 		n := len(address)
 		trimmed := strings.TrimRight(address, "*~_.,;:!?'")
-		if strings.HasSuffix(trimmed, ")") && strings.Count(trimmed, ")") > strings.Count(trimmed, "(") {
+		if strings.HasSuffix(trimmed, ")") && closes > 0 {
 			trimmed = trimmed[:len(trimmed)-1]
+			closes--
 		}
-		if strings.HasSuffix(trimmed, "]") && !strings.Contains(trimmed, "[") {
+		if strings.HasSuffix(trimmed, "]") && !bracketed {
 			trimmed = trimmed[:len(trimmed)-1]
 		}
 		if address = trimmed; len(address) == n {
@@ -254,11 +264,11 @@ func (p *inlineParser) escape(rest string) {
 		end += 2
 	}
 	before, next := p.before(first), p.after(end)
-	line := strings.TrimLeft(p.source[strings.LastIndexByte(p.source[:first], '\n')+1:first], " ")
+	number := p.source[len(strings.TrimRight(p.source[:first], "0123456789")):first]
+	starts := startsLine(p.source[:first-len(number)])
 	ends := isSpace(before) || isOpening(before)
-	needed := rest[1] == '`' || strings.ContainsRune("#->", rune(rest[1])) && line == "" ||
-		strings.ContainsRune(".)", rune(rest[1])) && line != "" && strings.Trim(line, "0123456789") == "" &&
-			isSpace(next) ||
+	needed := rest[1] == '`' || strings.ContainsRune("#->", rune(rest[1])) && number == "" && starts ||
+		strings.ContainsRune(".)", rune(rest[1])) && number != "" && starts && isSpace(next) ||
 		isWord(before) && isWord(next) && !strings.ContainsRune("->.)", rune(rest[1])) ||
 		strings.ContainsRune("*_~", rune(rest[1])) &&
 			(ends && !isSpace(next) || isSpace(before) && isSpace(next) ||
@@ -270,6 +280,12 @@ func (p *inlineParser) escape(rest string) {
 	}
 	p.text.WriteByte(rest[1])
 	p.at += 2
+}
+
+// startsLine reports whether a line begins behind a text, apart from spaces.
+func startsLine(before string) bool {
+	before = strings.TrimRight(before, " ")
+	return before == "" || before[len(before)-1] == '\n'
 }
 
 // breaksLine reports whether a backslash between a text and the end of its line is the mark of a
@@ -378,6 +394,10 @@ func (p *inlineParser) delimiter(rest string) {
 	// The characters around a group of adjacent marks decide.
 	start := len(strings.TrimRight(p.source[:p.at], "*_~"))
 	end := len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~"))
+	if end-start > maxMarks {
+		p.literal(end - p.at)
+		return
+	}
 	before, next := p.before(start), p.after(end)
 	// Invisible characters separate words, but they may also stand inside of the marks.
 	inside := func(r rune) bool { return isInvisible(r) && (n > 1 || r != zeroWidthSpace) }
@@ -440,7 +460,7 @@ func (p *inlineParser) match() {
 func (p *inlineParser) opener(i int) int {
 	last := p.spans[i].mark
 	var words strings.Builder
-	for j := i - 1; j >= 0; j-- {
+	for j := i - 1; j >= max(i-maxSpans, 0); j-- {
 		first := p.spans[j].mark
 		if first == nil || first.char != last.char || !first.opens || first.n == 0 {
 			words.WriteString(p.spans[j].text)

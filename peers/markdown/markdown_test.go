@@ -340,3 +340,28 @@ func TestSplit_AtSentences(t *testing.T) {
 		}
 	}
 }
+
+// Little is read around a mark, so that long texts take linear time.
+func TestRender_LimitsWhatItReadsAroundMarks(t *testing.T) {
+	words := func(n int) string { return "**a " + strings.Repeat("`c`, ", n) + "b**" } // about 2n spans
+	if got := show(markdown.Render(words(126))); strings.Contains(got, "*") {
+		t.Errorf("an emphasis of 254 spans is text: %q", got)
+	}
+	if got := show(markdown.Render(words(128))); !strings.HasPrefix(got, "**a c, ") {
+		t.Errorf("an emphasis of 258 spans is none: %q", got)
+	}
+	long := strings.Repeat("a", 253)
+	renders(t, map[string]string{
+		"_" + long + "_": long + " | italic(" + long + ")",
+		"12\\. a":        "12. a",
+		"a 12\\. b":      "a 12\\. b",
+		"- a\n" + strings.Repeat("\n", 50) + "  b": "• a\n\n  b",
+	})
+	keeps(t, []string{
+		strings.Repeat("*_", 32) + "*a" + strings.Repeat("*_", 32) + "*",
+		"_" + long + "aaa_",
+		"see " + strings.Repeat("a", 65) + "@b.com",
+		"see http://a.example/x(y)",
+		"~~~\n" + strings.Repeat("a\n", 1000) + "~~~",
+	})
+}
