@@ -43,3 +43,21 @@ func TestService_LearnsThatNoAnswerFollows(t *testing.T) {
 		equal(t, "messages to the service", got, want)
 	})
 }
+
+// TestService_LearnsOfARefusedRepeat checks that an agent that asks through a service does not wait for an
+// answer that would repeat the last one.
+func TestService_LearnsOfARefusedRepeat(t *testing.T) {
+	withFixture(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *fixture) {
+		gateway := w.bus.Join(t, "chorus:ops.c1", "chorus:*")
+		var got []string
+		for _, id := range []string{"e1", "e2"} {
+			gateway.Send(t, "agent:lead", protocol.TypeChatMessage, by(dm(id, "shall we, "+id+"?"), "agent:w3", "agent"))
+			w.sleep(10 * time.Second)
+			for gateway.Pending() > 0 {
+				m := content[struct{ InReplyTo, Text, Disposition string }](t, gateway.Next(t))
+				got = append(got, m.InReplyTo+" "+m.Text+m.Disposition)
+			}
+		}
+		equal(t, "messages to the service", got, []string{"e1 I agree.", "e2 failed"})
+	})
+}

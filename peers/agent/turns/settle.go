@@ -156,6 +156,7 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 		tx.RecordRefusal(e, e.EventID, "final_text", reason)
 		if standing.Repeats { // the agent repeats itself; do not notify the other agent
 			tx.Move(e, mailbox.Fail, reason)
+			tx.ReportEnd(e)
 		}
 		return
 	}
