@@ -192,11 +192,10 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedEvent) {
 	if m.Author == nil {
 		m.Author = in.authorOf(h.sender, in.nameOf(tx, c.room, h.sender))
 	}
-	thread := h.thread
-	if m.Event == protocol.EventReaction && thread == "" {
-		thread = in.threadOf(tx, h.data.ReplyTo)
+	if m.Event == protocol.EventReaction && h.thread == "" {
+		h.thread = in.threadOf(tx, h.data.ReplyTo)
 	}
-	m.Chat = in.describe(tx, c, thread)
+	m.Chat = in.describe(tx, c, h.thread)
 	source, event := cmp.Or(h.source, sourceID(h.event)), cmp.Or(h.edits, h.event)
 	number := in.putEvent(tx, c, event, h.sender, h.thread, source, &h.data)
 	if tx.Err() == nil {
