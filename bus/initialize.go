@@ -43,6 +43,12 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
+	for p, observe := range patterns { // no row, as for subscribe: the credential is not the reason
+		if err := s.server.presence.maySubscribe(p, observe); err != nil {
+			s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+			return
+		}
+	}
 	if most := s.server.options.MaxSubscriptions; len(patterns) > most {
 		s.server.metrics.limit(limitSubscriptions)
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", tooManyPatterns(most)))
@@ -88,18 +94,14 @@ func (s *session) reserveQuota(m jsonrpc.Message, id protocol.PeerID, patterns i
 	return true
 }
 
-// checkInitialize returns an error if the session may not have an identity or a pattern. If a
-// pattern is the reason, it also returns the pattern.
+// checkInitialize returns an error if the credential does not grant an identity or a pattern. If
+// a pattern is the reason, it also returns the pattern.
 func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
 	if err := s.client.mayBe(id); err != nil {
 		return "", err
 	}
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		err := s.client.maySubscribe(p)
-		if err == nil {
-			err = s.server.presence.maySubscribe(p, patterns[p])
-		}
-		if err != nil {
+		if err := s.client.maySubscribe(p); err != nil {
 			return p, err
 		}
 	}

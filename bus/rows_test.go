@@ -10,6 +10,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
+	"hubbub/protocol/wire"
 
 	_ "modernc.org/sqlite"
 )
@@ -151,6 +152,30 @@ func TestRows_RefusedMessageHasOne(t *testing.T) {
 	s.request("sendMessage", `{"topic":"tg:1"}`) // malformed, which is not a refusal
 	if got := rows(t, b, "event='rejected'"); len(got) != 4 {
 		t.Errorf("%d rejected rows; want 4", len(got))
+	}
+}
+
+// TestRows_NoneForUnobservedPresence checks that a subscription that only lacks "observe" leaves no row when it
+// is refused, whichever method it came with.
+func TestRows_NoneForUnobservedPresence(t *testing.T) {
+	b := bustest.Start(t, nil)
+	stream, err := b.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stream.Close(wire.CloseNormal, "") })
+	s := &raw{t, stream}
+	for _, c := range []struct{ method, params, want string }{
+		{"initialize", `{"clientId":"agent:x","subscriptions":[{"topic":"bus:presence"}]}`, "-32602"},
+		{"initialize", `{"clientId":"agent:x"}`, ""},
+		{"subscribe", `{"topic":"bus:presence"}`, "-32602"},
+	} {
+		if m := s.request(c.method, c.params); (m.Error != nil) != (c.want != "") || !strings.Contains(string(m.Error), c.want) {
+			t.Errorf("%s %s: %s %s", c.method, c.params, m.Result, m.Error)
+		}
+	}
+	if got := rows(t, b, "event='rejected'"); len(got) != 0 {
+		t.Errorf("the rows are %v", got)
 	}
 }
 
