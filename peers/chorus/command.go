@@ -53,8 +53,8 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	case verb != "":
 		o.Verb, o.Text = verb, rest
 		taken()
-	case elsewhere:
-		o.Verb, o.Text = bridge.VerbSay, message.Text
+	case elsewhere: // a task does not end with the result, as an agent has the message too
+		o.Verb, o.Text, o.Key = bridge.VerbSay, message.Text, "say:"+o.Key
 	default:
 		return false
 	}
@@ -76,11 +76,20 @@ type commandHost struct{ g *Gateway }
 func (g *Gateway) commands() commandHost { return commandHost{g} }
 
 // Post shows a text of the gateway in a channel, at the callback of the newest message. If that
-// callback takes no more, the text waits for the next message.
+// callback takes no more, the text waits for the next message. A task that is a command takes the
+// result itself, and ends with it.
 func (d commandHost) Post(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
 	raw, err := json.Marshal(text)
 	tx.Fail(err)
 	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, NewestAttempt: 1, Channel: channel}
+	_, command, _ := strings.Cut(key, ":")
+	in, isTask := store.One(tx, answeredColumns, `SELECT seq, turn FROM inbound WHERE channel = ? AND external_id = ?
+		AND EXISTS (SELECT 1 FROM task WHERE inbound = seq)`, channel, command)
+	if isTask {
+		p.NewestAttempt = 0
+		d.g.callbacks.putWithLifecycle(tx, in, p, key, true, true)
+		return
+	}
 	d.g.callbacks.put(tx, channel, newestOf(tx, channel), p, key)
 }
 

@@ -41,11 +41,11 @@
 //     task. It is stored like a POSTed message, in the direct chat that its
 //     contextId names. The agent's answer is an artifact and ends the task;
 //     interim messages are its status. A message that the agent closes without
-//     an answer ends its task, too. A question for a person makes the task
-//     input-required, and its next message is the answer. Canceling a task
-//     withdraws it from the agent like a deleted message; later messages for it
-//     are refused. Tasks are kept as long as messages, and visible only to their
-//     inbox.
+//     an answer ends its task, too, as the result of a command does. A question
+//     for a person makes the task input-required, and its next message is the
+//     answer. Canceling a task withdraws it from the agent like a deleted
+//     message; later messages for it are refused. Tasks are kept as long as
+//     messages, and visible only to their inbox.
 //   - A full inbox forgets the channel that has been idle longest, with its
 //     messages and tasks, for a new one. A message of a forgotten channel that
 //     is POSTed again is new.

@@ -67,6 +67,24 @@ func aTaskIsClosed(t *testing.T, over binding) {
 	}
 }
 
+// TestTask_EndsWithTheResultOfACommand checks that a task ends if the gateway runs its message as a command.
+func TestTask_EndsWithTheResultOfACommand(t *testing.T) {
+	r := startNew(t, nil)
+	client := r.elsewhere("ops", a2a.TransportProtocolJSONRPC)
+	for command, want := range map[string]string{
+		"/halt": "There is no agent here to notify.",
+		"/who":  "Work needs the collaboration broker, and it isn't running here.",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		result, err := client.SendMessage(ctx, request(command, command, "c1"))
+		cancel()
+		task, _ := result.(*a2a.Task)
+		if err != nil || task == nil || task.Status.State != a2a.TaskStateCompleted || !slices.Equal(answersOf(task.Artifacts), []string{want}) {
+			t.Errorf("the task of %s is %+v, %v; want %q", command, task, err, want)
+		}
+	}
+}
+
 // TestCallbacks_EndAClosedTurn checks that the turn of a message that the agent closes without an
 // answer ends for the service, too. A message without a turn gets no events.
 func TestCallbacks_EndAClosedTurn(t *testing.T) {
