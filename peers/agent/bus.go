@@ -123,9 +123,13 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 		tx.OnCommit(a.turns.Notify)
 		tx.OnCommit(d.Next)
 		// the button of a decision names its question itself
-		if unshown = !decisions.IsValue(c.Text) && intake.AwaitsStatus(&tx.View, e); !unshown &&
-			!decisions.HandleReply(tx, e, a.approvals.reading) &&
-			!intake.HandleAnswer(tx, e) && !obligations.HandleCloseCommand(tx, e) {
+		unshown = !decisions.IsValue(c.Text) && intake.AwaitsStatus(&tx.View, e)
+		switch {
+		case unshown:
+		case decisions.HandleReply(tx, e, a.approvals.reading), intake.HandleAnswer(tx, e),
+			obligations.HandleCloseCommand(tx, e):
+			tx.ReportTaken(e)
+		default:
 			obligations.HandleReaction(tx, e)
 			obligations.HandleAskCommand(tx, e)
 			intake.Store(tx, e)

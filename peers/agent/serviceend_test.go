@@ -61,3 +61,29 @@ func TestService_LearnsOfARefusedRepeat(t *testing.T) {
 		equal(t, "messages to the service", got, []string{"e1 I agree.", "e2 failed"})
 	})
 }
+
+// TestService_LearnsThatAMessageWasTaken covers messages that are not stored as events: the answer to a
+// question, and a command.
+func TestService_LearnsThatAMessageWasTaken(t *testing.T) {
+	ran, opts := 0, *approving
+	opts.Version = attention.Version0811
+	withFixture(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *fixture) {
+		gateway := w.bus.Join(t, "chorus:ops.c1", "chorus:*")
+		var got []string
+		for _, m := range []protocol.ChatMessage{dm("e1", "deploy"), dm("e2", "yes"), dm("e3", "/close")} {
+			for range 2 { // the second is a repetition
+				gateway.Send(t, "agent:lead", protocol.TypeChatMessage, m)
+			}
+			w.sleep(10 * time.Second)
+			for gateway.Pending() > 0 {
+				if r := content[struct{ InReplyTo, Disposition string }](t, gateway.Next(t)); r.Disposition != "" {
+					got = append(got, r.InReplyTo+" "+r.Disposition)
+				}
+			}
+		}
+		equal(t, "ends reported to the service", got, []string{"e2 acknowledged", "e3 acknowledged"})
+		if ran != 1 {
+			t.Errorf("the call ran %d times", ran)
+		}
+	})
+}

@@ -86,12 +86,22 @@ func onlyAnswers(chat protocol.Topic) bool { return protocol.PeerID(chat).Family
 // ReportEnd reports that an event of a service was closed without an answer. A service sees no
 // attention records, and would wait for a reply.
 func (tx *Tx) ReportEnd(e *Entry) {
-	d := e.Disposition()
-	if !onlyAnswers(e.Chat) || !d.Final() || d == attention.DispositionResponded {
-		return
+	if d := e.Disposition(); d.Final() && d != attention.DispositionResponded {
+		tx.reportEnd(e, UniqueKey("disposition", e.Seq), d)
 	}
-	tx.Enqueue(e.Chat, UniqueKey("disposition", e.Seq), tx.m.MessageFor(e, protocol.TypeAgentEvent,
-		map[string]any{"event": protocol.RecordDisposition, "inReplyTo": e.SourceID, "disposition": d}))
+}
+
+// ReportTaken is ReportEnd for a message that is not stored as an event, such as a person's answer
+// to a question.
+func (tx *Tx) ReportTaken(e *Entry) {
+	tx.reportEnd(e, "taken:"+e.SourceID, attention.DispositionAcknowledged)
+}
+
+func (tx *Tx) reportEnd(e *Entry, key string, d attention.Disposition) {
+	if onlyAnswers(e.Chat) {
+		tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, protocol.TypeAgentEvent,
+			map[string]any{"event": protocol.RecordDisposition, "inReplyTo": e.SourceID, "disposition": d}))
+	}
 }
 
 // SendNotice sends a text of the agent's program, once per event and kind.
