@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -42,3 +43,7 @@ func NewMessage(t MessageType, from PeerID, content any) Message {
 // FormatTime formats a time as the wire and the activity log write it: RFC 3339, UTC,
 // with microseconds.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+// ParseTime parses a time of RFC 3339, which may have small letters. Package time does not read
+// those.
+func ParseTime(s string) (time.Time, error) { return time.Parse(time.RFC3339, strings.ToUpper(s)) }

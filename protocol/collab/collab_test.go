@@ -96,13 +96,13 @@ func TestReadResult_ReturnsResultOrRefusal(t *testing.T) {
 
 func TestParseTime(t *testing.T) {
 	want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, ok := range map[string]bool{`"2026-01-02T03:04:05Z"`: true, `1767323045000`: true, `"yesterday"`: false, `{}`: false} {
+	for text, ok := range map[string]bool{`"2026-01-02T03:04:05Z"`: true, `"2026-01-02t03:04:05z"`: true, `1767323045000`: true, `"yesterday"`: false, `{}`: false} {
 		var m Moment
 		if err := json.Unmarshal([]byte(text), &m); (err == nil) != ok || ok && !m.Equal(want) {
 			t.Errorf("%s is read as %v, %v", text, m.Time, err)
 		}
 	}
-	if !ParseTime("").IsZero() || !ParseTime(protocol.FormatTime(want)).Equal(want) {
+	if !ParseTime("").IsZero() || !ParseTime(protocol.FormatTime(want)).Equal(want) || !ParseTime("2026-01-02t03:04:05z").Equal(want) {
 		t.Error("a record's time is not read")
 	}
 }

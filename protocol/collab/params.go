@@ -274,7 +274,7 @@ func (m *Moment) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return errors.New("a time is an RFC 3339 string or milliseconds since 1970")
 	}
-	t, err := time.Parse(time.RFC3339, s)
+	t, err := protocol.ParseTime(s)
 	m.Time = t
 	return err
 }

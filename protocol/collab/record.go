@@ -372,6 +372,6 @@ type Event struct {
 
 // ParseTime parses a time of a record. It returns the zero time if the text is empty or invalid.
 func ParseTime(s string) time.Time {
-	t, _ := time.Parse(time.RFC3339, s) // the zero time on error
+	t, _ := protocol.ParseTime(s) // the zero time on error
 	return t
 }

@@ -84,7 +84,7 @@ func (e *Entry) ClaimGranted() bool { return strings.HasPrefix(e.Decision.Reason
 // SentAt returns when the event was written if its chat gives a plausible time, else when it was
 // received.
 func (e *Entry) SentAt() time.Time {
-	at, err := time.Parse(time.RFC3339, e.Content.CreatedAt)
+	at, err := protocol.ParseTime(e.Content.CreatedAt)
 	if err != nil || at.After(e.ReceivedAt) {
 		return e.ReceivedAt
 	}

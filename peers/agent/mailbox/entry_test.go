@@ -3,6 +3,7 @@ package mailbox_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
@@ -28,6 +29,21 @@ func TestComplete_FillsInMissingFields(t *testing.T) {
 	if e := mailbox.EventOf(&given); e.EventID != "s1" || e.Kind != "reaction" || e.Conversation.Kind != "channel" || e.Author.Kind != "agent" ||
 		*e.ReplyTo != (attention.ReplyTo{EventID: "s0", Author: "agent:lead"}) || given.CreatedAt != "then" {
 		t.Errorf("what is given was replaced: %+v", e)
+	}
+}
+
+// TestEntry_SentAt checks that the time of a chat counts, also in small letters, unless it is no time or
+// after the receipt.
+func TestEntry_SentAt(t *testing.T) {
+	sent, received := time.Date(2026, 6, 2, 19, 10, 0, 0, time.UTC), time.Date(2026, 6, 2, 19, 20, 0, 0, time.UTC)
+	for given, want := range map[string]time.Time{
+		"2026-06-02T19:10:00Z": sent, "2026-06-02t19:10:00z": sent, "2026-06-02t21:10:00.000+02:00": sent,
+		"2026-06-02T19:30:00Z": received, "then": received, "": received,
+	} {
+		e := mailbox.Entry{ReceivedAt: received, Content: protocol.ChatMessage{CreatedAt: given}}
+		if got := e.SentAt(); !got.Equal(want) {
+			t.Errorf("%q: sent at %s, want %s", given, got, want)
+		}
 	}
 }
 

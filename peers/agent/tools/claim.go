@@ -86,7 +86,7 @@ func (b *Toolset) acquire(
 			c = tx.OwnClaim(id, ttl)
 			grant = collab.Grant{Granted: true, Owner: c.Owner, Token: c.Token,
 				ExpiresAt: protocol.FormatTime(c.ExpiresAt)}
-		} else if c.ExpiresAt, err = time.Parse(time.RFC3339, grant.ExpiresAt); err != nil {
+		} else if c.ExpiresAt, err = protocol.ParseTime(grant.ExpiresAt); err != nil {
 			c.ExpiresAt = time.Now().Add(ttl)
 		}
 		if grant.Granted {

@@ -157,7 +157,7 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction),
 		Title:         titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")),
 		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.Self()),
-			Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
+			Mode: e.Decision.Injection, CreatedAt: e.SentAt()},
 	}
 	if isEscalation(e) {
 		o.Level = attention.LevelLead
@@ -183,16 +183,6 @@ func Open(tx *mailbox.Tx, e *mailbox.Entry) {
 
 func titleOf(said string) string {
 	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
-}
-
-// creationTime returns when an event was created according to its chat, but not later than its
-// receipt.
-func creationTime(e *mailbox.Entry) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, e.Content.CreatedAt)
-	if err != nil || at.After(e.ReceivedAt) {
-		return e.ReceivedAt
-	}
-	return at
 }
 
 // RecordAct stores an act once and applies it. An act about an unknown event is kept until the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/text"
 
 	"github.com/adhocore/gronx"
@@ -36,7 +37,7 @@ func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) 
 	if m, ok := parseCron(given, zone); ok {
 		return m, nil
 	}
-	if at, err := time.Parse(time.RFC3339, strings.ToUpper(given)); err == nil {
+	if at, err := protocol.ParseTime(given); err == nil {
 		return moment{due: at, zone: zone}, nil
 	}
 	p := phrase{now: now.In(zone), zone: zone}
