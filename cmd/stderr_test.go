@@ -228,3 +228,27 @@ func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestStdout_EndsTheDemoWhoseReaderIsGone checks that `hubbub demo | head` leaves no files.
+func TestStdout_EndsTheDemoWhoseReaderIsGone(t *testing.T) {
+	w, r := pipe(t)
+	temporary := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, built(t, "hubbub"), "demo")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "XDG_RUNTIME_DIR=")
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	r.Close() //nolint:errcheck // as head does
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}

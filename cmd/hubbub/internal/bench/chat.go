@@ -118,6 +118,7 @@ func benchChat(cmd *cobra.Command, chats, messages int) (err error) {
 	}
 	defer os.RemoveAll(data) //nolint:errcheck // the system removes temporary files, too
 	ctx, cancel := context.WithCancelCause(cmd.Context())
+	program.From(cmd).OnBrokenPipe(func() { cancel(nil) })
 	b := &chatBench{ctx: ctx, data: data, sent: map[int64]chan struct{}{}}
 	var wg sync.WaitGroup
 	defer func() { cancel(nil); wg.Wait() }()

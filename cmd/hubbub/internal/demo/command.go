@@ -88,6 +88,7 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 	defer removeData()
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
+	env.OnBrokenPipe(func() { cancel(nil) })
 
 	s := &demoRun{env: env, data: data, keepsData: cmd.Flags().Changed("data")}
 	removeAddress, err := s.prepare(ctx, cancel)
