@@ -20,6 +20,7 @@ const (
 	BusItself                   // a bus, which gives a reason
 	ProxyOfBus                  // a proxy that does not pass the upgrade to its bus
 	BrokenProxy                 // a proxy that does not reach its server
+	TLSRedirect                 // a server that redirects to an address with TLS
 )
 
 // A StatusError means that the upgrade was refused.
@@ -41,7 +42,7 @@ func (e *StatusError) Error() string {
 			"it must pass the headers Upgrade and Connection over HTTP/1.1 (hubbub help operating)"
 	case e.By == BrokenProxy:
 		return status + ": a proxy answers, but does not reach the bus behind it"
-	case e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:"):
+	case e.By == TLSRedirect, e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:"):
 		return status + " instead of upgrading; the address of a bus with TLS begins with wss:"
 	}
 	return status + " instead of upgrading"
@@ -66,7 +67,10 @@ func refusal(ctx context.Context, client *http.Client, address string, answer *h
 		e.By = BrokenProxy
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 	default:
-		if answersAsBus(ctx, client, address) {
+		switch to, err := answer.Location(); {
+		case e.Code/100 == 3 && err == nil && to.Scheme == "https" && strings.HasPrefix(address, "ws:"):
+			e.By = TLSRedirect
+		case answersAsBus(ctx, client, address):
 			e.By = ProxyOfBus
 		}
 	}

@@ -64,3 +64,22 @@ func TestDial_SaysWhoRefusedTheUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// TestDial_SaysThatARedirectLeadsToTLS dials a proxy that redirects every request.
+func TestDial_SaysThatARedirectLeadsToTLS(t *testing.T) {
+	for to, c := range map[string]struct {
+		by   wire.Answerer
+		says string
+	}{
+		"https://example.com/hub/": {wire.TLSRedirect, "301 Moved Permanently instead of upgrading; the address of a bus with TLS begins with wss:"},
+		"http://example.com/hub/":  {wire.Stranger, "301 Moved Permanently instead of upgrading"},
+	} {
+		server := httptest.NewServer(http.RedirectHandler(to, http.StatusMovedPermanently))
+		_, err := wire.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1)+"/hub", nil)
+		server.Close()
+		var status *wire.StatusError
+		if !errors.As(err, &status) || status.By != c.by || !strings.HasSuffix(fmt.Sprint(err), c.says) {
+			t.Errorf("to %s: %v; want it to say %q", to, err, c.says)
+		}
+	}
+}
