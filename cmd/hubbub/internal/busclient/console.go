@@ -35,9 +35,6 @@ func ExplainConsole(bus, token string, err error) error {
 	switch status, _ := errors.AsType[statusError](err); status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return fmt.Errorf("the bus at %s has no console: it runs with --no-console", bus)
-	case http.StatusForbidden:
-		return fmt.Errorf("this token may not see everything that the console shows: use a token that may subscribe " +
-			"to '*'")
 	}
 	return ExplainGet(bus, token, err)
 }

@@ -45,25 +45,53 @@ func Fetch(
 	}
 	var failures []error
 	for _, bus := range env.Buses {
-		call := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: peer.Bearer(token), Limit: maxPage}
-		if address, err := peer.HTTPAddress(bus); err == nil {
-			call.Query = url.Values{"address": {address.String()}} // for links that a browser can open
-		}
-		status, body, err := call.Do(ctx)
-		if err == nil && status == http.StatusOK {
-			return body, bus, nil
-		}
+		body, err := fetchFrom(ctx, bus, token, method, path)
 		if err == nil {
-			err = statusError(status)
+			return body, bus, nil
 		}
 		failures = append(failures, describe(bus, token, err))
 	}
 	return nil, "", errors.Join(failures...)
 }
 
+// fetchFrom requests a path from one bus. The response is JSON.
+func fetchFrom(ctx context.Context, bus, token, method, path string) ([]byte, error) {
+	call := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: peer.Bearer(token), Limit: maxPage}
+	if address, err := peer.HTTPAddress(bus); err == nil {
+		call.Query = url.Values{"address": {address.String()}} // for links that a browser can open
+	}
+	status, body, err := call.Do(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case status != http.StatusOK || !json.Valid(body):
+		return nil, refusal(ctx, bus, token, status, body)
+	}
+	return body, nil
+}
+
+// refusal returns the error for an answer without a result. The bus gives a reason, apart from
+// paths that it does not know. An answer without a reason may be from a proxy or from another
+// server: the answer to an upgrade at the same address shows it.
+func refusal(ctx context.Context, bus, token string, status int, body []byte) error {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
+		return &wire.StatusError{Code: status, URL: bus, By: wire.BusItself, Reason: answer.Error}
+	}
+	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+	if err != nil {
+		return err
+	}
+	stream.Close(wire.CloseNormal, "done")
+	return statusError(status)
+}
+
 // maxPage bounds a response of the bus, in bytes.
 const maxPage = 64 << 20
 
+// A statusError is the HTTP status of an answer without a reason, at an address where a bus answers.
 type statusError int
 
 func (e statusError) Error() string {
@@ -72,11 +100,9 @@ func (e statusError) Error() string {
 
 // ExplainGet adds advice to the error of a request for /peers.
 func ExplainGet(bus, token string, err error) error {
-	switch status, ok := errors.AsType[statusError](err); {
-	case status == http.StatusUnauthorized:
-		err = &wire.StatusError{Code: int(status)}
-	case ok:
-		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
+	if _, ok := errors.AsType[statusError](err); ok {
+		return fmt.Errorf("a bus answers at %s, but not its HTTP side (%w): a proxy must pass all paths below this "+
+			"address", bus, err)
 	}
 	return explainDial(bus, token, err)
 }
