@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 
 	"hubbub/cmd/internal/program"
@@ -118,7 +119,7 @@ func explainDial(bus, token string, err error) error {
 		return err
 	case untrusted:
 		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
-			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers",
+			trustAdvice(runtime.GOOS) + ", or use a name that the certificate covers",
 			err}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return &Error{
@@ -135,6 +136,15 @@ func explainDial(bus, token string, err error) error {
 		"start one with `hubbub up` or hubbub-bus, or give its address with --bus",
 		err,
 	}
+}
+
+// trustAdvice says how to trust the authority of a certificate. On macOS, Go asks the system, and
+// ignores the variable.
+func trustAdvice(goos string) string {
+	if goos == "darwin" {
+		return "add its authority to the System keychain and trust it there"
+	}
+	return "name the file of its authority in the variable SSL_CERT_FILE"
 }
 
 // Call sends a request and decodes its result.

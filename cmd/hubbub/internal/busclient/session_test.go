@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestExplainDial_WrongAddress(t *testing.T) {
 	defer plain.Close()
 	defer secure.Close()
 	for what, c := range map[string]struct{ url, says string }{
-		"TLS without the authority": {strings.Replace(secure.URL, "https:", "wss:", 1), "SSL_CERT_FILE"},
+		"TLS without the authority": {strings.Replace(secure.URL, "https:", "wss:", 1), trustAdvice(runtime.GOOS)},
 		"no TLS, but asked for":     {strings.Replace(plain.URL, "http:", "wss:", 1), "begins with ws:"},
 		"TLS, but not asked for":    {strings.Replace(secure.URL, "https:", "ws:", 1), "begins with wss:"},
 		"nobody":                    {"ws://127.0.0.1:1", "hubbub up"},
@@ -33,8 +34,16 @@ func TestExplainDial_WrongAddress(t *testing.T) {
 	}
 	untrusted := strings.Replace(secure.URL, "https:", "wss:", 1)
 	_, err := http.Get(secure.URL) //nolint:bodyclose,noctx // it fails
-	if err = ExplainGet(untrusted, "", err); !strings.Contains(err.Error(), "SSL_CERT_FILE") {
+	if err = ExplainGet(untrusted, "", err); !strings.Contains(err.Error(), trustAdvice(runtime.GOOS)) {
 		t.Errorf("a page of a bus that is not trusted: %q", err)
+	}
+}
+
+func TestTrustAdvice_IsForTheSystem(t *testing.T) {
+	for goos, want := range map[string]string{"linux": "SSL_CERT_FILE", "darwin": "System keychain"} {
+		if got := trustAdvice(goos); !strings.Contains(got, want) {
+			t.Errorf("%s: %q; want it to say %q", goos, got, want)
+		}
 	}
 }
 
