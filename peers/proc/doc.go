@@ -11,7 +11,8 @@
 //     still holds it open. On Linux, the rest of the session of a confined process has been
 //     killed, too, such as what the program of a harness started.
 //   - If the owner is killed, Linux sends the process Options.ParentDeathSignal. Processes
-//     that it started receive nothing.
+//     that it started receive nothing. Other systems send nothing; there, an owner that exits
+//     in a hurry sends the signal with KillDependents.
 //   - The environment is exec.Cmd.Env and nothing else. See [DropEnv] for how to pass on
 //     parts of the owner's environment.
 //   - Lines are cut at Options.MaxLine, so memory is bounded.

@@ -34,7 +34,7 @@ type Options struct {
 	// in a session of its own; on Linux, it and its children gain no privileges, and use less of the
 	// processor, since their timers may be late
 	Confined          bool
-	ParentDeathSignal syscall.Signal      // sent to the process when its owner is killed; 0 sends nothing
+	ParentDeathSignal syscall.Signal      // sent to the process when its owner ends (see KillDependents); 0: none
 	OnStart           func(pid int) error // called before Start returns; an error kills the process
 	// receives the lines of stdout and stderr that the command does not redirect; calls do not overlap
 	OnLine  func(line []byte)
@@ -52,14 +52,19 @@ type Process struct {
 	ended bool // its process id may have been reused
 }
 
-// dependents has the running processes whose ParentDeathSignal is SIGKILL, as *Process.
+// dependents has the running processes (*Process) that have a ParentDeathSignal (syscall.Signal).
 var dependents sync.Map
 
 // KillDependents kills the groups of all processes whose ParentDeathSignal is SIGKILL. A program calls it
-// before it exits without stopping them: the signal would reach only the leaders of the groups.
-func KillDependents() {
-	dependents.Range(func(p, _ any) bool {
-		p.(*Process).signal(syscall.SIGKILL)
+// before it exits without stopping them: the signal would reach only the leaders of the groups. Where the
+// kernel sends no ParentDeathSignal, it sends the other processes theirs.
+func KillDependents() { signalDependents(kernelSignalsDependents) }
+
+func signalDependents(kernelSignals bool) {
+	dependents.Range(func(p, s any) bool {
+		if s == syscall.SIGKILL || !kernelSignals {
+			p.(*Process).signal(s.(syscall.Signal))
+		}
 		return true
 	})
 }
@@ -103,8 +108,8 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 				_ = wait(cmd, p.killGroup) // err has the reason
 			}
 		}
-		if err == nil && o.ParentDeathSignal == syscall.SIGKILL {
-			dependents.Store(p, nil)
+		if err == nil && o.ParentDeathSignal != 0 {
+			dependents.Store(p, o.ParentDeathSignal)
 			defer dependents.Delete(p)
 		}
 		started <- err

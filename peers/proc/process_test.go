@@ -176,6 +176,21 @@ func TestProcess_OutlivesTheThreadThatStartedIt(t *testing.T) {
 	out.Close()
 }
 
+// TestKillDependents_SendsTheirSignal checks a system whose kernel does not send it.
+func TestKillDependents_SendsTheirSignal(t *testing.T) {
+	p, err := proc.Start(exec.Command("/bin/sleep", "600"), &proc.Options{ParentDeathSignal: syscall.SIGTERM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc.SignalDependents(false)
+	if !p.WaitFor(t.Context(), time.Minute) {
+		p.Kill()
+	}
+	if err := p.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestStart_EndsAProcessThatFails(t *testing.T) {
 	pid := 0
 	_, err := proc.Start(command("deaf"), &proc.Options{OnStart: func(n int) error {

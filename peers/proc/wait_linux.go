@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// kernelSignalsDependents says that the kernel sends Options.ParentDeathSignal.
+const kernelSignalsDependents = true
+
 // sysProcAttr puts a process into a group or session of its own. The kernel signals the process
 // when the thread that started it ends.
 func sysProcAttr(ownerDeath syscall.Signal, session bool) *syscall.SysProcAttr {

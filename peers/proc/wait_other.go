@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// kernelSignalsDependents says that only KillDependents sends Options.ParentDeathSignal.
+const kernelSignalsDependents = false
+
 // sysProcAttr puts a process into a group of its own, or into a session.
 func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
