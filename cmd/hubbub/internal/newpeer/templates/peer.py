@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import inspect
 import json
 import os
 import random
@@ -26,6 +27,8 @@ IDENTITY = "agent:echo"
 BUS = os.environ.get("HUBBUB_BUS") or "ws://127.0.0.1:7892"
 TOKEN = os.environ.get("HUBBUB_TOKEN", "")
 MAX_FRAME = 4 << 20  # of the bus: --max-frame and the envelope
+# From 15 on, websockets would send the token to the proxy of the environment. Older ones use none.
+NO_PROXY: dict[str, Any] = {"proxy": None} if "proxy" in inspect.signature(connect).parameters else {}
 
 
 class Refused(Exception):
@@ -85,7 +88,7 @@ class Bus:
 
     async def session(self) -> None:
         protocols: Any = ["hubbub.bearer." + TOKEN] if TOKEN else None
-        async with connect(BUS, subprotocols=protocols, max_size=MAX_FRAME) as ws:
+        async with connect(BUS, subprotocols=protocols, max_size=MAX_FRAME, **NO_PROXY) as ws:
             self.ws = ws
             work: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
             tasks = [asyncio.create_task(self.work(ws, work)), asyncio.create_task(self.introduce(ws))]
