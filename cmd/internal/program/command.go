@@ -11,7 +11,7 @@ import (
 )
 
 // OwnConfig, as a key of a command's Annotations, means that the command reads the file
-// of --config itself.
+// of --config itself, with Env.ReadConfig. Env.Data is already the folder that the file names.
 const OwnConfig = "own-config"
 
 // NewFolder, as a key of a command's Annotations, means that the command creates the folder in

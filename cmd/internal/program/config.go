@@ -144,6 +144,32 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 	return nil
 }
 
+// readOwnFile reads the file of a command that interprets it itself. It sets only --data from it,
+// because the owner of the data folder is the user that the command runs as.
+func (c *settings) readOwnFile(flags *pflag.FlagSet) (err error) {
+	if c.file, err = ReadTOML(c.config); err != nil {
+		return err
+	}
+	value, ok := c.file["data"]
+	f := flags.Lookup("data")
+	if !ok || f.Changed {
+		return nil
+	}
+	data, ok := value.(string)
+	if !ok || data == "" {
+		return Usage("%s: data must be a string", c.config)
+	}
+	return setFlag(f, []string{data})
+}
+
+// ReadConfig returns the content of the file of --config. See ReadTOML.
+func (e *Env) ReadConfig() (map[string]any, error) {
+	if e.settings.file != nil {
+		return e.settings.file, nil // a pipe can be read only once
+	}
+	return ReadTOML(e.Config)
+}
+
 // TOMLText returns the value of a key with a single value, and whether the file has it.
 func TOMLText(value any) (text string, ok bool) {
 	list, err := TOMLStrings(value)

@@ -29,7 +29,8 @@ type settings struct {
 	ownConfig bool // the program reads the file of --config itself
 	noData    bool // the program runs without a data folder, too
 
-	made []string // folders that root creates for the owner of the data folder
+	made []string       // folders that root creates for the owner of the data folder
+	file map[string]any // content of the file of --config, if ownConfig
 }
 
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {
@@ -55,10 +56,16 @@ func settle(fs *pflag.FlagSet, c *settings, o hostProcess, other func(key string
 	if err := fromEnvironment(fs, o.lookupEnv); err != nil {
 		return err
 	}
-	if c.config != "" && !c.ownConfig {
-		if err := fromFile(fs, c.config, other); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case c.config == "":
+	case c.ownConfig:
+		err = c.readOwnFile(fs)
+	default:
+		err = fromFile(fs, c.config, other)
+	}
+	if err != nil {
+		return err
 	}
 	return c.check(o.lookupEnv)
 }

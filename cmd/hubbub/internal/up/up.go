@@ -104,14 +104,10 @@ func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
 	if r.File, err = filepath.Abs(r.File); err != nil {
 		return nil, err
 	}
-	if r.Settings, err = program.ReadTOML(r.File); err != nil {
+	if r.Settings, err = env.ReadConfig(); err != nil {
 		return nil, err
 	}
-	if err := applyTopLevel(cmd, r); err != nil {
-		return nil, err
-	}
-	env.Data = r.Data
-	return r, nil
+	return r, applyTopLevel(cmd, r)
 }
 
 // A lineWriter is a function that is called with each whole line.
@@ -122,10 +118,10 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// applyTopLevel applies the settings outside the tables, unless a flag or variable overrides
-// them.
-func applyTopLevel(cmd *cobra.Command, r *Request) (err error) {
-	for key, into := range map[string]*string{"data": &r.Data, "log-level": &r.LogLevel, "log-format": &r.LogFormat} {
+// applyTopLevel applies the settings of the log, unless a flag or variable overrides them. The
+// data folder of the file is that of the Env already.
+func applyTopLevel(cmd *cobra.Command, r *Request) error {
+	for key, into := range map[string]*string{"log-level": &r.LogLevel, "log-format": &r.LogFormat} {
 		v, ok := r.Settings[key]
 		if !ok || cmd.Flags().Changed(key) {
 			continue
@@ -136,8 +132,7 @@ func applyTopLevel(cmd *cobra.Command, r *Request) (err error) {
 		}
 		*into = s
 	}
-	r.Data, err = filepath.Abs(r.Data)
-	return err
+	return nil
 }
 
 func printerFormat(format string, env *program.Env) fleet.Format {
