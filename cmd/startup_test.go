@@ -43,6 +43,7 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		return path
 	}
 	empty, half := file("empty", ""), file("half", "-----BEGIN CERTIFICATE-----\nMIIB")
+	begun := file("begun", "123456")                   // of a bot token
 	zeros := file("zeros", strings.Repeat("\x00", 40)) // after a power cut
 	const absent = "/no/such/file"
 	const foreign = "192.0.2.1:7892" // no machine has this address
@@ -68,6 +69,7 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		{"system broker tg matrix chorus agent", "--token-file " + zeros, "", 1, "is not text"},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + absent, 1, absent},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + empty, 1, "is empty"},
+		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + begun, 1, "not a bot token"},
 		{"tg", "--webhook-secret-file " + absent, "", 1, absent},
 		{"agent", "--harness openai", "OPENAI_API_KEY_FILE=" + empty, 1, "is empty"},
 		{"agent", "--system-prompt-file " + absent, "", 1, absent},

@@ -49,7 +49,7 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 			"TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
 	}
 	if _, err := botapi.BotID(s.token); err != nil {
-		return program.Usage("TELEGRAM_BOT_TOKEN: %w", err)
+		return env.WrongSecret("TELEGRAM_BOT_TOKEN", err)
 	}
 	if err := s.complete(env); err != nil {
 		return err

@@ -63,6 +63,15 @@ func (e *Env) Secret(variable string) (string, error) {
 	return s, nil
 }
 
+// WrongSecret returns the error of a secret of Secret that is not valid. It is [Retryable] if
+// the secret is in a file, which may still be written.
+func (e *Env) WrongSecret(variable string, err error) error {
+	if s, ok := e.process.lookupEnv(variable); ok && s != "" {
+		return Usage("%s: %w", variable, err)
+	}
+	return Retryable(fmt.Errorf("%s_FILE: %w", variable, err))
+}
+
 // maxSecret is the size in bytes above which a file cannot be a secret.
 const maxSecret = 64 << 10
 

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -38,6 +39,32 @@ func TestToken_IsOneLineWithoutInvisibleCharacters(t *testing.T) {
 			if out := c.run(t, s.program()); got != want || (out.code == 0) != (want != "") {
 				t.Errorf("%s %q: token %q, want %q; exit code %d: %s", where, content, got, want, out.code, out.stderr)
 			}
+		}
+	}
+}
+
+// TestWrongSecret_MayHealInAFile covers a secret that is not valid. A file may still be written; a
+// variable does not change.
+func TestWrongSecret_MayHealInAFile(t *testing.T) {
+	file := write(t, "123456")
+	for name, c := range map[string]struct {
+		env  map[string]string
+		code int
+		says string
+	}{
+		"variable":               {map[string]string{"HOME": "/x", "KEY": "123456"}, 2, " KEY: too short"},
+		"file":                   {map[string]string{"HOME": "/x", "KEY_FILE": file}, 1, " KEY_FILE: too short"},
+		"variable over the file": {map[string]string{"HOME": "/x", "KEY": "123456", "KEY_FILE": file}, 2, " KEY: too short"},
+		"empty variable":         {map[string]string{"HOME": "/x", "KEY": "", "KEY_FILE": file}, 1, " KEY_FILE: too short"},
+	} {
+		s := probe{do: func(_ context.Context, env *Env) error {
+			if _, err := env.Secret("KEY"); err != nil {
+				return err
+			}
+			return env.WrongSecret("KEY", errors.New("too short"))
+		}}
+		if out := (call{env: c.env}).run(t, s.program()); out.code != c.code || !strings.Contains(out.stderr, c.says) {
+			t.Errorf("%s: %+v; want %d and %q", name, out, c.code, c.says)
 		}
 	}
 }
