@@ -3,10 +3,12 @@ package peer
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"hubbub/protocol/wire"
 )
@@ -43,9 +45,16 @@ func HTTPAddress(bus string) (*url.URL, error) {
 // busClient sends no token to a proxy or to the target of a redirect.
 var busClient = wire.NewHTTPClient()
 
+// callTimeout bounds the call to one bus. A bus that does not answer leaves time for the next one.
+const callTimeout = 10 * time.Second
+
+var errNoAnswer = fmt.Errorf("no answer within %s", callTimeout)
+
 // Do sends the request and returns the status and the body of the answer. If the bus has a path,
-// such as wss://example.com/hubbub, its HTTP side has the same path.
+// such as wss://example.com/hubbub, its HTTP side has the same path. Do takes at most ten seconds.
 func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
+	defer cancel()
 	u, err := HTTPAddress(c.Bus)
 	if err != nil {
 		return 0, nil, err
@@ -75,7 +84,8 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 func (p *Peer) Buses() []string { return p.options.Buses }
 
 // CallHTTP sends a request to the HTTP side of the first bus that answers. It uses the peer's
-// token unless the call has an Authorization.
+// token unless the call has an Authorization. The answer of a proxy that does not reach its bus
+// is returned only if no later bus answers.
 func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
 	if c.Authorization == "" {
 		token, err := p.options.TokenFunc()
@@ -85,9 +95,18 @@ func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []b
 		c.Authorization = Bearer(token)
 	}
 	for _, c.Bus = range p.options.Buses {
-		if status, answer, err = c.Do(ctx); err == nil {
+		if status, answer, err = c.Do(ctx); err == nil && !missesBus(status) {
 			break
 		}
 	}
 	return status, answer, err
+}
+
+// missesBus reports whether a status is that of a proxy that does not reach its bus.
+func missesBus(status int) bool {
+	switch status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +55,31 @@ func TestHTTP_AsksTheFirstBusThatAnswers(t *testing.T) {
 		status, answer, err := p.CallHTTP(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Authorization: peer.Bearer(token), Limit: 100})
 		if err != nil || status != 200 || string(answer) != want {
 			t.Errorf("%d %q, %v; want %q", status, answer, err, want)
+		}
+	}
+}
+
+// TestCallHTTP_AsksTheNextBusIfAProxyAnswers also covers buses that are all out of reach.
+func TestCallHTTP_AsksTheNextBusIfAProxyAnswers(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := strconv.Atoi(strings.Split(r.URL.Path, "/")[1])
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	bus := strings.Replace(server.URL, "http", "ws", 1)
+	for buses, want := range map[string]int{
+		"502 200": 200, "503 504 201": 201, "502 401 200": 401, "200 502": 200, "502 504": 504, "404 200": 404,
+	} {
+		o := &peer.Options{}
+		for status := range strings.FieldsSeq(buses) {
+			o.Buses = append(o.Buses, bus+"/"+status)
+		}
+		call := peer.HTTPCall{Method: "GET", Path: "/whoami"}
+		if status, _, err := peer.New("agent:a", o).CallHTTP(t.Context(), call); err != nil || status != want {
+			t.Errorf("%s: %d, %v; want %d", buses, status, err, want)
 		}
 	}
 }

@@ -165,15 +165,10 @@ func (k *supervisor) requestToken(ctx context.Context, want grantRequest) (strin
 	return "", fmt.Errorf("the bus refuses a credential for %s: HTTP %d %s", k.name, status, issued.Error)
 }
 
-// credentialTimeout bounds a request about credentials.
-const credentialTimeout = 10 * time.Second
-
 // call makes an HTTP request to a bus, with the given token, or with the spawner's own if token
 // is empty.
 func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte,
 	err error) {
-	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
-	defer cancel()
 	status, answer, err = s.peer.CallHTTP(ctx, peer.HTTPCall{
 		Method: method, Path: path, Authorization: peer.Bearer(token), Body: body, Limit: 64 << 10,
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
@@ -37,8 +36,6 @@ func DecodePeers(raw []byte) (list []report.Peer, err error) {
 func Fetch(
 	ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error,
 ) (raw []byte, bus string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
-	defer cancel()
 	token, err := env.Token()
 	if err != nil {
 		return nil, "", err
