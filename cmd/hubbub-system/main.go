@@ -115,11 +115,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		more, err := readEnvFile(s.AgentEnvFile, &env.Log)
 		return append(inherited[:len(inherited):len(inherited)], more...), err
 	}
-	token, err := env.Token()
-	if err != nil {
+	if _, err := env.Token(); err != nil {
 		return err
 	}
-	o.Credentials = token != ""
 	o.Peer, o.Log, o.OnReady = env.PeerOptions(), &env.Log, env.Ready
 	s.process.Log, s.systemd.Log = &env.Log, &env.Log
 	return nil

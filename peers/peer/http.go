@@ -83,12 +83,15 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 // Buses returns the addresses of the peer's buses.
 func (p *Peer) Buses() []string { return p.options.Buses }
 
+// Token returns the current token of the peer, or "" without one.
+func (p *Peer) Token() (string, error) { return p.options.TokenFunc() }
+
 // CallHTTP sends a request to the HTTP side of the first bus that answers. It uses the peer's
 // token unless the call has an Authorization. The answer of a proxy that does not reach its bus
 // is returned only if no later bus answers.
 func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
 	if c.Authorization == "" {
-		token, err := p.options.TokenFunc()
+		token, err := p.Token()
 		if err != nil {
 			return 0, nil, err
 		}

@@ -86,8 +86,8 @@ func spawnerMain() int {
 	}
 	log := zerolog.New(os.Stderr)
 	opts := &system.Options{
-		Peer:        &peer.Options{Buses: []string{os.Getenv("TEST_BUS")}, Token: os.Getenv("TEST_TOKEN")},
-		Credentials: true, MinBackoff: 20 * time.Millisecond, Log: &log,
+		Peer:       &peer.Options{Buses: []string{os.Getenv("TEST_BUS")}, Token: os.Getenv("TEST_TOKEN")},
+		MinBackoff: 20 * time.Millisecond, Log: &log,
 		Env: func() ([]string, error) { return []string{"TEST_CRASH_AGENT=" + os.Getenv("TEST_CRASH_AGENT")}, nil },
 	}
 	opts.CrashWith(onceAt(folder, os.Getenv("TEST_CRASH")))

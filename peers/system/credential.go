@@ -26,6 +26,13 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 	return filepath.Join(s.folder, string(agent)+".token")
 }
 
+// hasToken reports whether the spawner has a token for the bus now, so that agents need one too. A
+// token that cannot be read counts.
+func (s *Spawner) hasToken() bool {
+	token, err := s.peer.Token()
+	return token != "" || err != nil
+}
+
 // ensureToken makes sure that an agent's token file holds a token that grants exactly what the
 // agent needs. On a bus without credentials the file holds a random token that nobody checks.
 func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path string) error {
@@ -36,7 +43,7 @@ func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path stri
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the token of %s: %w", agent, err)
 	}
-	if !k.opts.Credentials {
+	if !k.hasToken() {
 		if err == nil && len(token) > 0 {
 			return nil
 		}
@@ -75,7 +82,7 @@ func (k *supervisor) currentFits(ctx context.Context) (fits bool, want grantRequ
 // mustRestart reports whether the agent runs with a credential that no longer grants what it
 // needs.
 func (k *supervisor) mustRestart(ctx context.Context) bool {
-	if !k.opts.Credentials {
+	if !k.hasToken() {
 		return false
 	}
 	if k.people.Load() == nil {
@@ -204,7 +211,7 @@ func (s *Spawner) revokeLoop(ctx context.Context) error {
 }
 
 func (s *Spawner) revokeOld(ctx context.Context) error {
-	if !s.opts.Credentials {
+	if !s.hasToken() {
 		return nil
 	}
 	names, err := store.ReadAll(ctx, s.db,

@@ -39,12 +39,12 @@
 //     a broken cluster hides, since its chats cannot reach it either.
 //   - Restart: after a restart the spawner adopts the agents that are running and starts the
 //     missing ones. An agent that was online stays online.
-//   - Credentials: a spawner with a token gets one credential for each agent from the bus. It
-//     grants the agent its identity and its own topic, and publishing to its chats, system:*
-//     and collab:*. The agent gets it in a file with mode 0600. It is revoked when the agent
-//     is stopped, has failed, or needs another. Every credential is eventually revoked, even
-//     if the spawner is killed. Another chat needs a wider credential, so it restarts the
-//     agent.
+//   - Credentials: a spawner with a token gets one credential for each agent from the bus. The
+//     token may come after the start of the spawner. The credential grants the agent its
+//     identity and its own topic, and publishing to its chats, system:* and collab:*. The
+//     agent gets it in a file with mode 0600. It is revoked when the agent is stopped, has
+//     failed, or needs another. Every credential is eventually revoked, even if the spawner is
+//     killed. Another chat needs a wider credential, so it restarts the agent.
 //   - Stop: when its context ends, Run accepts no more requests, and ends the agents unless
 //     they outlive the spawner. It returns after every goroutine that it started has ended.
 //

@@ -11,7 +11,8 @@ import (
 
 // Options are the optional settings of a Spawner. Nil is valid.
 type Options struct {
-	Peer *peer.Options // how to reach the bus; OnConnect is called as well
+	// how to reach the bus; OnConnect is called as well. With a token, each agent gets a credential.
+	Peer *peer.Options
 
 	Args     []string                 `flag:"agent-arg" usage:"argument given to every agent (repeatable)"`
 	Env      func() ([]string, error) // environment of agents, read at every start; default empty
@@ -29,8 +30,6 @@ type Options struct {
 	MinBackoff   time.Duration `positive:"1s"` // before a restart, doubling
 	MaxBackoff   time.Duration `positive:"30s"`
 	IdleStop     time.Duration `flag:"idle-stop" usage:"how long an agent's chats may be silent before the agent is stopped; 0 for never"`
-
-	Credentials bool // issue a credential for each agent; needs a token in Peer
 
 	OnReady func()          // called once, when connected and subscribed
 	Log     *zerolog.Logger // default: no log

@@ -156,7 +156,7 @@ func (s *Spawner) wantAgent(tx *store.Tx, agent AgentName, r request) (woken boo
 	case len(topics) >= maxTopics:
 		return false, fmt.Errorf("%s already has %d chats, which is the limit", agent.PeerID(), len(topics))
 	default: // another chat needs a wider credential, and therefore a restart
-		assign(tx, agent, r.topic, s.opts.Credentials)
+		assign(tx, agent, r.topic, s.hasToken())
 	}
 	return woken, nil
 }

@@ -63,7 +63,7 @@ func TestSystemd_RunsTheSpawner(t *testing.T) {
 		}
 		ready := make(chan struct{})
 		opts.Peer = &peer.Options{Buses: []string{b.URL()}, Token: own}
-		opts.Credentials, opts.Args, opts.OnReady = true, []string{"--talk"}, func() { close(ready) }
+		opts.Args, opts.OnReady = []string{"--talk"}, func() { close(ready) }
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		s := system.New(db, systemd.New(folder, &systemd.Options{StopTimeout: 2 * time.Second}), self, filepath.Join(folder, "launch"), &opts)
