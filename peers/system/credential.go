@@ -102,11 +102,11 @@ func (s *Spawner) learnPeople(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var own struct{ Publish []string }
-	if status == http.StatusOK {
-		err = json.Unmarshal(answer, &own)
+	if status != http.StatusOK {
+		return fmt.Errorf("the bus does not say what the spawner's own credential grants: HTTP %d", status)
 	}
-	if err != nil {
+	var own struct{ Publish []string }
+	if err := json.Unmarshal(answer, &own); err != nil {
 		return fmt.Errorf("decoding the bus's answer about the spawner's own credential: %w", err)
 	}
 	people := slices.Contains(own.Publish, "*") || slices.Contains(own.Publish, "cli:*")

@@ -81,3 +81,19 @@ func TestEnsureToken_IssuesOnceTheSpawnerHasAToken(t *testing.T) {
 		t.Errorf("the agent's token was replaced by %q", got)
 	}
 }
+
+// TestLearnPeople_KeepsOnlyTheAnswerOfABus checks that an answer without the grants of the spawner
+// is not taken for one that grants nothing.
+func TestLearnPeople_KeepsOnlyTheAnswerOfABus(t *testing.T) {
+	f := newCredentialFixture(t)
+	for _, status := range []int32{http.StatusBadGateway, http.StatusNotFound, http.StatusUnauthorized} {
+		f.whoami.Store(status)
+		if err := f.learnPeople(t.Context()); err == nil || f.people.Load() != nil {
+			t.Errorf("status %d is an answer: %v", status, err)
+		}
+	}
+	f.whoami.Store(http.StatusOK)
+	if err := f.learnPeople(t.Context()); err != nil || !*f.people.Load() {
+		t.Errorf("the spawner does not reach people: %v", err)
+	}
+}
