@@ -85,8 +85,8 @@ func (k *supervisor) mustRestart(ctx context.Context) bool {
 	if !k.hasToken() {
 		return false
 	}
-	if k.people.Load() == nil {
-		return false // not known yet
+	if err := k.learnPeople(ctx); err != nil {
+		return false // what it needs is not known yet
 	}
 	fits, _, err := k.currentFits(ctx)
 	return err == nil && !fits

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/peers/store/storetest"
 )
 
@@ -95,5 +96,27 @@ func TestLearnPeople_KeepsOnlyTheAnswerOfABus(t *testing.T) {
 	f.whoami.Store(http.StatusOK)
 	if err := f.learnPeople(t.Context()); err != nil || !*f.people.Load() {
 		t.Errorf("the spawner does not reach people: %v", err)
+	}
+}
+
+// TestMustRestart_LearnsWhatTheSpawnerMayGrant asks about an agent that a restarted spawner has
+// adopted, before it has started any.
+func TestMustRestart_LearnsWhatTheSpawnerMayGrant(t *testing.T) {
+	f := newCredentialFixture(t)
+	f.ensure(t)
+	f.people.Store(nil)
+	if f.mustRestart(t.Context()) {
+		t.Error("an agent with the right credential must restart")
+	}
+	err := store.InTx(t.Context(), f.db, func(tx *store.Tx) {
+		tx.Exec(toWanted, f.name, "", "", 1)
+		assign(tx, f.name, "tg:7", true)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.people.Store(nil)
+	if !f.mustRestart(t.Context()) {
+		t.Error("an agent with another chat need not restart")
 	}
 }
