@@ -364,7 +364,7 @@ func (r *reader) words(words []string) []string {
 // command prepares a command of the reader.
 func (r *reader) command(ctx context.Context, words, env []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, built(r.t, words[0]), words[1:]...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, append(slices.Clone(r.env), env...), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, append(slices.Clone(r.env), env...), patience
 	return cmd
 }
 

@@ -50,7 +50,7 @@ func start(t, whole *testing.T, name string, env []string, args ...string) *proc
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.ended, p.ready = make(chan struct{}), make(chan struct{})
-	p.cmd.WaitDelay = time.Second // agents may hold the pipe
+	p.cmd.WaitDelay = patience // for the rest of its output
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func runPeer(t *testing.T, command []string, sign string) *process {
 		t: t, name: "the peer", cmd: exec.CommandContext(ctx, command[0], command[1:]...),
 		ended: make(chan struct{}), ready: make(chan struct{}), sign: regexp.MustCompile(sign),
 	}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = p, p, time.Second
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = p, p, patience
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func echoCommand(t *testing.T, bus, data string) func(args ...string) *exec.Cmd 
 	t.Cleanup(cancel)
 	return func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", data)...)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = patience
 		return cmd
 	}
 }

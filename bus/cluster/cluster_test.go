@@ -465,7 +465,7 @@ func BenchmarkCluster(b *testing.B) {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			if _, err := nc.Request("bench", make([]byte, 200), time.Second); err != nil {
+			if _, err := nc.Request("bench", make([]byte, 200), time.Minute); err != nil {
 				b.Fatal(err)
 			}
 		}

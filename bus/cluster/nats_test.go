@@ -109,7 +109,7 @@ type dialer chan struct{}
 
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	d <- struct{}{}
-	return net.DialTimeout(network, address, time.Second)
+	return net.DialTimeout(network, address, time.Minute)
 }
 
 // TestCluster_UsesConnectionBeforeItsNotice delays the NATS client's notice of the

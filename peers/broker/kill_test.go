@@ -122,15 +122,15 @@ func (k *killable) end() {
 func (k *killable) kill() { k.t.Helper(); k.end(); k.start() }
 
 // askUntilAnswered repeats a request under the same requestId until it is answered, even if the broker is
-// killed.
+// killed. A broker that starts gets a minute.
 func (c *client) askUntilAnswered(requestID, method string, params any) protocol.CollabResult {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		c.t.Error(err)
 	}
 	content := protocol.CollabRequest{Method: method, Params: raw, RequestID: requestID}
-	for range 200 {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		sent, err := c.Peer.Send(ctx, protocol.TopicBroker, c.NewMessage(protocol.TypeCollabRequest, content))
 		cancel()
 		if err != nil || sent.Addressee != protocol.AddresseeOK {

@@ -217,7 +217,7 @@ func (h *fixture) start(spec system.Spec) system.Instance {
 func (h *fixture) report(name system.AgentName) report {
 	h.t.Helper()
 	var r report
-	for range 2000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		b, err := os.ReadFile(filepath.Join(h.Paths(name).Data, "report"))
 		if err == nil && json.Unmarshal(b, &r) == nil {
 			return r
