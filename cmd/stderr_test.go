@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -46,15 +47,23 @@ func pipe(t *testing.T) (w, r *os.File) {
 func fullPipe(t *testing.T) (w, r *os.File) {
 	t.Helper()
 	w, r = pipe(t)
-	if err := w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+	raw, err := w.SyscallConn()
+	if err != nil {
 		t.Fatal(err)
 	}
 	filler := []byte(strings.Repeat("x", 511) + "\n")
-	for {
-		if _, err := w.Write(filler); err != nil {
-			return w, r
+	fill := func(fd uintptr) bool {
+		for err == nil {
+			if _, err = syscall.Write(int(fd), filler); errors.Is(err, syscall.EINTR) {
+				err = nil
+			}
 		}
+		return true // the pipe does not block
 	}
+	if failed := raw.Write(fill); failed != nil || !errors.Is(err, syscall.EAGAIN) {
+		t.Fatal(failed, err)
+	}
+	return w, r
 }
 
 // startWithStderr starts a program with the given standard error, and waits until its bus is
