@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(buildAndRun(m))
 }
 
-// buildAndRun builds the programs as scripts/build does, unless HUBBUB_PROGRAMS names a folder
-// with programs.
+// buildAndRun builds the programs as scripts/build does, without the commit, unless HUBBUB_PROGRAMS
+// names a folder with programs.
 func buildAndRun(m *testing.M) int {
 	if binaries = os.Getenv("HUBBUB_PROGRAMS"); binaries != "" {
 		return m.Run()
@@ -39,7 +39,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the system clears it too
-	build := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", dir+string(filepath.Separator), "./...")
+	build := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+string(filepath.Separator), "./...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
