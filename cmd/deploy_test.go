@@ -99,6 +99,29 @@ func TestUnits_AreHardened(t *testing.T) {
 	}
 }
 
+// TestUnits_CopyNoFileThatIsReadAgain checks that a file which its program reads again, as the help
+// of its flag says, is no credential of systemd: that is a copy from the start of the unit.
+func TestUnits_CopyNoFileThatIsReadAgain(t *testing.T) {
+	credential, seen := regexp.MustCompile(`--([a-z-]+) \$\{CREDENTIALS_DIRECTORY\}`), 0
+	for path, text := range deployed(t) {
+		if filepath.Ext(path) != ".service" {
+			continue
+		}
+		for _, m := range credential.FindAllStringSubmatch(text, -1) {
+			seen++
+			help := strings.Join(strings.Fields(helpOf(t, programLine.FindStringSubmatch(text)[1])), " ")
+			_, usage, _ := strings.Cut(help, " --"+m[1]+" ")
+			usage, _, _ = strings.Cut(usage, " --")
+			if regexp.MustCompile(`\bread (again|at each)\b`).MatchString(usage) {
+				t.Errorf("%s gives a copy to --%s: %s", path, m[1], usage)
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d credentials were found", seen)
+	}
+}
+
 // TestUnits_StartOnceTheirSecretExists checks that what systemd skips for lack of a file starts
 // when the file is written later.
 func TestUnits_StartOnceTheirSecretExists(t *testing.T) {
