@@ -107,6 +107,9 @@ func TestUnits_CopyNoFileThatIsReadAgain(t *testing.T) {
 		if filepath.Ext(path) != ".service" {
 			continue
 		}
+		if regexp.MustCompile(`(?m)^#.*LoadCredential`).MatchString(text) {
+			t.Errorf("%s advises a copy, which is not renewed with its file", path)
+		}
 		for _, m := range credential.FindAllStringSubmatch(text, -1) {
 			seen++
 			help := strings.Join(strings.Fields(helpOf(t, programLine.FindStringSubmatch(text)[1])), " ")
