@@ -63,7 +63,8 @@ var kinds []kind
 
 func init() { // since measures of kinds refer to the table
 	kinds = []kind{
-		{first: "`", opens: begins("```"), measure: (*scanner).fence},
+		{first: "`", opens: begins("`{3,}"), measure: (*scanner).fence},
+		{line: true, opens: begins("[ \t]{0,3}~{3,}"), measure: (*scanner).fence},
 		{first: "`", opens: begins("`([^`\n]+)`"), measure: (*scanner).codeSpan},
 		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
 
@@ -78,6 +79,8 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
 		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
+		{first: "<", opens: begins(`<(?:tool|tool_name|function|function_name)>\s*([\w.:/-]+)\s*</(?:tool|function)(?:_name)?>`),
+			measure: (*scanner).pair, call: true},
 		{first: "<", opens: begins(`<\|(?:python_tag|tool_calls?)\|>.*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:channel|tool_call|tool_response|tool)>`), // Gemma
 			closes: ends(`<(?:channel|tool_call|tool_response|tool)\|>`), does: hide},
@@ -134,11 +137,11 @@ func init() { // since measures of kinds refer to the table
 			`(?::\d+)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
 		{first: ">", opens: begins(`>>>([a-z_][\w./-]*)\s*\{`), measure: (*scanner).namedObject, call: true}, // Functionary
 		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
-			`(?:` + strings.Join(argumentMembers, "|") + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
+			`(?:` + argumentNames + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
 		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
 			measure: (*scanner).object, call: true},
-		{first: "[", opens: begins(`\[[ \t]*` + callBegins), measure: (*scanner).callList, call: true},
-		{first: "a", opens: begins(callBegins), measure: (*scanner).call, call: true},
+		{first: "[", opens: begins(`\[[ \t]*` + callBegins), measure: (*scanner).callList, call: true, program: true},
+		{first: "a", opens: begins(callBegins), measure: (*scanner).call, call: true, program: true},
 	}
 }
 

@@ -28,9 +28,15 @@ func newNames(tools []string) names {
 
 var separators = strings.NewReplacer(".", "_", "-", "_", ":", "_", "/", "_")
 
+// plainName returns a name as models may write it: in lower case, with one kind of separators.
 func plainName(name string) string {
-	return separators.Replace(strings.ToLower(strings.TrimSpace(name)))
+	return underscores().ReplaceAllString(separators.Replace(strings.ToLower(strings.TrimSpace(name))), "_")
 }
+
+var (
+	underscores = compiled(`_{2,}`)
+	camelCase   = compiled(`([a-z0-9])([A-Z])`)
+)
 
 // has reports whether a model that writes name means a tool of the turn.
 func (n names) has(name string) bool { return n.meant(name) != "" }
@@ -40,12 +46,18 @@ func (n names) has(name string) bool { return n.meant(name) != "" }
 func (n names) meant(name string) string {
 	name = plainName(name)
 	for _, prefix := range []string{"", "functions_", "function_", "tools_", "tool_", "default_api_", "api_", "mcp_",
-		"self_", "mcp__hubbub__"} {
+		"self_", "mcp_hubbub_"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && n[rest] {
 			return rest
 		}
 	}
 	return ""
+}
+
+// named reports whether the value of a member such as "name" means a tool of the turn. Programs that write
+// camelCase, as in chat.sendMessage(), call something else, but not objects that do.
+func (n names) named(name string) bool {
+	return n.has(name) || n.has(camelCase().ReplaceAllString(name, "${1}_$2"))
 }
 
 // aroundName matches what some models write around the name of a tool that they call: a mark of their
@@ -69,7 +81,12 @@ func ToolMeant(name string, tools []string) string {
 
 // in reports whether a text has the name of a tool, perhaps cut at its end.
 func (n names) in(text string) bool {
-	text = plainName(text)
+	return n.inPlain(plainName(text)) || camelCase().MatchString(text) &&
+		n.inPlain(plainName(camelCase().ReplaceAllString(text, "${1}_$2")))
+}
+
+// inPlain is in for a text as plainName writes it.
+func (n names) inPlain(text string) bool {
 	if strings.Contains(text, "chat_") || strings.Contains(text, "<server_name>") {
 		return true
 	}
@@ -93,85 +110,9 @@ func (n names) begun(cut string) bool {
 	return false
 }
 
-// Members of the objects with which models call tools.
 var (
-	nameMembers = []string{"name", "function", "tool", "tool_name", "function_name", "action", "recipient_name",
-		"call"}
-	argumentMembers = []string{"arguments", "parameters", "args", "input", "action_input", "tool_input", "params",
-		"kwargs"}
-	listMembers = []string{"tool_calls", "tool_uses", "function_call", "function_calls", "calls", "tool_call",
-		"function", "actions"}
-)
-
-// A callForm is how a JSON value calls tools.
-type callForm int
-
-const (
-	noCall    callForm = iota
-	otherCall          // of a tool that the turn does not have
-	knownCall
-)
-
-// formOf returns how a JSON value calls tools. In a list, every element must be a call.
-func (n names) formOf(value any, depth int) callForm {
-	if depth > 4 {
-		return noCall
-	}
-	switch v := value.(type) {
-	case []any:
-		form := noCall
-		for _, element := range v {
-			one := n.formOf(element, depth+1)
-			if one == noCall {
-				return noCall
-			}
-			form = max(form, one)
-		}
-		return form
-	case map[string]any:
-		return n.formOfObject(v, depth)
-	}
-	return noCall
-}
-
-func (n names) formOfObject(v map[string]any, depth int) callForm {
-	arguments := false
-	for _, member := range argumentMembers {
-		_, there := v[member]
-		arguments = arguments || there
-	}
-	for _, member := range nameMembers {
-		if name, ok := v[member].(string); ok && arguments {
-			if n.has(name) {
-				return knownCall
-			}
-			if member == "name" || member == "function" {
-				return otherCall
-			}
-		} else if ok && n.has(name) && (strings.HasPrefix(member, "tool") || strings.Contains(plainName(name), "_")) {
-			return knownCall // with its arguments beside it, or none
-		}
-	}
-	for _, member := range listMembers {
-		if inner, ok := v[member]; ok {
-			if form := n.formOf(inner, depth+1); form != noCall {
-				return form
-			}
-		}
-	}
-	if len(v) == 1 {
-		for name, arguments := range v {
-			if _, ok := arguments.(map[string]any); ok && n.has(name) {
-				return knownCall
-			}
-		}
-	}
-	return noCall
-}
-
-var (
-	looseName = compiled(`(?i)["']?\b(?:name|function|tool|tool_name|function_name|action|recipient_name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
-	looseArgs = compiled(`(?i)["']?\b(?:` + strings.Join(argumentMembers, "|") + `)["']?\s*:`)
+	looseName = compiled(`(?i)["']?\b(?:name|function|tool|tool_?name|function_?name|action|recipient_?name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
+	looseArgs = compiled(`(?i)["']?\b(?:` + argumentNames + `)["']?\s*:`)
 	behind    = begins(`[ \t]*[;,]?[ \t]*\n?`)
 )
 
@@ -227,7 +168,7 @@ func (n names) looseForm(text string, cut bool) callForm {
 		if cut && strings.HasSuffix(text, at[0]) && n.begun(at[1]) {
 			return knownCall
 		}
-	case n.has(at[1]) && (cut || looseArgs().MatchString(text)):
+	case n.named(at[1]) && (cut || looseArgs().MatchString(text)):
 		return knownCall
 	}
 	return noCall
@@ -309,8 +250,16 @@ func (s *scanner) isOrdinaryWord(at int, opened []int) bool {
 	case memberOf().MatchString(s.text[max(0, at-2):at]), parameters().MatchString(arguments):
 		return true
 	}
-	spaced := opened[3] < opened[1]-1
-	return spaced && !(s.lineBlankBefore(at) && namedArguments().MatchString(arguments))
+	spaced, named := opened[3] < opened[1]-1, namedArguments().MatchString(arguments)
+	return spaced && !(s.lineBlankBefore(at) && named) || !named && !s.isStatement(at, opened)
+}
+
+// isStatement reports whether a call is alone on its line, perhaps after a label, or cut.
+func (s *scanner) isStatement(at int, opened []int) bool {
+	from := at + opened[1] - 1
+	length, ok := s.balanced(from)
+	labelled := strings.HasSuffix(strings.TrimRight(s.text[:at], " \t["), ":")
+	return ok && (labelled || s.lineBlankBefore(at)) && (length == 0 || statement().MatchString(s.text[from+length:]))
 }
 
 // chatArguments matches the first argument of a tool of the chat.
@@ -320,7 +269,7 @@ var chatArguments = begins(`\s*(?:\z|\{?\s*["']?(?:text|message|signal|in_?reply
 // or with other arguments, it calls something else.
 func (s *scanner) namespaced(at int, opened []int) bool {
 	rest := s.text[at:]
-	return !s.calls && s.lineBlankBefore(at) && !strings.Contains(rest[:opened[2]], "=") &&
+	return s.only == everything && s.lineBlankBefore(at) && !strings.Contains(rest[:opened[2]], "=") &&
 		strings.HasPrefix(plainName(rest[opened[2]:opened[3]]), "chat_") &&
 		chatArguments().MatchString(rest[opened[1]:])
 }
@@ -385,90 +334,6 @@ func balanced(text string) int {
 }
 
 var (
-	fenceEnds = ends("(?m:^)[ \\t]*```|```")
-	toolFence = begins("```tool_(?:c|o|\\z)")
-	callFence = begins("```[ " +
-		"\t]*(?:json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|tool\\w*|" +
-		"function\\w*|action|bash|sh|shell|yaml)?[ \t]*\n")
-	// scaffold matches a line of a program that does nothing of its own.
-	scaffold = compiled(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
-)
-
-// fence keeps a block of code, unless it is a call of a tool or the result of one.
-func (s *scanner) fence(at int, opened []int) (int, effect) {
-	rest := s.text[at:]
-	length, body := len(rest), ""
-	if closed := fenceEnds().FindStringIndex(rest[opened[1]:]); closed != nil {
-		length = opened[1] + closed[1]
-	}
-	if toolFence().MatchString(rest) {
-		return length, hide
-	}
-	header := callFence().FindString(rest[:length])
-	if header == "" {
-		return length, keep
-	}
-	body = strings.TrimSuffix(rest[len(header):length], "```")
-	inner := newScanner(body, s.tools)
-	inner.calls = true
-	inner.run()
-	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold().ReplaceAllString(left, "")) == "" {
-		return length + len(behind().FindString(rest[length:])), hide
-	}
-	return length, keep
-}
-
-// codeSpan keeps code within a line, unless it is the whole text and calls a tool.
-func (s *scanner) codeSpan(_ int, opened []int) (int, effect) {
-	if strings.TrimSpace(s.text) == s.text[:opened[1]] {
-		inner := newScanner(s.text[opened[2]:opened[3]], s.tools)
-		inner.calls = true
-		if inner.run(); inner.end != "" && strings.TrimSpace(inner.out.String()) == "" {
-			return opened[1], hide
-		}
-	}
-	return opened[1], keep
-}
-
-// nameInside matches the tool that an element names inside.
-var nameInside = compiled(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name>\s*)?<(?:tool_name|name|tool|function|function_name)>\s*([\w.:-]+)\s*<`)
-
-// elementArguments matches the beginning of what is inside an element: arguments, or nothing yet.
-var elementArguments = begins(`\s*\z|(?:[ \t]*\n\s*)?[<{]`)
-
-var nameAttribute = compiled(`(?i)\b(?:name|tool|function)\s*=\s*["']?([\w.:-]+)`)
-
-// element hides an XML element that calls a tool: by its own name, an attribute, or an element
-// inside.
-func (s *scanner) element(at int, opened []int) (int, effect) {
-	rest := s.text[at:]
-	tag, attributes := rest[opened[2]:opened[3]], rest[opened[4]:opened[5]]
-	own := tag[strings.IndexByte(tag, ':')+1:]
-	// <search> alone may be an element of HTML
-	calls := s.tools.has(own) &&
-		(strings.ContainsAny(own, "_.-") || attributes != "" || elementArguments().MatchString(rest[opened[1]:]))
-	if name := nameAttribute().FindStringSubmatch(attributes); name != nil {
-		calls = calls || s.tools.has(name[1])
-	}
-	if name := nameInside().FindStringSubmatch(rest[opened[1]:]); name != nil {
-		calls = calls || s.tools.has(name[2]) || s.tools.has(name[1]+"__"+name[2])
-	}
-	if !calls || articles().MatchString(s.text[max(0, at-maxBefore):at]) && isCalled().MatchString(rest[opened[1]:]) {
-		return 0, keep
-	}
-	end := "</" + tag + ">"
-	if strings.HasSuffix(attributes, "/") {
-		end = ""
-	}
-	closed := strings.Index(rest[opened[1]:], end)
-	if closed < 0 {
-		return len(rest), hide
-	}
-	length := opened[1] + closed + len(end)
-	return length + len(behind().FindString(rest[length:])), hide
-}
-
-var (
 	// reactText matches a text in the notation of ReAct: a thought before the final answer, or an
 	// action with its input. See callsAfterThought for other actions.
 	reactText = compiled(`(?ims)^[ \t>*]*thought[ \t*]*:.*^[ \t>*]*final answer[ \t*]*:|` +
@@ -488,7 +353,7 @@ func (s *scanner) callsAfterThought() bool {
 	if thought == nil {
 		return false
 	}
-	inner := &scanner{text: s.text[thought[1]:], tools: s.tools, calls: true, callable: true}
+	inner := &scanner{text: s.text[thought[1]:], tools: s.tools, only: callsOnly, callable: true}
 	return slices.ContainsFunc(actionLabel().FindAllStringIndex(inner.text, -1), func(action []int) bool {
 		value := inner.text[action[1]:]
 		if _, does := inner.actionAlone(0, value); does == hide {
@@ -537,7 +402,8 @@ func (s *scanner) actionAlone(from int, value string) (int, effect) {
 	if strings.HasPrefix(strings.TrimLeft(value, " \t\n"), "```") {
 		skip := strings.Index(value, "```")
 		inner := &scanner{text: value[skip:], tools: s.tools}
-		if length, does := inner.fence(0, []int{0, 3}); does == hide {
+		marks := len(inner.text) - len(strings.TrimLeft(inner.text, "`"))
+		if length, does := inner.fence(0, []int{0, marks}); does == hide {
 			return from + skip + length, hide
 		}
 		return 0, keep

@@ -90,3 +90,82 @@ func TestVisibleText_KeepsCallsOfOtherChats(t *testing.T) {
 		"```\nchat.react(signal=\"done\")\n```":                        "",
 	})
 }
+
+// TestVisibleText_HidesCallsInAnyBlockOfCode has calls in blocks of code of every form, and blocks that call nothing.
+func TestVisibleText_HidesCallsInAnyBlockOfCode(t *testing.T) {
+	const called = `{"name": "deploy_status", "arguments": {"env": "prod"}}`
+	cases := map[string]string{
+		"```go\nsearch(\"x\")\n```":                         "```go\nsearch(\"x\")\n```",
+		"~~~\n~~~ wavy":                                     "~~~\n~~~ wavy",
+		"````md\n```json\n" + called + "\n```\n````\nA":     "````md\n```json\n" + called + "\n```\n````\nA",
+		"```{r}\nsearch(\"x\")\n```":                        "```{r}\nsearch(\"x\")\n```",
+		"```search\nhow it works\n```":                      "```search\nhow it works\n```",
+		"~~~ so <think>hm</think> it is":                    "~~~ so  it is",
+		"```css\n.search { color: red }\n```":               "```css\n.search { color: red }\n```",
+		"~~~json\n{\"name\": \"deploy\", \"args\": 1}\n~~~": "~~~json\n{\"name\": \"deploy\", \"args\": 1}\n~~~",
+	}
+	for _, block := range []string{
+		"~~~json\n" + called + "\n~~~", "  ~~~\n" + called + "\n  ~~~", "````json\n" + called + "\n````", "```yml\ntool: search\narguments:\n  query: x\n```",
+		"```plain\n" + called + "\n```", "```markdown\n" + called + "\n```", "```json title=\"call\"\n" + called + "\n```", "```" + called + "```",
+		"```json " + called + " ```", "```deploy_status\n{\"env\": \"prod\"}\n```", "```call\ndeploy_status(env=\"prod\")\n```", "```ruby\n" + called + "\n```",
+		"```xquery\n<deploy_status><env>prod</env></deploy_status>\n```",
+	} {
+		cases["Ich sehe nach.\n"+block+"\nMoment."] = "Ich sehe nach.\nMoment."
+	}
+	wantVisible(t, cases)
+}
+
+// TestVisibleText_HidesCallsOfEveryAPI has objects of other programs around calls, in their ways to write members.
+func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
+	cases := map[string]string{}
+	for _, call := range []string{
+		`{"functionCall": {"name": "search", "args": {"q": "x"}}}`, `{"toolName": "search", "toolInput": {"q": "x"}}`,
+		`{"toolCalls": [{"name": "search", "arguments": {}}]}`, `{"tool_use": {"name": "search", "input": {}}}`,
+		`{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {}}}`,
+		`{"choices": [{"message": {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}}]}`,
+		`{"content": [{"type": "text", "text": "hm"}, {"type": "tool_use", "id": "t", "name": "search", "input": {}}]}`,
+		`{"parts": [{"functionCall": {"name": "search", "args": {}}}]}`, `{"thought": "hm", "action": {"name": "search", "args": {}}}`,
+		`{"thoughts": {"text": "hm"}, "command": {"name": "search", "args": {}}}`, `{"plan": [{"tool": "search", "args": {}}]}`,
+		`{"steps": [{"name": "deploy_status", "input": {}}]}`, `{"name": "chatSendMessage", "arguments": {"text": "x"}}`,
+		`{"name": "deployStatus", "parameters": {}}`, `{'toolName': 'deployStatus', 'toolInput': {'env': 'prod'}}`,
+		`{"name": "mcp__weather__forecast", "arguments": {}}`, `{"name": "weather.forecast", "arguments": {}}`,
+		`<tool>search</tool><args>{"q": "x"}</args>`, "<tool_name>search</tool_name>\n<parameters>{\"q\": \"x\"}</parameters>",
+		`<function>deploy_status</function><parameter=env>prod</parameter>`, "<FunctionCall>\n{'tool': 'search', 'arguments': {}}\n</FunctionCall>",
+		`<functioncall> {"name": "search", "arguments": '{}'}</functioncall>`, "<execute>\nsearch(query=\"x\")\n</execute>",
+	} {
+		cases[call], cases["Секунду.\n"+call] = "", "Секунду."
+	}
+	wantVisible(t, cases)
+	kept := map[string]string{}
+	for _, text := range []string{
+		`{"name": "search", "description": "d", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}`,
+		`[{"type": "function", "function": {"name": "deploy_status", "parameters": {"type": "object", "properties": {}}}}]`,
+		`{"services": {"deploy_status": {"ok": true}}}`, `{"commands": [{"name": "search", "args": ["-x"]}]}`,
+		`{"result": [{"name": "Ann", "input": 7}]}`, `{"toolName": "hammer", "toolInput": {"kg": 2}}`,
+		`<tool>search</tool>`, `<function>sin</function><args>x</args>`, `<p>search</p>`,
+	} {
+		kept[text] = text
+	}
+	wantVisible(t, kept)
+}
+
+// TestVisibleText_KeepsHTMLAndWordsWithToolNames has elements of HTML and sentences with the names of tools of one word.
+func TestVisibleText_KeepsHTMLAndWordsWithToolNames(t *testing.T) {
+	cases := map[string]string{
+		"<call name=\"search\">{\"q\": 1}</call>A":      "A",
+		"<use_tool name=\"search\"><q>x</q></use_tool>": "",
+		"Нашёл: search(\"кошки\")":                      "Нашёл:",
+		"search(\"猫\")":                                 "",
+		"<search query=\"x\"/>":                         "",
+	}
+	for _, text := range []string{
+		`<input name="search">`, `<form name="search" action="/x">`, `<meta name="search" content="x">`, `<a name="search">x</a>`,
+		`<button name="deploy_status">x</button>`, `<xs:element name="search" type="x"/>`, `<search class="top">x</search>`,
+		"```html\n<search>\n  <form><input name=\"q\"></form>\n</search>\n```", "<search>\n<p>x</p>\n</search>",
+		`Type search("cats") in the box.`, `Tapez search("chats"), puis Entrée.`, `Gib search("Katzen") ein.`, `先输入search("猫")，再回车。`,
+		`In the shell, search("x") and search('y') are the same.`,
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+}

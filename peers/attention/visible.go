@@ -140,14 +140,24 @@ type kind struct {
 	measure func(s *scanner, at int, opened []int) (length int, does effect)
 	does    effect
 	call    bool // a call of a tool as text
+	program bool // a call as a program writes it
 }
+
+// A scope is what a scanner hides.
+type scope int
+
+const (
+	everything scope = iota
+	callsOnly        // calls of tools
+	dataOnly         // calls of tools, except as a program writes them
+)
 
 // A scanner walks once through a text, and collects its visible parts.
 type scanner struct {
 	text     string
 	tools    names
 	labelled bool // the text has the labels of ReAct
-	calls    bool // only calls are hidden
+	only     scope
 	callable bool // the text has the name of a tool
 
 	out      strings.Builder
@@ -177,6 +187,10 @@ func (s *scanner) run() {
 			continue
 		}
 		before, part := s.text[shown:at], s.text[at:at+length]
+		if does == hide {
+			opens, closes := enclosing(before, s.text[at+length:])
+			before, length = before[:len(before)-opens], length+closes
+		}
 		s.out.WriteString(before)
 		if strings.TrimSpace(before) != "" {
 			s.end = ""
@@ -225,7 +239,8 @@ func (s *scanner) measure(at int) (length int, does effect) {
 	for i := range kinds {
 		k := &kinds[i]
 		switch {
-		case s.calls && !k.call, k.call && !s.callable && !s.labelled, k.line && inLine, k.first == "a" && !letter,
+		case s.only != everything && !k.call, s.only == dataOnly && k.program,
+			k.call && !s.callable && !s.labelled, k.line && inLine, k.first == "a" && !letter,
 			k.first != "" && k.first != "a" && strings.IndexByte(k.first, first) < 0:
 			continue
 		}

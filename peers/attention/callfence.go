@@ -1,0 +1,87 @@
+package attention
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+var (
+	toolFence = begins("(?:`{3,}|~{3,})tool_(?:c|o|\\z)")
+	// fenceHeader matches the line that begins a block of code, up to its body. Its group is what the line says about it.
+	fenceHeader = begins("[ \t]*(?:`{3,}|~{3,})[ \t]*(?:(\\w*)[ \t]*[{\\[]|([^\n`]*)\n)")
+	// programs are the languages in which models write calls as programs. In others, only data is a call.
+	programs = begins(`(?:json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|` +
+		`(?:tool|function|call)\w*|action|bash|sh|shell|yaml)?[ \t]*\z`)
+	// scaffold matches a line of a program that does nothing of its own.
+	scaffold = compiled(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
+)
+
+// fence keeps a block of code, unless it is a call of a tool or the result of one.
+func (s *scanner) fence(at int, opened []int) (int, effect) {
+	rest := s.text[at:]
+	mark := strings.TrimLeft(rest[:opened[1]], " \t")
+	end, length := s.fenceEnd(at+opened[1], mark)
+	if length == 0 {
+		return 0, keep
+	}
+	end, length = end-at, length-at
+	if toolFence().MatchString(mark + rest[opened[1]:]) {
+		return length, hide
+	}
+	header := fenceHeader().FindStringSubmatchIndex(rest[:end])
+	if header == nil {
+		return length, keep
+	}
+	var language, body string
+	if header[2] >= 0 { // on one line
+		language, body = rest[header[2]:header[3]], rest[header[1]-1:end]
+	} else {
+		language, body = strings.TrimSpace(rest[header[4]:header[5]]), rest[header[1]:end]
+	}
+	if s.tools.has(language) && json.Valid([]byte(body)) { // the name of the tool in place of a language
+		return length + len(behind().FindString(rest[length:])), hide
+	}
+	inner := newScanner(body, s.tools)
+	inner.only = dataOnly
+	if programs().MatchString(language) {
+		inner.only = callsOnly
+	}
+	inner.run()
+	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold().ReplaceAllString(left, "")) == "" {
+		return length + len(behind().FindString(rest[length:])), hide
+	}
+	return length, keep
+}
+
+// fenceEnd returns where the body of a block of code ends, and where the block does. Without an end, the text is its
+// end, or nothing is a block that tildes begin: they may be text.
+func (s *scanner) fenceEnd(from int, mark string) (body, block int) {
+	if mark[0] == '~' {
+		closed := tildesAlone().FindStringIndex(s.text[from:])
+		if closed == nil {
+			return 0, 0
+		}
+		return from + closed[0], from + closed[1]
+	}
+	closed := strings.Index(s.text[from:], mark)
+	if closed < 0 {
+		return len(s.text), len(s.text)
+	}
+	body = from + closed
+	rest := s.text[body+len(mark):]
+	return body, len(s.text) - len(strings.TrimLeft(rest, mark[:1]))
+}
+
+var tildesAlone = compiled(`(?m)^[ \t]*~{3,}[ \t]*$`)
+
+// codeSpan keeps code within a line, unless it is the whole text and calls a tool.
+func (s *scanner) codeSpan(_ int, opened []int) (int, effect) {
+	if strings.TrimSpace(s.text) == s.text[:opened[1]] {
+		inner := newScanner(s.text[opened[2]:opened[3]], s.tools)
+		inner.only = callsOnly
+		if inner.run(); inner.end != "" && strings.TrimSpace(inner.out.String()) == "" {
+			return opened[1], hide
+		}
+	}
+	return opened[1], keep
+}
