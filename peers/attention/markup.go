@@ -25,19 +25,23 @@ var anyTag = tagPrefix + `(?:` + strings.Join(hiddenTags, "|") + `)`
 
 // Marks of the chat templates of models. A turn begins with the name of a role, and ends.
 const (
-	roleName = `(assistant|model|chatbot|bot|user|human|prompter|system|developer|tool|ipython|observation|function|` +
+	roleName = `(assistant|model|chatbot|bot|ai|user|human|prompter|system|developer|tool|ipython|observation|function|` +
 		`environment|functions\.[\w.]+)`
 	turnEnd = `<[|｜](?:im_end|eot_id|eot|eom_id|eom|end|eos|eod|eop|endoftext|end[_▁]of[_▁](?:text|turn|sentence)|endofturn|` +
 		`return|call|end_of_turn_token|end_response|turn_end|message_sep|separator|stop|endof(?:response|userprompt|system)|` +
 		`(?:assistant|user|system|tool|role)_end)[|｜]>|<end_of_(?:turn|utterance|sentence)>|<eo[ahm]>|<turn\|>|` +
-		`<eos>|<eos_token>|<seed:eos>|\[\|endofturn\|\]|\[e~\[|\[UNUSED_TOKEN_145\]`
+		`<eos>|<eos_token>|<seed:eos>|<_end>|<im_end>|\[\|endofturn\|\]|\[e~\[|\[UNUSED_TOKEN_145\]`
 	anyMark = `<[|｜][a-z0-9_▁:/.-]{1,40}[|｜]>|<｜[a-z0-9_▁ ]{1,40}｜>|</?s>|<(?:start|end)_of_turn>|<(?:beginning|end)_of_sentence>|\[UNUSED_TOKEN_\d{1,3}\]|` +
-		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\](?:sop\b)?|\[\|(?:assistant|user|system|endofturn)\|\]|` +
+		`<\|turn>|<turn\|>|<(?:unused|reserved_|extra_id_|special_)\d{1,4}>|<(?:bos|eos|pad|sop|eop)>|<(?:bos|eos|pad)_token>|<seed:[be]os>|\[gmask\](?:sop\b)?|\[\|(?:assistant|ai|user|human|system|endofturn)\|\]|` +
+		`<_(?:start|end|user|bot|system|observation)>|<im_(?:start|end)>|` +
 		`<</?sys>>|\]~[!b]\[|\]~b\]|\[e~\[|\[/?(?-i:INST|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|SYSTEM_PROMPT|THINK)\]`
 )
 
+// finalChannel matches the beginning of an answer of gpt-oss, perhaps with its format.
+const finalChannel = `<\|channel\|>final[^<\n]*(?:<\|constrain\|>[^<\n]*)?<\|message\|>`
+
 // turnStart matches the beginning of a turn, with its role in one of the groups.
-const turnStart = `(?:<\|im_start\|>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
+const turnStart = `(?:<\|?im_start\|?>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\b(?:<\|im_sep\|>)?|` +
 	`<\|(?:start_header_id|header_start|start_of_role|role_start)\|>\s*` + roleName +
 	`?[^<\n]*<\|(?:end_header_id|header_end|end_of_role|role_end)\|>|` +
 	`<\|begin\|>` + roleName + `\b(?:<\|content\|>)?|<\|(userprompt)\|>|` +
@@ -46,9 +50,9 @@ const turnStart = `(?:<\|im_start\|>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\b(
 	`<(?:start_of_turn>|\|turn>)` + roleName + `?\b|` +
 	`<\|im_` + roleName + `\|>[^<\n]{0,40}<\|im_middle\|>|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
-	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>:?|\[\|` + roleName + `\|\]|\]~b\](ai|user|system|tool)\b|` +
+	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>:?|\[\|` + roleName + `\|\]:?|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos|s)>` + roleName + `[ \t]*\n|` +
-	`<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
+	`<_` + roleName + `>|<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
 	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratch_?pad)>|\[/(?-i:THINK)\]|◁/think▷`)
@@ -69,25 +73,27 @@ func init() { // since measures of kinds refer to the table
 		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
 
 		{first: "<", opens: begins(`<` + anyTag + `\s*/>`), does: hide},
-		{first: "<", opens: begins(`<` + tagPrefix + `(` + strings.Join(hiddenTags, "|") + `)(?:\s[^>\n]*)?>`),
+		{first: "<", opens: begins(`<` + tagPrefix + `(` + strings.Join(hiddenTags, "|") + `)(?:\s+[a-z][\w:-]*=[^>\n]*|\s*)>`),
 			measure: tagged},
 		{first: "<", opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?` + tagPrefix +
 			beginnings(hiddenTags...) + `\z`),
 			does: hide}, // cut in a tag
 		{first: "<[◁", opens: strayClose, does: hideBefore},
+		{first: "<", opens: begins(`<(?:tool|tool_name|function|function_name)>\s*([\w.:/-]+)\s*</(?:tool|function)(?:_name)?>`),
+			measure: (*scanner).pair, call: true},
 		{first: "<", opens: begins(`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`), does: hide}, // an end alone
 		{first: "<", opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
 		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
-		{first: "<", opens: begins(`<(?:tool|tool_name|function|function_name)>\s*([\w.:/-]+)\s*</(?:tool|function)(?:_name)?>`),
-			measure: (*scanner).pair, call: true},
 		{first: "<", opens: begins(`<\|(?:python_tag|tool_calls?)\|>.*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:channel|tool_call|tool_response|tool)>`), // Gemma
 			closes: ends(`<(?:channel|tool_call|tool_response|tool)\|>`), does: hide},
 		{first: "<", opens: begins(`<unused94>thought\b`), closes: ends(`<unused95>`), does: hide},
-		{first: "<", opens: begins(`<\|channel\|>final[^<\n]*<\|message\|>`), does: hide}, // gpt-oss
-		{first: "<", opens: begins(`<\|channel\|>`), closes: ends(`<\|channel\|>final[^<\n]*<\|message\|>`),
-			does: hide},
+		{line: true, opens: begins(`assistant<\|channel\|>`), measure: func(*scanner, int, []int) (int, effect) {
+			return len("assistant"), hide // its mark <|start|> was taken out
+		}},
+		{first: "<", opens: begins(finalChannel), does: hide}, // gpt-oss
+		{first: "<", opens: begins(`<\|channel\|>`), closes: ends(finalChannel), does: hide},
 		{first: "<", opens: begins(`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>`), // DeepSeek, Kimi
 			closes: ends(`<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>`), does: hide},
 		{first: "<", opens: begins(`<[|｜]tool[▁_]call[▁_]begin[|｜]>`), closes: ends(`<[|｜]tool[▁_]call[▁_]end[|｜]>`),
@@ -344,7 +350,10 @@ var mentionPlaces = []struct{ before, after pattern }{
 	{compiled(`\\\z`), begins(``)},                                           // \<think>
 	{compiled(`[\pL\pN,] \z|[\p{Han}\p{Hiragana}\p{Katakana}]\z`), // <think>-Tag
 		begins(`-\pL| ?(?:标签|標籤|标记|標記|タグ|トークン|태그|토큰)`)},
-	{compiled(`[以用在由从從到和与與及或の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
+	{compiled(`[以用在由从從到和与與及或是为為の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
+	{compiled(`[はがをにでともの]\z`), begins(`(?:です|でし|である|だ。|が|を|に|の|と|から|まで)`)},        // 終わりは<|im_end|>です
+	{compiled(`\p{Hangul} ?\z`), // 끝은 <|im_end|>입니다
+		begins(`(?:입니다|이다|이에요|예요|은|는|이|가|을|를|로|으로|와|과|의|에서|부터|까지)(?:[\s.,!?]|\z)`)},
 	{compiled(`.\z`), begins(`[，。、；：！？）]`)},
 }
 

@@ -138,6 +138,31 @@ func TestVisibleText_ShowsTheFirstTurnOfRarerTemplates(t *testing.T) {
 	wantVisible(t, cases)
 }
 
+// TestVisibleText_KnowsMarksThatServersLeave covers marks of further families, marks that a server took out in part, and
+// marks that sentences of scripts without spaces mention.
+func TestVisibleText_KnowsMarksThatServersLeave(t *testing.T) {
+	wantVisible(t, map[string]string{
+		"<|channel|>final <|constrain|>text<|message|>Hi":                                        "Hi", // gpt-oss
+		"<|channel|>analysis<|message|>hm<|end|><|channel|>final <|constrain|>json<|message|>4":  "4",
+		"assistant<|channel|>final<|message|>Hi":                                                 "Hi",
+		"assistant<|channel|>analysis<|message|>hm<|end|>assistant<|channel|>final<|message|>Hi": "Hi",
+		"<_user>Q<_bot>你好。<_end>":                                                                "你好。", // TeleChat
+		"Привет!<_end><_user>Q":                                                                  "Привет!",
+		"[|Human|]:Q[|AI|]:你好。</s>":                                                              "你好。", // BlueLM
+		"你好。[|Human|]:Q":                                                                         "你好。",
+		"<im_start>assistant\nHola.<im_end>\n<im_start>user\nQ":                                  "Hola.",
+		"A thought <thinking effort=\"high\">hm</thinking>ends.":                                 "A thought ends.",
+	})
+	cases := map[string]string{}
+	for _, text := range []string{
+		"終わりは<|im_end|>です。", "各ターンは<|im_start|>から<|im_end|>までです。", "끝은 <|im_end|>입니다.", "Qwen은 <|im_start|>로 시작한다.",
+		"结束标记是<|im_end|>而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "An <im_end> without bars is wrong.",
+	} {
+		cases[text] = text
+	}
+	wantVisible(t, cases)
+}
+
 // TestVisibleText_KeepsTokensInProse checks that a mark that a sentence discusses stays.
 func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 	cases := map[string]string{}
