@@ -41,14 +41,17 @@ type item struct {
 }
 
 var (
-	headingLine   = regexp.MustCompile(`^ {0,3}(#{1,6})[ \t]+(\S.*)$`)
-	fenceLine     = regexp.MustCompile("^( *)(`{3,}|~{3,})[ \t]*([^`\\s]*)[ \t]*([^`]*)$")
-	ruleLine      = regexp.MustCompile(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]*){3,}$`)
+	headingLine = regexp.MustCompile(`^ {0,3}(#{1,6})[ \t]+(\S.*)$`)
+	fenceLine   = regexp.MustCompile("^( *)(`{3,}|~{3,})[ \t]*([^`\\s]*)[ \t]*([^`]*)$")
+	// ruleLine does not match more than three adjacent asterisks: a rating, or a hidden number.
+	ruleLine      = regexp.MustCompile(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]+){3,}\*?$|^ {0,3}\*(?:[ \t]*\*){2}[ \t]*$`)
 	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
 	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
 	// quoteLine does not match a comparison such as "> 90 %".
 	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|(?:\*\*)?\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
-	nextQuote = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
+	// promptLine matches a line of an interactive program, such as that of Python.
+	promptLine = regexp.MustCompile(`^ {0,3}>>> [^>\s]`)
+	nextQuote  = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
 // parseBlocks divides lines into blocks. They are nested depth deep, and may be within an item of
@@ -85,7 +88,7 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 		return block{kind: heading, level: len(m[1]), text: text}, 1
 	case isRule(lines, i):
 		return block{kind: rule, text: strings.TrimSpace(rest[0])}, 1
-	case quoteLine.MatchString(rest[0]):
+	case startsQuote(rest[0], depth):
 		return parseQuote(rest, depth)
 	case startsList(rest, inItem):
 		return parseList(rest, depth)
@@ -93,7 +96,7 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 		return parseTable(rest)
 	}
 	n := 1
-	for n < len(rest) && !endsParagraph(lines, i+n, inItem) {
+	for n < len(rest) && !endsParagraph(lines, i+n, depth, inItem) {
 		n++
 	}
 	return block{text: strings.Join(rest[:n], "\n")}, n
@@ -101,10 +104,10 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 
 // endsParagraph reports whether line i begins a new block. A line that begins with a number other
 // than 1, such as a date, continues the paragraph.
-func endsParagraph(lines []string, i int, inItem bool) bool {
+func endsParagraph(lines []string, i, depth int, inItem bool) bool {
 	line, rest := lines[i], lines[i:]
 	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
-		quoteLine.MatchString(line) || startsTable(rest) {
+		startsQuote(line, depth) || startsTable(rest) {
 		return true
 	}
 	m := itemLine.FindStringSubmatch(line)
@@ -160,6 +163,11 @@ func parseCode(lines []string) (block, int) {
 	}
 	b.text = strings.TrimRight(strings.Join(text, "\n"), "\n")
 	return b, n
+}
+
+// startsQuote reports whether a quote begins with a line at a depth. No text begins with a quote three levels deep.
+func startsQuote(line string, depth int) bool {
+	return quoteLine.MatchString(line) && (depth > 0 || !promptLine.MatchString(line))
 }
 
 func parseQuote(lines []string, depth int) (block, int) {

@@ -181,3 +181,21 @@ func TestEmphasis_AroundInvisibleCharacters(t *testing.T) {
 		}
 	}
 }
+
+// TestRender_KeepsPatternsAndPrompts has patterns of names of files, prompts of programs, and lines of asterisks.
+func TestRender_KeepsPatternsAndPrompts(t *testing.T) {
+	keeps(t, []string{
+		"*_test.py or test_*.py", "test_*.py or *_test.py", "the *config*.json and *config*.yaml files", "die *foo*.js-Dateien", "_a_.c и _b_.c",
+		"find . -name '*_a*' -o -name '*_b*'", "grep '*_x' '*_y'", "use *_id* here", "und *id_* da", "匹配*_日志*.log文件",
+		">>> print(1)\n1", "Try:\n>>> import this\n>>> x = 5*4*3", "*****", "****", "PIN:\n\n****\n\nKarte", "Оценка:\n*****\nСпасибо", "Note\n\n**********",
+		"(*•̀ᴗ•́*)و ̑̑", "(*•̀ㅂ•́*) and (*•̀ᴗ•́*)",
+	})
+	renders(t, map[string]string{
+		"*See*.Then *it*. *e.g.*":          "See.Then it. e.g. | italic(See) | italic(it) | italic(e.g.)",
+		"*_x_* and *a _b_* and *_c_ d*":    "x and a b and c d | italic(x) | italic(a b) | italic(c d)",
+		"*__init__* и *_два слова_*":       "__init__ и два слова | italic(__init__) | italic(два слова)",
+		"a\n\n***\n\nb\n\n* * *\n\nc":      "a\n\n———\n\nb\n\n———\n\nc",
+		"> a\n>> b\n>>> c":                 "a\n\nb\n\nc | blockquote(a\n\nb\n\nc)",
+		"(*कि*) (*ñandú*) *Žluťoučký kůň*": "(कि) (ñandú) Žluťoučký kůň | italic(कि) | italic(ñandú) | italic(Žluťoučký kůň)",
+	})
+}

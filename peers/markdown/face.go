@@ -26,6 +26,7 @@ func (p *inlineParser) isFace(j, i int) bool {
 		}
 	}
 	face := []rune(strings.ToLower(text))
+	face = slices.DeleteFunc(face, func(r rune) bool { return unicode.Is(unicode.Mn, r) }) // brows: (*•̀ᴗ•́*)
 	if len(face) < 3 || face[0] != face[len(face)-1] || strings.ContainsFunc(text, isNoFace) {
 		return false
 	}

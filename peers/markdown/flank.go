@@ -139,11 +139,25 @@ func breaksQuotations(before, next rune, words string) bool {
 func (p *inlineParser) keepsMarks(j, i int, words string) bool {
 	first, last := p.spans[j].mark, p.spans[i].mark
 	if strings.Trim(words, "*_~ \n") == "" || first.n == 1 && strings.Contains(words, "\n") ||
-		breaksQuotations(first.before, last.next, words) {
+		breaksQuotations(first.before, last.next, words) || first.n == 1 && p.hasUnderscore(j+1, i-1) {
 		return true
 	}
 	head, tail := p.textAt(j+1), p.textAt(i-1)
 	return breaksBrackets(first.before, last.next, head, tail) || joinsOperator(last.next, tail, words)
+}
+
+// hasUnderscore reports whether exactly one of two spans, the first and the last of an emphasis, has a single
+// underscore at the outer side. Such words are a pattern, as in '*_a*' '*_b*'.
+func (p *inlineParser) hasUnderscore(first, last int) bool {
+	text := func(i int) string {
+		if m := p.spans[i].mark; m != nil && m.n == 0 { // it is used
+			return ""
+		}
+		return p.textAt(i)
+	}
+	head, tail := text(first), text(last)
+	begins := strings.HasPrefix(head, "_") && !strings.HasPrefix(head, "__")
+	return begins != (strings.HasSuffix(tail, "_") && !strings.HasSuffix(tail, "__"))
 }
 
 const brackets = "()（）"

@@ -384,6 +384,9 @@ func matching(text string, open, end byte) int {
 // boldCommand matches a command between marks: **/help**, but not the glob **/help/**.
 var boldCommand = regexp.MustCompile(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[^*/\s])?\*{1,2}(?:[^\w*/]|$)`)
 
+// extension matches the end of the name of a file behind a mark of a pattern: *_test.py or test_*.py
+var extension = regexp.MustCompile(`^\.[a-z][a-z0-9]{0,4}(?:[^\pL\pN]|$)`)
+
 // delimiter parses a run of *, _ or ~.
 func (p *inlineParser) delimiter(rest string) {
 	char := rest[0]
@@ -418,6 +421,9 @@ func (p *inlineParser) delimiter(rest string) {
 	}
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, first),
 		ends: ends(char, n, last, next)}
+	if n == 1 && extension.MatchString(p.source[end:]) {
+		m.ends = false
+	}
 	if n == 0 || n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) ||
 		n == 1 && areEyes(before, next) || isMask(p.source[:start], p.source[end:]) {
 		p.literal(max(n, 1))
