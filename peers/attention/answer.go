@@ -16,6 +16,9 @@ const (
 	AnswerNo      Answer = "no"
 	AnswerUnclear Answer = "unclear" // it tries to answer: maybe, yes?, not yet
 	AnswerOther   Answer = "other"   // it says something else, possibly in addition to an answer
+
+	// answerStop is a stop word. Beside a no, it is one; alone, it stops what is running.
+	answerStop Answer = "stop"
 )
 
 // Emoji that answer alone, and those that change no answer in words. Skin tones do not matter.
@@ -41,7 +44,7 @@ type answerPhrases struct {
 	longest int               // phrase, in words
 }
 
-// NewAnswerReader returns the reader for Words.Yes, Words.No and Words.Unclear. If a phrase is
+// NewAnswerReader returns the reader for Words.Yes, Words.No, Words.Unclear and Words.Stop. If a phrase is
 // in several lists, the more careful meaning counts.
 func NewAnswerReader(w *Words) *AnswerReader {
 	words := *w
@@ -53,7 +56,7 @@ func newAnswerPhrases(w *Words) answerPhrases {
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
-	}{{defaultWords().Courtesies, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
+	}{{w.Stop, answerStop}, {defaultWords().Courtesies, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
 		for _, phrase := range list.phrases {
 			words := tokens(phrase)
 			p.answers[strings.Join(words, " ")] = list.answer
@@ -89,9 +92,13 @@ func (r *AnswerReader) Read(text string) Answer {
 	if len(words) == 1 && exclaimed[words[0]] != "" && strings.Contains(text, exclaimed[words[0]]) {
 		clear = false
 	}
+	all := words
 	for len(words) > 0 {
 		n, answer := r.leading(words)
 		if n == 0 {
+			if clear && r.denies(all) { // by other phrases: "nein, nicht nötig" has "nein nicht"
+				return AnswerNo
+			}
 			return AnswerOther
 		}
 		if answer != "" {
@@ -104,14 +111,39 @@ func (r *AnswerReader) Read(text string) Answer {
 		}
 		words = words[n:]
 	}
+	stops := slices.Contains(found, answerStop)
+	found = slices.DeleteFunc(found, func(a Answer) bool { return a == answerStop })
 	switch {
 	case len(found) == 0:
 		return AnswerOther
-	case !clear || doubt && found[0] == AnswerYes ||
+	case !clear || stops && found[0] != AnswerNo || doubt && found[0] == AnswerYes ||
 		slices.ContainsFunc(found, func(a Answer) bool { return a != found[0] }):
 		return AnswerUnclear
 	}
 	return found[0]
+}
+
+// denies reports whether words consist of phrases of a no and of courtesies, and no division of all of them
+// into phrases has another answer.
+func (r *AnswerReader) denies(words []string) bool {
+	phrases := r.phrases()
+	const no, other, divisions = 1, 2, 4 // what a division contains
+	reached := make([][divisions]bool, len(words)+1)
+	reached[0][0] = true
+	for from := range words {
+		for to := from + 1; to <= min(len(words), from+phrases.longest); to++ {
+			answer, known := phrases.answers[strings.Join(words[from:to], " ")]
+			if !known {
+				continue
+			}
+			has := map[Answer]int{AnswerNo: no, AnswerYes: other, AnswerUnclear: other}[answer]
+			for before, ok := range reached[from] {
+				reached[to][before|has] = reached[to][before|has] || ok
+			}
+		}
+	}
+	end := reached[len(words)]
+	return end[no] && !end[other] && !end[no|other]
 }
 
 // exclaimed are words that are an exclamation in another language if a sign is added: laughter in
