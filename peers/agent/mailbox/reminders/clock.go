@@ -71,6 +71,8 @@ func (p *phrase) duration() (due time.Time, ok bool) {
 			due = due.AddDate(0, 0, int(whole)).Add(time.Duration(rest * float64(24*time.Hour)))
 		case (unit == "month" || unit == "months") && n == float64(int(n)):
 			due = due.AddDate(0, int(n), 0)
+		case (unit == "year" || unit == "years") && n == float64(int(n)):
+			due = due.AddDate(int(n), 0, 0)
 		default:
 			return due, false
 		}
@@ -231,6 +233,9 @@ func (p *phrase) timeOfDay(afterNoon, dayNamed bool) (hour, minute, second int, 
 		minute, _ = strconv.Atoi(m[2]) //nolint:errcheck // digits, or empty for 0
 		second, _ = strconv.Atoi(m[3]) //nolint:errcheck // digits, or empty for 0
 		switch {
+		case hour == 24 && minute+second == 0 && m[2] != "" && m[4] == "": // the end of the day
+			p.nextDay = true
+			return 0, 0, 0, nil
 		case hour > 23 || minute > 59 || second > 59 || m[4] != "" && (hour < 1 || hour > 12):
 			return 0, 0, 0, fmt.Errorf("%s is not a time of day", word)
 		case m[4] == "pm", m[4] == "" && afterNoon && hour < 12 && !(p.night && hour < smallHours):

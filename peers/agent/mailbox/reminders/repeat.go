@@ -261,8 +261,7 @@ func (p *phrase) takeDate() (day, month string, err error) {
 	return strconv.Itoa(date.Day()), strconv.Itoa(int(date.Month())), err
 }
 
-// dayOfEachMonth takes the last day or a weekday of a month: last day of every month at 17:00, first
-// Monday of the month. Without "every" or "monthly" it occurs once.
+// dayOfEachMonth takes a day or a weekday of a month: last day of every month at 17:00, first Monday of the month. Without "every" or "monthly" it occurs once.
 func (p *phrase) dayOfEachMonth() (m moment, found bool, err error) {
 	at := slices.IndexFunc(p.words, func(w string) bool {
 		return w == "last" || slices.Contains(ordinals, w) || nth().MatchString(w)
@@ -271,7 +270,7 @@ func (p *phrase) dayOfEachMonth() (m moment, found bool, err error) {
 		return m, false, nil
 	}
 	which, day, monthDay, week := p.words[at], nameIndex(weekdays, p.words[at+1]), "*", "*"
-	n := slices.Index(ordinals, which) + 1
+	end, n := at+2, slices.Index(ordinals, which)+1
 	if number := ordinal().FindStringSubmatch(which); number != nil {
 		n, _ = strconv.Atoi(number[1]) //nolint:errcheck // digits by the expression
 	}
@@ -282,10 +281,14 @@ func (p *phrase) dayOfEachMonth() (m moment, found bool, err error) {
 		week = fmt.Sprintf("%d#%d", day, n)
 	case which == "last" && p.words[at+1] == "day":
 		monthDay = "L"
+	case n > 0 && p.words[at+1] == "day":
+		monthDay = strconv.Itoa(n)
+	case which == "first" && slices.Contains([]string{"month", "every", "each"}, p.words[at+1]): // of the month
+		monthDay, end = "1", at+1
 	default:
 		return m, false, nil
 	}
-	p.words = slices.Delete(p.words, at, at+2)
+	p.words = slices.Delete(p.words, at, end)
 	repeats := p.take("every", "each")
 	repeats = p.take("monthly") || repeats
 	p.take("month")

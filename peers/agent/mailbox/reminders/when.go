@@ -1,6 +1,7 @@
 package reminders
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +38,7 @@ func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) 
 	if m, ok := parseCron(given, zone); ok {
 		return m, nil
 	}
+	given = basicTime().ReplaceAllStringFunc(given, extendTime)
 	if at, err := protocol.ParseTime(given); err == nil {
 		return moment{due: at, zone: zone}, nil
 	}
@@ -58,13 +60,27 @@ func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) 
 	return m, nil
 }
 
+// basicTime is a time of ISO 8601 without separators, as in calendars: 20270131T170000Z.
+var basicTime = text.Pattern(`(?i)\b(\d{4})(\d{2})(\d{2})t(\d{2})(\d{2})(\d{2})?(z?)\b`)
+
+// extendTime returns such a time with separators.
+func extendTime(basic string) string {
+	m := basicTime().FindStringSubmatch(basic)
+	return m[1] + "-" + m[2] + "-" + m[3] + "T" + m[4] + ":" + m[5] + ":" + cmp.Or(m[6], "00") + m[7]
+}
+
 // parseCron recognizes a cron expression with five fields, or one such as @daily. The zone may
-// precede it, as in a crontab.
+// precede it, as in a crontab, or follow it.
 func parseCron(given string, zone *time.Location) (m moment, ok bool) {
 	if name, rest, found := strings.Cut(given, " "); found {
 		name, found = strings.CutPrefix(strings.TrimPrefix(name, "CRON_"), "TZ=")
 		if own, err := loadZone(name); found && err == nil {
 			given, zone = rest, own
+		}
+	}
+	if at := strings.LastIndexByte(given, ' '); len(strings.Fields(given)) == 6 {
+		if own, err := loadZone(strings.Trim(given[at+1:], "()[]")); err == nil {
+			given, zone = given[:at], own
 		}
 	}
 	fields := len(strings.Fields(given))
@@ -143,7 +159,8 @@ var (
 	zoneName   = text.Pattern(`[\[(]?\b([A-Za-z]+(?:/[A-Za-z0-9_+\-]+)+)[\])]?`)
 	zoneShort  = text.Pattern(`(?:^|[ \d(])(ET|CT|MT|PT|UTC|GMT|Z|CET|CEST|EET|EEST|WET|WEST|MSK|EST|EDT|CST|CDT|MST|MDT|PST|PDT|JST|IST|BST|HST|AKST|AKDT)([+-]\d{1,2}(?::?\d{2})?)?\)?$`)
 	zoneUS     = text.Pattern(`(?i)\b(E|C|M|P)(?:astern|entral|ountain|acific)(?: (?:standard|daylight))?(?: time)?$`)
-	dayPair    = text.Pattern(`(?i)\b([a-z]{3,9})/([a-z]{3,9})\b`)
+	dayList    = text.Pattern(`(?i)\b[a-z]{3,9}(?:/[a-z]{3,9})+\b`)
+	hourOffset = text.Pattern(`(\d{2}:\d{2}:\d{2}(?:\.\d+)?) ?([+-](?:0\d|1[0-4]))$`)
 	zoneOffset = text.Pattern(`(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([+-]\d{2}:?\d{2})$`)
 	// an abbreviation that means one zone to most people
 	abbreviated = map[string]string{
@@ -160,12 +177,13 @@ var (
 // takeZone takes the zone that a text names, if any, and splits the rest into words.
 func (p *phrase) takeZone(given string) error {
 	given = zoneUS().ReplaceAllString(given, "${1}T")
-	given = dayPair().ReplaceAllStringFunc(given, func(pair string) string { // Tue/Thu is not a zone
-		a, b, _ := strings.Cut(strings.ToLower(pair), "/")
-		if nameIndex(weekdays, a) >= 0 && nameIndex(weekdays, b) >= 0 {
-			return a + " and " + b
+	given = hourOffset().ReplaceAllString(given, "${1}${2}:00")
+	given = dayList().ReplaceAllStringFunc(given, func(list string) string { // Tue/Thu is not a zone
+		days := strings.Split(strings.ToLower(list), "/")
+		if slices.ContainsFunc(days, func(day string) bool { return nameIndex(weekdays, day) < 0 }) {
+			return list
 		}
-		return pair
+		return strings.Join(days, " and ")
 	})
 	rest := given
 	switch name, short, offset := zoneName().FindStringSubmatchIndex(given), zoneShort().FindStringSubmatch(given),
@@ -219,6 +237,23 @@ func fixedZone(offset string) *time.Location {
 	return time.FixedZone("", sign*(hours*60+minutes)*60)
 }
 
+// hoursMinutes is a duration as in 1h30m or 1 hour 30 minutes, and inHours one as in every 1h30.
+var (
+	hoursMinutes = text.Pattern(`(?i)\b(\d{1,3}) ?h(?:rs?|ours?)?(?: and)? ?(\d{1,2}) ?m(?:ins?|inutes?)?\b`)
+	inHours      = text.Pattern(`(?i)\b((?:in|after|every) \d{1,3}h\d{2})\b`)
+)
+
+// minutesOf returns a duration in hours and minutes as one in minutes.
+func minutesOf(given string) string {
+	m := hoursMinutes().FindStringSubmatch(given)
+	hours, _ := strconv.Atoi(m[1])   //nolint:errcheck // digits by the expression
+	minutes, _ := strconv.Atoi(m[2]) //nolint:errcheck // digits by the expression
+	return fmt.Sprintf("%d minutes", 60*hours+minutes)
+}
+
+// clockHours is a time of day as in 17:00 hrs.
+var clockHours = text.Pattern(`(?i)\b(\d{1,2}:\d{2}) ?(?:hrs|hours|h)\b`)
+
 // atHours is a time of day as in at 1700.
 var atHours = text.Pattern(`(?i)\bat (\d{2})(\d{2})(?: ?(?:hours|hrs|h))?( |$)`)
 
@@ -234,6 +269,8 @@ var fillers = strings.Fields("the of @ by until till around about approximately 
 // splitWords splits a text into lower-case words, without those that carry no
 // meaning.
 func splitWords(s string) []string {
+	s = hoursMinutes().ReplaceAllStringFunc(inHours().ReplaceAllString(s, "${1}m"), minutesOf)
+	s = clockHours().ReplaceAllString(s, "$1")
 	s = strings.ToLower(isoTime().ReplaceAllString(atHours().ReplaceAllString(s, "at $1:$2$3"), "$1 $2"))
 	s = dayAndMonth().ReplaceAllStringFunc(s, func(date string) string {
 		m := dayAndMonth().FindStringSubmatch(date)
@@ -243,7 +280,8 @@ func splitWords(s string) []string {
 		return date
 	})
 	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00", "–", "-",
-		"tmrw", "tomorrow", "local time", "", "bi-weekly", "every 2 weeks", "biweekly", "every 2 weeks", "fortnightly",
+		"tmrw", "tomorrow", "(local time)", "", "local time", "", "(local)", "", "my time", "", "once a day", "daily", "twice a day", "daily",
+		"three times a day", "daily", "twice daily", "daily", "once a week", "weekly", "once a month", "monthly", "bi-weekly", "every 2 weeks", "biweekly", "every 2 weeks", "fortnightly",
 		"every 2 weeks", "quarterly", "every 3 months", "nightly", "every night",
 		"alternate ", "every other ", "working day", "workday", "business day", "workday", "12 noon", "noon",
 		"12 midnight", "midnight", "mid-day", "midday", "lunch time", "lunch", "lunchtime", "lunch").Replace(s)
@@ -352,9 +390,13 @@ func (p *phrase) parse() (m moment, err error) {
 	}
 	y, month, d := date.Date()
 	if p.sameWeekday { // "Friday 17:30", on a Friday
+		if p.nextDay { // Friday night at 1
+			d++
+		}
 		if m.due = localTime(y, month, d-7, hour, minute, second, p.zone); m.due.After(p.now) {
 			return m, nil
 		}
+		return moment{due: localTime(y, month, d, hour, minute, second, p.zone)}, nil
 	}
 	if m.due = localTime(y, month, d, hour, minute, second, p.zone); p.nextDay && (relative > 0 || hasDate ||
 		p.now.Hour() >= smallHours || !m.due.After(p.now)) || relative == 0 && hour == 0 && !m.due.After(p.now) {
@@ -379,6 +421,9 @@ func (p *phrase) dayWord() int {
 		n, unit, used := amount(p.words[:i])
 		if days := dayUnits[unit]; days > 0 && used == i && n == float64(int(n)) {
 			p.words = slices.Delete(p.words, 0, i+1)
+			if p.take("now") {
+				return int(n) * days
+			}
 			if from := p.dayWord(); from >= 0 {
 				return int(n)*days + from
 			}
@@ -433,7 +478,7 @@ func (p *phrase) dayWord() int {
 
 var (
 	isoDate     = text.Pattern(`^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$`)
-	slashedDate = text.Pattern(`^(\d{1,2})/(\d{1,2})/(\d{4})$`)
+	slashedDate = text.Pattern(`^(\d{1,2})[/-](\d{1,2})[/-](\d{4})$`)
 	dottedDate  = text.Pattern(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
 	nth         = text.Pattern(`^\d{1,2}(?:st|nd|rd|th)$`)
 	ordinal     = text.Pattern(`^(\d{1,2})(?:st|nd|rd|th)?$`)
