@@ -175,3 +175,21 @@ func BenchmarkArguments(b *testing.B) {
 		r.Arguments(text)
 	}
 }
+
+// Little is read for each name, so that the time is linear.
+func TestArguments_LimitsWhatItReadsForAName(t *testing.T) {
+	slashes := strings.Repeat(`\\`, 50)
+	for text, want := range map[string]string{
+		`password=` + slashes + `x y`:                    `password=[redacted:named] y`,
+		`password="` + slashes + `x" y`:                  `password="[redacted:named]" y`,
+		`password="` + slashes + `" y`:                   `password=[redacted:named]`,
+		"password:'a' password:'b' c":                    "password:'[redacted:named]' password:'[redacted:named]' c",
+		"a:\n  password: |\n    b\n    c\n  d":           "a:\n  password: [redacted:named]\n  d",
+		"password:\n  b\r  c\rd\ne":                      "password:[redacted:named]\ne",
+		strings.Repeat("x ", 3000) + "password:\n  b\nc": strings.Repeat("x ", 3000) + "password:[redacted:named]\nc",
+	} {
+		if got := string(New().Arguments([]byte(text))); got != want {
+			t.Errorf("%.120q becomes %.120q; want %.120q", text, got, want)
+		}
+	}
+}

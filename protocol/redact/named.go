@@ -5,8 +5,11 @@ import (
 	"unicode"
 )
 
-// maxNameLength bounds the names that are examined.
-const maxNameLength = 128
+// maxNameLength bounds the names that are examined, and maxLookBack the text before a name.
+const (
+	maxNameLength = 128
+	maxLookBack   = 4096
+)
 
 // secretParts are parts of the names of secrets, without punctuation and in lower case.
 // secretWords are whole words of such names.
@@ -258,21 +261,30 @@ func valueAfter(text string, from, end int) (int, int) {
 // those with more indentation than the line of its name. It returns the index if the value is in
 // the same line.
 func blockEnd(text string, name, at int) int {
-	line := until(text, at, "\r\n")
-	if strings.Trim(text[at:line], "|>+- 0123456789") != "" {
+	line := len(text) - len(strings.TrimLeft(text[at:], "|>+- 0123456789"))
+	if line < len(text) && text[line] != '\r' && text[line] != '\n' {
 		return at
 	}
-	indent := indentation(text[strings.LastIndexByte(text[:name], '\n')+1:])
-	end := at
+	indent := indentation(text[lineStart(text, name):])
+	end, from := at, lineStart(text, line) // from is where the line at start begins
 	for line < len(text) {
 		start := skipBlanks(text, line, true)
-		if indentation(text[strings.LastIndexByte(text[:start], '\n')+1:]) <= indent || start == len(text) {
+		if n := strings.LastIndexByte(text[line:start], '\n'); n >= 0 {
+			from = line + n + 1
+		}
+		if indentation(text[from:]) <= indent || start == len(text) {
 			break
 		}
 		line = until(text, start, "\r\n")
 		end = line
 	}
 	return end
+}
+
+// lineStart returns the start of the line at an index, or an index that is maxLookBack before it.
+func lineStart(text string, at int) int {
+	from := max(0, at-maxLookBack)
+	return from + strings.LastIndexByte(text[from:at], '\n') + 1
 }
 
 func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
@@ -332,8 +344,17 @@ func wordEnd(text string, at int) int {
 		case open > at || strings.IndexByte(" \t\r\n&;`|)<>,}]", text[at]) >= 0:
 			return at
 		default:
-			at++
+			at = pastBackslashes(text, at)
 		}
+	}
+	return at
+}
+
+// pastBackslashes returns the index after the backslashes at an index that belong to no quotation mark, or after
+// another character.
+func pastBackslashes(text string, at int) int {
+	for at++; at < len(text) && text[at-1] == '\\' && text[at] == '\\'; {
+		at++
 	}
 	return at
 }
@@ -362,7 +383,7 @@ func closingQuote(text string, at int, mark string) int {
 		case end > at:
 			at = end
 		default:
-			at++
+			at = pastBackslashes(text, at)
 		}
 	}
 	return at
