@@ -50,6 +50,18 @@ func Cut(s string, n int) string {
 // OneLine replaces each run of white space in s with one space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// Fence returns the shortest run of at least three backquotes that s does not contain.
+func Fence(s string) string {
+	longest, run := 2, 0
+	for i := range len(s) {
+		if run++; s[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return strings.Repeat("`", longest+1)
+}
+
 // Counted returns a number with its noun, which is plural unless the number is 1.
 func Counted(n int, noun string) string {
 	if n == 1 {

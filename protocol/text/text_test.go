@@ -1,6 +1,7 @@
 package text
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -95,6 +96,16 @@ func TestCleanName_HasNothingInvisible(t *testing.T) {
 	for _, r := range "👩\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم\u00ad" {
 		if IsControl(r) {
 			t.Errorf("%U is hidden from a text", r)
+		}
+	}
+}
+
+func TestFence(t *testing.T) {
+	for s, want := range map[string]int{
+		"": 3, "a": 3, "``": 3, "```": 4, "a``b```": 4, "`````a````": 6, strings.Repeat("`a", 50): 3, strings.Repeat("`", 1000): 1001,
+	} {
+		if got := Fence(s); got != strings.Repeat("`", want) {
+			t.Errorf("the fence of %.20q is %.20q", s, got)
 		}
 	}
 }
