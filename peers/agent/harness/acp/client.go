@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 )
@@ -30,7 +32,7 @@ type collector struct {
 	ctx      context.Context //nolint:containedctx // of the turn, which a question to a person must not outlive
 
 	mu        sync.Mutex
-	pieces    []string // texts between tool calls; the last one grows
+	pieces    []*strings.Builder // texts between tool calls; the last one grows
 	size      int
 	message   string // id of the message that the last piece belongs to, if the program names it
 	paused    bool   // something else followed the last piece, so that another message begins
@@ -47,7 +49,7 @@ func (c *collector) writeOutcome(o *harness.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := len(c.pieces) - 1; i >= 0 && o.FinalText == ""; i-- {
-		o.FinalText = strings.TrimSpace(c.pieces[i])
+		o.FinalText = strings.TrimSpace(c.pieces[i].String())
 	}
 	o.Truncated = c.wasCut()
 	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.callCount}
@@ -80,7 +82,9 @@ func (c *collector) wasDenied() bool {
 func (c *collector) hasText() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return strings.TrimSpace(strings.Join(c.pieces, "")) != ""
+	return slices.ContainsFunc(c.pieces, func(piece *strings.Builder) bool {
+		return strings.TrimSpace(piece.String()) != ""
+	})
 }
 
 // addText adds a piece of the text of a message. A break separates it from an earlier message,
@@ -89,9 +93,9 @@ func (c *collector) hasText() bool {
 func (c *collector) addText(piece, message string, link bool) {
 	c.mu.Lock()
 	if len(c.pieces) == 0 {
-		c.pieces = []string{""}
+		c.pieces = []*strings.Builder{new(strings.Builder)}
 	}
-	before := c.pieces[len(c.pieces)-1]
+	before := c.pieces[len(c.pieces)-1].String()
 	if (c.paused || message != c.message) && before != "" && !strings.HasSuffix(before, "\n") &&
 		strings.TrimLeft(piece, " \n") == piece && piece != "" {
 		piece = "\n\n" + piece
@@ -103,7 +107,7 @@ func (c *collector) addText(piece, message string, link bool) {
 		c.paused, c.message, c.linked = false, message, link
 	}
 	if c.size += len(piece); c.size <= maxText {
-		c.pieces[len(c.pieces)-1] += piece
+		c.pieces[len(c.pieces)-1].WriteString(piece)
 	}
 	c.mu.Unlock()
 	c.report(harness.Progress{Kind: harness.ProgressText, Message: piece})
@@ -131,8 +135,8 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 				meta:  u.ToolCall.Meta,
 			}
 		}
-		if n := len(c.pieces); n > 0 && c.pieces[n-1] != "" && n < 256 {
-			c.pieces = append(c.pieces, "")
+		if n := len(c.pieces); n > 0 && c.pieces[n-1].Len() > 0 && n < 256 {
+			c.pieces = append(c.pieces, new(strings.Builder))
 		}
 		c.mu.Unlock()
 		c.reportTool(harness.ProgressToolCall, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawInput)
@@ -173,10 +177,7 @@ func textOf(content *acpsdk.ContentBlock) (said string, link bool) {
 		said = "(file: " + name + ", `" + localPath(to.Uri) + "`)"
 	case content.Resource != nil && content.Resource.Resource.TextResourceContents != nil:
 		file := content.Resource.Resource.TextResourceContents
-		fence := "```"
-		for strings.Contains(file.Text, fence) {
-			fence += "`"
-		}
+		fence := text.Fence(file.Text)
 		said = "`" + localPath(file.Uri) + "`:\n" + fence + "\n" + strings.TrimRight(file.Text, "\n") + "\n" + fence
 	case content.Resource != nil && content.Resource.Resource.BlobResourceContents != nil:
 		said = "(file: `" + localPath(content.Resource.Resource.BlobResourceContents.Uri) + "`)"
