@@ -126,10 +126,8 @@ func callText(a *collab.Approval) string {
 		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID, tool)
 	}
 	if a.Arguments != "" {
-		shown, fence := text.EscapeInvisible(a.Arguments), "```"
-		for strings.Contains(shown, fence) {
-			fence += "`"
-		}
+		shown := text.EscapeInvisible(a.Arguments)
+		fence := text.Fence(shown)
 		said += ":\n" + fence + "\n" + shown + "\n" + fence
 	}
 	return said + "\n"
