@@ -27,10 +27,16 @@ const forms = "use a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30),
 	"(2027-01-31T17:00:00+01:00, 2027-01-31 17:00 Europe/Berlin), a duration (45m, in 20 minutes), a repetition " +
 	"(daily 09:00, every Monday 8:30, weekdays except Friday 9:00, every other day 9:00, last day of every month 17:00) or a cron expression with five fields (0 9 * * 1-5)"
 
+// maxWhen limits a text for a time, in bytes. Each of its words may be compared with all others.
+const maxWhen = 1000
+
 // parseWhen parses what a model wrote for a time, in a time zone unless the text names another.
 // Times of day are local times: on days when clocks change, a time that does not exist is moved
 // forward by the change, and a time that occurs twice is the first.
 func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) {
+	if len(when) > maxWhen {
+		return moment{}, errors.New("the time is too long: " + forms)
+	}
 	given := strings.TrimPrefix(strings.Join(strings.Fields(when), " "), "@every ")
 	if strings.HasPrefix(when, everyPrefix) {
 		given = "every " + given
@@ -104,6 +110,9 @@ func ParseTime(when string, zone *time.Location, now time.Time) (time.Time, erro
 // how long ago it is. A time without a date, such as "9:00" or "Monday", means the next one to
 // ParseTime, so it is refused unless that has passed.
 func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, error) {
+	if len(since) > maxWhen {
+		return time.Time{}, errors.New("it is too long")
+	}
 	p := phrase{now: now.In(zone), zone: zone}
 	if err := p.takeZone(since); err != nil {
 		return time.Time{}, err

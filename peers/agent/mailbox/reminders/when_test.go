@@ -433,3 +433,18 @@ func TestNextStep_SkipsWhatWasMissed(t *testing.T) {
 		}
 	}
 }
+
+func TestParseTime_TakesShortTexts(t *testing.T) {
+	now := time.Date(2026, 11, 28, 10, 56, 0, 0, time.UTC)
+	at, err := ParseTime("tomorrow 9:00"+strings.Repeat(" ", maxWhen-13), time.UTC, now)
+	if err != nil || at.Day() != 29 {
+		t.Errorf("%v, %v", at, err)
+	}
+	long := "daily" + strings.Repeat(" 9", maxWhen)
+	if _, err := ParseTime(long, time.UTC, now); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("a long time: %v", err)
+	}
+	if _, err := ParseSince(long, time.UTC, now); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("a long time in the past: %v", err)
+	}
+}
