@@ -60,9 +60,11 @@ func (t *openaiText) UnmarshalJSON(raw []byte) error {
 	case '[':
 		var parts []openaiText
 		err := json.Unmarshal(raw, &parts)
+		var all strings.Builder
 		for _, p := range parts {
-			*t += p
+			all.WriteString(string(p))
 		}
+		*t = openaiText(all.String())
 		return err
 	case '{':
 		var part struct{ Type, Text string }
