@@ -29,8 +29,13 @@ type exchange struct {
 	message   *sdk.Message    // the answer, if it is not a task
 	status    *sdk.Message    // of the task
 	artifacts []*sdk.Artifact // of the task, in the order of arrival
+	places    map[sdk.ArtifactID]int
+	replaced  int // artifacts that were replaced
 	err       error
 }
+
+// maxReplaced limits how often the whole answer is reported while the task runs.
+const maxReplaced = 1000
 
 // run sends the message and handles the events. It reports whether the message must be sent again
 // because the remote agent no longer knows the conversation.
@@ -169,7 +174,7 @@ func (x *exchange) handleEvent(event sdk.Event) {
 		x.message = e
 		x.report(harness.ProgressText, textOf(e.Parts))
 	case *sdk.Task:
-		x.artifacts = nil
+		x.artifacts, x.places = nil, nil
 		for _, a := range e.Artifacts {
 			x.addArtifact(a, false)
 		}
@@ -189,21 +194,25 @@ func (x *exchange) addArtifact(a *sdk.Artifact, more bool) {
 	if a == nil {
 		return
 	}
-	for i, old := range x.artifacts {
-		if old.ID != a.ID {
-			continue
-		}
-		if !more {
-			x.artifacts[i] = a
-			x.report(harness.ProgressText, "") // voids the text so far
+	place, known := x.places[a.ID]
+	switch {
+	case known && !more:
+		x.artifacts[place] = a
+		x.report(harness.ProgressText, "") // voids the text so far
+		if x.replaced++; x.replaced <= maxReplaced {
 			x.report(harness.ProgressText, x.answer())
-			return
 		}
-		old.Parts = append(old.Parts, a.Parts...)
-		x.report(harness.ProgressText, textOf(a.Parts))
 		return
+	case known:
+		old := x.artifacts[place]
+		old.Parts = append(old.Parts, a.Parts...)
+	default:
+		if x.places == nil {
+			x.places = map[sdk.ArtifactID]int{}
+		}
+		x.places[a.ID] = len(x.artifacts)
+		x.artifacts = append(x.artifacts, a)
 	}
-	x.artifacts = append(x.artifacts, a)
 	x.report(harness.ProgressText, textOf(a.Parts))
 }
 
