@@ -310,17 +310,20 @@ func (f *form) split(words string) (map[string]any, error) {
 	if strings.HasPrefix(words, "{") && json.Unmarshal([]byte(words), &said) == nil {
 		return said, nil
 	}
-	said = map[string]any{}
-	last := ""
+	lines, last := map[string][]string{}, ""
 	for line := range strings.Lines(words) {
 		line = strings.TrimSpace(line)
 		if one, value := f.named(line); one != nil {
-			said[one.name], last = value, one.name
+			lines[one.name], last = []string{value}, one.name
 		} else if last != "" && line != "" {
-			said[last] = fmt.Sprint(said[last], "\n", line)
+			lines[last] = append(lines[last], line)
 		} else if line != "" {
 			break
 		}
+	}
+	said = map[string]any{}
+	for name, value := range lines {
+		said[name] = strings.Join(value, "\n")
 	}
 	if len(said) > 0 {
 		return said, nil

@@ -120,14 +120,11 @@ func (r Result) Redacted(secrets *redact.Redactor) Result {
 
 // Text joins the text pieces of a result with newlines.
 func (r Result) Text() string {
-	text := ""
+	texts := make([]string, len(r.Content))
 	for i, c := range r.Content {
-		if i > 0 {
-			text += "\n"
-		}
-		text += c.Text
+		texts[i] = c.Text
 	}
-	return text
+	return strings.Join(texts, "\n")
 }
 
 // Images returns the images of a result.
