@@ -105,27 +105,43 @@ func Wrap(s string, n int) []string { return wrap(s, n, true) }
 // link so that it can be copied.
 func wrap(s string, n int, maySplit bool) []string {
 	var lines []string
-	line := ""
+	var line strings.Builder
+	width, joined := 0, false // of the line; whether it ends with a joiner, after which a space has no width
+	end := func() {
+		if line.Len() > 0 {
+			lines = append(lines, line.String())
+		}
+		line.Reset()
+	}
 	blank := func(r rune) bool { return r != '\u00a0' && unicode.IsSpace(r) }
 	for word := range strings.FieldsFuncSeq(s, blank) {
-		for maySplit && Width(word) > n {
+		own := Width(word)
+		for maySplit && own > n {
+			end()
 			head, tail := splitWord(word, n)
-			if line != "" {
-				lines, line = append(lines, line), ""
-			}
 			lines, word = append(lines, head), tail
+			if own -= Width(head); strings.HasSuffix(head, string(joiner)) {
+				first, _ := utf8.DecodeRuneInString(tail) // it counted as joined
+				own += runeWidth(first)
+			}
 		}
-		switch {
-		case line == "":
-			line = word
-		case Width(line)+1+Width(word) <= n:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), word
+		if word == "" {
+			continue
 		}
+		if line.Len() > 0 && width+1+own <= n {
+			line.WriteByte(' ')
+			if width += own; !joined {
+				width++
+			}
+		} else {
+			end()
+			width = own
+		}
+		line.WriteString(word)
+		joined = strings.HasSuffix(word, string(joiner))
 	}
-	if line != "" || len(lines) == 0 {
-		lines = append(lines, line)
+	if end(); len(lines) == 0 {
+		lines = []string{""}
 	}
 	return lines
 }

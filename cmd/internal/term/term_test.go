@@ -99,3 +99,26 @@ func TestFit_IgnoresColours(t *testing.T) {
 		}
 	}
 }
+
+// The width of a line and of a word is counted once.
+func TestWrap_CountsWidthsOnce(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want []string
+	}{
+		{"a\u200d b c", 4, []string{"a\u200d b c"}},
+		{"ab\u200dcd\u200d ef", 2, []string{"ab\u200d", "cd\u200d", "ef"}},
+		{"ab\u200dcdefg", 2, []string{"ab\u200d", "cd", "ef", "g"}},
+		{"日本 語x", 1, []string{"日", "本", "語", "x"}},
+	} {
+		if diff := cmp.Diff(c.want, Wrap(c.text, c.n)); diff != "" {
+			t.Errorf("%q at %d: %s", c.text, c.n, diff)
+		}
+	}
+	for n, want := range map[int]int{80: 125, 100: 100} {
+		if got := len(Wrap(strings.Repeat("a", 10_000), n)); got != want {
+			t.Errorf("%d lines of %d columns", got, n)
+		}
+	}
+}
