@@ -136,14 +136,17 @@ var reasonTexts = map[string]string{
 // or is already a description.
 func DescribeReason(reason string) string {
 	name, more, weighed := strings.Cut(reason, "+")
-	words := reasonTexts[name]
-	for weighed && words != "" {
+	if reasonTexts[name] == "" {
+		return ""
+	}
+	words := []string{reasonTexts[name]}
+	for weighed {
 		name, more, weighed = strings.Cut(more, "+")
 		also := reasonTexts["+"+name]
 		if also == "" {
 			return ""
 		}
-		words += ", " + also
+		words = append(words, also)
 	}
-	return words
+	return strings.Join(words, ", ")
 }

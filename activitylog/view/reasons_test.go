@@ -165,3 +165,11 @@ func TestReasons_AllHaveTexts(t *testing.T) {
 		}
 	}
 }
+
+// The time for a long reason is linear.
+func TestDescribeReason_MakesOneText(t *testing.T) {
+	reason := "direct_message" + strings.Repeat("+stale", 5000)
+	if n := testing.AllocsPerRun(1, func() { view.DescribeReason(reason) }); n > 6000 {
+		t.Errorf("it allocates %v times", n)
+	}
+}
