@@ -8,15 +8,21 @@ import (
 	"hubbub/protocol"
 )
 
+// maxMentions bounds the names that a message mentions, because each is looked up.
+const maxMentions = 100
+
 // MentionedNames returns the names that a text mentions with @, in lower case, in order and each
-// once. The name of @lead.main is lead. isSilent reports whether the @ at a byte of the text
-// mentions nobody, as in code.
+// once, and at most maxMentions. The name of @lead.main is lead. isSilent reports whether the @ at a byte of
+// the text mentions nobody, as in code. It is called in the order of the text.
 func MentionedNames(text string, isSilent func(at int) bool) []string {
 	var out []string
 	for _, label := range attention.Labels(text) {
 		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
 		if name != "" && name[0] != '-' && !isSilent(label.From) {
 			out = AppendUnique(out, name)
+		}
+		if len(out) == maxMentions {
+			break
 		}
 	}
 	return out
