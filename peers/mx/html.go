@@ -49,9 +49,10 @@ func markdownOf(source string) string {
 }
 
 // leavesOpen reports whether more than maxDepth elements of formatting are open at a place. In many
-// paragraphs, a parser would make millions of elements of them.
+// paragraphs, a parser would make millions of elements of them. It also reports whether a text has more than maxDepth
+// beginnings of a document, since a parser compares the attributes of each with those of all before it.
 func leavesOpen(source string) bool {
-	open, total := map[atom.Atom]int{}, 0
+	open, total, documents := map[atom.Atom]int{}, 0, 0
 	for z := html.NewTokenizer(strings.NewReader(source)); ; {
 		kind := z.Next()
 		if kind == html.ErrorToken {
@@ -59,6 +60,10 @@ func leavesOpen(source string) bool {
 		}
 		name, _ := z.TagName()
 		switch tag := atom.Lookup(name); {
+		case tag == atom.Html || tag == atom.Body:
+			if documents++; documents > maxDepth {
+				return true
+			}
 		case !slices.Contains(formatting, tag):
 		case kind == html.EndTagToken && open[tag] > 0:
 			open[tag]--

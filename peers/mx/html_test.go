@@ -87,3 +87,28 @@ func TestIsSilent(t *testing.T) {
 		}
 	}
 }
+
+// isSilent reports whether a byte of a text is in code or a quote.
+func isSilent(words string, at int) bool { return silence(words)(at) }
+
+// One function answers for all bytes of a text in order, and reads it once.
+func TestSilence_InTheOrderOfTheText(t *testing.T) {
+	text := "@a `@b` @c\n > @d `@e\n@f ```@g`` @h\n\u3000>@i```` @j` @k\n``` @l ```@m > @n"
+	silent, heard := silence(text), ""
+	for at, r := range text {
+		if r == '@' && !silent(at) {
+			heard += text[at+1 : at+2]
+		}
+	}
+	if heard != "acfmn" {
+		t.Errorf("%q are mentioned", heard)
+	}
+}
+
+func TestMarkdownOf_ReadsFewDocuments(t *testing.T) {
+	for n, want := range map[int]string{maxDepth: "x", maxDepth + 1: ""} {
+		if got := markdownOf(strings.Repeat("<body a>", n) + "x"); got != want {
+			t.Errorf("%d bodies become %q", n, got)
+		}
+	}
+}

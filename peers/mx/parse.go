@@ -198,7 +198,7 @@ func (h *parsedEvent) setText(e *rawEvent, m *event.MessageEventContent, a *acco
 // and those in m.mentions, where a room means all.
 func (a *account) mentions(given *event.Mentions, words string) []string {
 	words = strings.ReplaceAll(words, "＠", "@") // of Chinese and Japanese keyboards
-	names := bridge.MentionedNames(words, func(at int) bool { return isSilent(words, at) })
+	names := bridge.MentionedNames(words, silence(words))
 	own := strings.ToLower(localpart(string(a.bot)))
 	if given != nil {
 		if given.Room {
@@ -232,11 +232,31 @@ func cleanName(name string) string {
 	return text.Clip(text.CleanName(text.OneLine(name)), bridge.MaxReason)
 }
 
-// isSilent reports whether a byte of a text is in code or a quote.
-func isSilent(words string, at int) bool {
-	line := words[strings.LastIndexByte(words[:at], '\n')+1 : at]
-	return strings.HasPrefix(strings.TrimSpace(line), ">") || strings.Count(line, "`")%2 == 1 ||
-		strings.Count(words[:at], "```")%2 == 1
+// silence returns a function that reports whether a byte of a text is in code or a quote. It must be called in the
+// order of the text, of which it reads each part once.
+func silence(words string) func(at int) bool {
+	read, ticks := 0, 0
+	blank, quoted, inCode, inBlock := true, false, false, false // what is read of the line; inBlock: of the text
+	return func(at int) bool {
+		for _, r := range words[read:at] {
+			if r != '`' {
+				ticks = 0
+			}
+			switch {
+			case r == '\n':
+				blank, quoted, inCode = true, false, false
+			case r == '`':
+				blank, inCode = false, !inCode
+				if ticks++; ticks == 3 {
+					ticks, inBlock = 0, !inBlock
+				}
+			case !unicode.IsSpace(r):
+				blank, quoted = false, quoted || blank && r == '>'
+			}
+		}
+		read = at
+		return quoted || inCode || inBlock
+	}
 }
 
 // parseReaction parses a reaction to a message.
