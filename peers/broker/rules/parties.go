@@ -275,7 +275,11 @@ func (s *Parties) uniqueLabel(e *Endpoint) string {
 	return string(e.Identity)
 }
 
+// options describes the first maxOptions endpoints, in the order of their IDs.
 func (s *Parties) options(list []*Endpoint) []collab.Option {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b *Endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
+	list = list[:min(len(list), maxOptions)]
 	out := make([]collab.Option, 0, len(list))
 	for _, e := range list {
 		out = append(out, collab.Option{
@@ -286,8 +290,7 @@ func (s *Parties) options(list []*Endpoint) []collab.Option {
 			Status:     e.Status,
 		})
 	}
-	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
-	return out[:min(len(out), maxOptions)]
+	return out
 }
 
 const maxOptions = 20
