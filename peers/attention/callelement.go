@@ -59,8 +59,12 @@ var pairArguments = begins(`(?:\s*<(?:` + argumentNames + `|parameter)\b[^>]*>.*
 // <tool>search</tool><args>{}</args>.
 func (s *scanner) pair(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
+	name := rest[opened[2]:opened[3]]
+	if !s.tools.has(name) {
+		return 0, keep
+	}
 	length := opened[1] + len(pairArguments().FindString(rest[opened[1]:]))
-	if name := rest[opened[2]:opened[3]]; !s.tools.has(name) || length == opened[1] && !isCompound(name) {
+	if length == opened[1] && !isCompound(name) {
 		return 0, keep
 	}
 	return length + len(behind().FindString(rest[length:])), hide

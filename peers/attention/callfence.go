@@ -57,8 +57,11 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 // end, or nothing is a block that tildes begin: they may be text.
 func (s *scanner) fenceEnd(from int, mark string) (body, block int) {
 	if mark[0] == '~' {
+		if s.noTildes {
+			return 0, 0
+		}
 		closed := tildesAlone().FindStringIndex(s.text[from:])
-		if closed == nil {
+		if s.noTildes = closed == nil; s.noTildes {
 			return 0, 0
 		}
 		return from + closed[0], from + closed[1]
@@ -75,8 +78,8 @@ func (s *scanner) fenceEnd(from int, mark string) (body, block int) {
 var tildesAlone = compiled(`(?m)^[ \t]*~{3,}[ \t]*$`)
 
 // codeSpan keeps code within a line, unless it is the whole text and calls a tool.
-func (s *scanner) codeSpan(_ int, opened []int) (int, effect) {
-	if strings.TrimSpace(s.text) == s.text[:opened[1]] {
+func (s *scanner) codeSpan(at int, opened []int) (int, effect) {
+	if at == 0 && strings.TrimSpace(s.text) == s.text[:opened[1]] {
 		inner := newScanner(s.text[opened[2]:opened[3]], s.tools)
 		inner.only = callsOnly
 		if inner.run(); inner.end != "" && strings.TrimSpace(inner.out.String()) == "" {

@@ -249,14 +249,8 @@ func (v *situation) acknowledges() bool {
 
 // offers reports whether a question contains words as a phrase.
 func offers(question string, words []string) bool {
-	asked := tokens(spokenPart(question))
-	for len(asked) >= len(words) && len(words) > 0 {
-		if slices.Equal(asked[:len(words)], words) {
-			return true
-		}
-		asked = asked[1:]
-	}
-	return false
+	between := func(words []string) string { return " " + strings.Join(words, " ") + " " }
+	return len(words) > 0 && strings.Contains(between(tokens(spokenPart(question))), between(words))
 }
 
 // IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // hiddenTags enclose text that models write for themselves or for their host: thoughts, tool
@@ -73,16 +74,16 @@ func init() { // since measures of kinds refer to the table
 		{first: "<[]", opens: begins(`</?` + anyTag + `>|` + anyMark), measure: (*scanner).mention},
 
 		{first: "<", opens: begins(`<` + anyTag + `\s*/>`), does: hide},
-		{first: "<", opens: begins(`<` + tagPrefix + `(` + strings.Join(hiddenTags, "|") + `)(?:\s+[a-z][\w:-]*=[^>\n]*|\s*)>`),
+		{first: "<", opens: begins(`<` + tagPrefix + `(` + strings.Join(hiddenTags, "|") + `)(?:\s+[a-z][\w:-]*=|\s*>)`),
 			measure: tagged},
-		{first: "<", opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?` + tagPrefix +
+		{first: "<", cut: true, opens: begins(`<(?:function=|` + anyTag + `\b)[^>\n]*\z|</?` + tagPrefix +
 			beginnings(hiddenTags...) + `\z`),
 			does: hide}, // cut in a tag
 		{first: "<[◁", opens: strayClose, does: hideBefore},
 		{first: "<", opens: begins(`<(?:tool|tool_name|function|function_name)>\s*([\w.:/-]+)\s*</(?:tool|function)(?:_name)?>`),
 			measure: (*scanner).pair, call: true},
 		{first: "<", opens: begins(`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`), does: hide}, // an end alone
-		{first: "<", opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
+		{first: "<", closed: true, opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
 		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:python_tag|tool_calls?)\|>.*\z`), does: hide},
@@ -123,8 +124,7 @@ func init() { // since measures of kinds refer to the table
 			does: hide},
 		{first: "<[]", opens: markBegins, does: hide},
 
-		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n`),
-			measure: (*scanner).copyOfPrompt},
+		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n`), measure: (*scanner).copyOfPrompt},
 		{first: "cC", line: true, opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + cutCopy), does: hide},
 		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + cutCopy), does: hide},
 		{line: true, opens: begins(`[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") +
@@ -143,11 +143,11 @@ func init() { // since measures of kinds refer to the table
 			`(?::\d+)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
 		{first: ">", opens: begins(`>>>([a-z_][\w./-]*)\s*\{`), measure: (*scanner).namedObject, call: true}, // Functionary
 		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
-			`(?:` + argumentNames + `):[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`), measure: (*scanner).named, call: true},
-		{first: "{[", opens: begins(`(?:\[\s*)*\{\s*(?:["']|(?:name|tool|function|action)\b)`),
+			`(?:` + argumentNames + `):`), measure: (*scanner).named, call: true},
+		{first: "{[", opens: begins(`(?:\[\s*){0,8}\{\s*(?:["']|(?:name|tool|function|action)\b)`),
 			measure: (*scanner).object, call: true},
 		{first: "[", opens: begins(`\[[ \t]*` + callBegins), measure: (*scanner).callList, call: true, program: true},
-		{first: "a", opens: begins(callBegins), measure: (*scanner).call, call: true, program: true},
+		{first: "a", within: maxCallBegins, opens: begins(callBegins), measure: (*scanner).call, call: true, program: true},
 	}
 }
 
@@ -193,12 +193,19 @@ var closeTags = func() map[string]pattern {
 	return all
 }()
 
-// tagged hides what a tag encloses.
+// tagged hides what a tag encloses. Line breaks may stand before the attributes of the tag, but not in them.
 func tagged(s *scanner, at int, opened []int) (int, effect) {
-	rest := s.text[at:]
+	rest, length := s.text[at:], opened[1]
 	tag := strings.ToLower(rest[opened[2]:opened[3]])
-	if closed := closeTags[tag]().FindStringIndex(rest[opened[1]:]); closed != nil {
-		return opened[1] + closed[1], hide
+	if rest[length-1] == '=' {
+		end := s.tagEnd(at + length)
+		if end == len(s.text) || s.text[end] != '>' {
+			return 0, keep
+		}
+		length = end + 1 - at
+	}
+	if closed := closeTags[tag]().FindStringIndex(rest[length:]); closed != nil {
+		return length + closed[1], hide
 	}
 	return len(rest), hide
 }
@@ -217,15 +224,29 @@ func (s *scanner) header(at int, _ []int) (int, effect) {
 	return len(run), hide
 }
 
-// copyOfPrompt unwraps a copy of the prompt up to its last fence.
+var (
+	copyLines = begins(`(?:[a-z_]+: [^\n]*\n)*`)
+	copyPart  = begins(`\n[A-Z]+\n`)
+)
+
+// copyOfPrompt unwraps a copy of the prompt up to its last fence. No copy begins within the header of something else.
 func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
+	if at < s.noCopy {
+		return 0, keep
+	}
+	header := at + opened[1]
+	s.noCopy = header + len(copyLines().FindString(s.text[header:]))
+	part := copyPart().FindString(s.text[s.noCopy:])
+	if part == "" {
+		return 0, keep
+	}
 	if s.lastFence == 0 {
 		s.lastFence = -1
 		if all := lastFence().FindAllStringIndex(s.text, -1); all != nil {
 			s.lastFence = all[len(all)-1][1]
 		}
 	}
-	if at+opened[1] >= s.lastFence {
+	if s.noCopy+len(part) >= s.lastFence {
 		return 0, keep
 	}
 	return s.lastFence - at, unwrap
@@ -275,16 +296,25 @@ var (
 
 // sentenceMark hides <s> and </s> where they begin and end a text, but not as tags of HTML.
 func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
-	before, rest := strings.TrimSpace(s.text[:at]), s.text[at:]
+	rest := s.text[at:]
 	if !s.marked {
 		s.marked, s.strikes = true, strikes().MatchString(s.text)
+		s.words = len(s.text) - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
+		s.secondMark = len(s.text)
+		from := s.words + len("<s>")
+		if !strings.HasPrefix(s.text[s.words:], "<s>") {
+			from = s.words
+		}
+		if n := strings.Index(s.text[from:], "<s>"); n >= 0 {
+			s.secondMark = from + n
+		}
 	}
 	switch {
 	case s.strikes:
 		return opened[1], keep
-	case rest[1] != '/' && before == "":
+	case rest[1] != '/' && at <= s.words:
 		return opened[1], hide
-	case rest[1] == '/' && !strings.Contains(strings.TrimPrefix(before, "<s>"), "<s>") && eosRest().MatchString(rest):
+	case rest[1] == '/' && at < s.secondMark && eosRest().MatchString(rest):
 		return opened[1], endTurn
 	}
 	return opened[1], keep

@@ -61,8 +61,10 @@ func hasFold(list []string, s string) bool {
 // The name of a qualified label such as "@lead.main" or "@lead#codex?5" is its first part.
 func textMentions(text string) []string {
 	var names []string
+	known := map[string]bool{}
 	for _, l := range Labels(text) {
-		if name := text[l.From+1 : l.NameEnd]; !slices.Contains(names, name) {
+		if name := text[l.From+1 : l.NameEnd]; !known[name] {
+			known[name] = true
 			names = append(names, name)
 		}
 	}
@@ -243,12 +245,15 @@ func onlyQuotes(text string) bool {
 }
 
 func withoutCodeSpans(line string) string {
+	var b strings.Builder
 	for {
 		before, rest, _ := strings.Cut(line, "`")
 		_, after, closed := strings.Cut(rest, "`")
 		if !closed {
-			return line
+			b.WriteString(line)
+			return b.String()
 		}
-		line = before + " " + after
+		b.WriteString(before + " ")
+		line = after
 	}
 }

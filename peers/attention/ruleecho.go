@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"slices"
 	"strings"
 	"sync"
 )
@@ -81,7 +80,10 @@ func wholeSentences(text string, at [][]int, n int) int {
 func beside(text string, parts, seeds [][2]int) (copied [][2]int) {
 	counts := make([]bool, len(parts))
 	for i, p := range parts {
-		counts[i] = slices.ContainsFunc(seeds, func(s [2]int) bool { return s[0] < p[1] && p[0] < s[1] })
+		for len(seeds) > 0 && seeds[0][1] <= p[0] {
+			seeds = seeds[1:]
+		}
+		counts[i] = len(seeds) > 0 && seeds[0][0] < p[1]
 	}
 	near := func(a, b int) bool {
 		between, most := text[parts[min(a, b)][1]:parts[max(a, b)][0]], ruleGap
@@ -113,12 +115,12 @@ func withoutRules(text string) string {
 	var kept strings.Builder
 	from := 0
 	for _, p := range beside(text, ruleParts(text, ruleContinued, false), seeds) {
-		line := strings.LastIndexByte(text[:p[0]], '\n') + 1
-		if strings.Trim(text[max(line, from):p[0]], lineMarks) == "" {
-			p[0] = max(line, from)
+		line := from + strings.LastIndexByte(text[from:p[0]], '\n') + 1 // the beginning of what is left of it
+		if strings.Trim(text[line:p[0]], lineMarks) == "" {
+			p[0] = line
 		}
 		end := p[1] + len(text[p[1]:]) - len(strings.TrimLeft(text[p[1]:], ".,;:!?\"”*) \t"))
-		if p[0] == max(line, from) && strings.HasPrefix(text[end:], "\n") {
+		if p[0] == line && strings.HasPrefix(text[end:], "\n") {
 			end++
 		}
 		kept.WriteString(text[from:p[0]])

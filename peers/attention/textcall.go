@@ -174,12 +174,15 @@ func (n names) looseForm(text string, cut bool) callForm {
 	return noCall
 }
 
+// indentedLines matches the rest of a line, and the indented lines below it.
+var indentedLines = begins(`[^\n]*(?:\n[ \t]+[^\n]*)*(?:\n|\z)`)
+
 // named hides a call in lines of YAML.
 func (s *scanner) named(at int, opened []int) (int, effect) {
 	if !s.tools.has(s.text[at+opened[2] : at+opened[3]]) {
 		return 0, keep
 	}
-	return opened[1], hide
+	return opened[1] + len(indentedLines().FindString(s.text[at+opened[1]:])), hide
 }
 
 // namedObject hides a line that consists of the name of a tool and its arguments in JSON.
@@ -201,6 +204,10 @@ func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 // its parenthesis. Its group is the name of the function.
 const callBegins = `(?:(?:const|let|var)[ \t]+)?(?:[a-z_]\w*(?:[ \t]*:[ \t]*\w+)?[ \t]*=[ \t]*)?(?:await[ \t]+)?` +
 	`(?:(?:print|str|asyncio\.run|console\.log)\([ \t]*(?:await[ \t]+)?)?([a-z_][\w.]*)[ \t]*\(`
+
+// maxCallBegins limits the length of what callBegins matches, because many names may have long names before them:
+// a.b.c.
+const maxCallBegins = 256
 
 var (
 	callArguments = begins(`\s*(?:\{|\[|["']|\w+\s*[=:]\s*\S|\z)`)

@@ -18,13 +18,17 @@ const NothingVisible = "What you wrote holds only thoughts, a tool call as text,
 // turn's tools; those of C2A are always known. Marks in code or quotation marks stay, and so do
 // those that their sentence mentions. The result is "" if nothing else was written.
 func VisibleText(text string, tools ...string) string {
-	answer, _, _ := visibleTextOf(text, newNames(tools))
+	answer, _, _ := visibleTextOf(text, newNames(tools), 0)
 	return answer
 }
 
 // maxHiddenPart limits what is kept of an unfinished hidden part: its beginning, which determines
 // how it ends.
 const maxHiddenPart = 16 << 10
+
+// maxCopies limits the copies of the prompt that are unwrapped one after another. What follows the last one is
+// hidden.
+const maxCopies = 10
 
 // tagBegins matches a possible beginning of a tag at the end of a text. It is too short to hide.
 var tagBegins = compiled(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
@@ -43,7 +47,7 @@ func VisibleTextAfter(before, text string, tools ...string) (answer, after strin
 	if at := strayClose().FindStringIndex(strings.TrimSpace(text)); at != nil {
 		before = ""
 	}
-	answer, after, _ = visibleTextOf(before+text, known)
+	answer, after, _ = visibleTextOf(before+text, known, 0)
 	if shown := before != "" && tagBegins().FindString(before) == before; before == "" || shown ||
 		cutTag().MatchString(before) && tagEnds().MatchString(text) {
 		if after == "" {
@@ -55,7 +59,7 @@ func VisibleTextAfter(before, text string, tools ...string) (answer, after strin
 		return answer, boundedRest(after)
 	}
 	for _, between := range []string{"\n", "\n\n"} { // where the author split it
-		if other, end, _ := visibleTextOf(before+between+text, known); len(other) < len(answer) {
+		if other, end, _ := visibleTextOf(before+between+text, known, 0); len(other) < len(answer) {
 			answer, after = other, end
 		}
 	}
@@ -103,11 +107,16 @@ func unwrapped(text string) string {
 }
 
 // visibleTextOf returns the visible text and the unfinished hidden part at its end. over reports
-// whether the turn with the answer ended before the text did.
-func visibleTextOf(text string, tools names) (answer, end string, over bool) {
+// whether the turn with the answer ended before the text did. copies counts the copies of the prompt before
+// the text.
+func visibleTextOf(text string, tools names, copies int) (answer, end string, over bool) {
+	if copies > maxCopies {
+		return "", "", false
+	}
 	source := withoutRules(text)
 	source = source[len(bareTemplate().FindString(source)):]
 	s := newScanner(source, tools)
+	s.copies = copies
 	s.run()
 	kept := s.out.String()
 	if kept = unwrapped(withoutFences(kept)); kept == text[min(s.from, len(text)):] {
@@ -135,6 +144,9 @@ const (
 type kind struct {
 	first   string
 	line    bool
+	within  int  // opens sees at most that many bytes; 0 for all
+	closed  bool // what opens matches ends at the first ">" and has no line break before it
+	cut     bool // what opens matches has neither ">" nor a line break, and ends the text
 	opens   pattern
 	closes  pattern
 	measure func(s *scanner, at int, opened []int) (length int, does effect)
@@ -166,9 +178,15 @@ type scanner struct {
 	end      string // the hidden part that ends the text so far, with the white space after it
 	searched int    // bytes that were searched for the ends of calls
 
-	noHeader, lastFence int  // see header and copyOfPrompt
-	marked, strikes     bool // see sentenceMark
-	mentioned           bool // a sentence has mentioned a tag, so it may also mention the end of one
+	answered bool // out has more than white space
+	noTildes bool // no block of code that tildes begin ends from here on
+	copies   int  // of the prompt before the text
+	tagEnds  int  // see tagEnd
+
+	noHeader, noCopy, lastFence int  // see header and copyOfPrompt
+	marked, strikes             bool // see sentenceMark
+	words, secondMark           int  // see sentenceMark
+	mentioned                   bool // a sentence has mentioned a tag, so it may also mention the end of one
 }
 
 func newScanner(text string, tools names) *scanner {
@@ -193,16 +211,17 @@ func (s *scanner) run() {
 		}
 		s.out.WriteString(before)
 		if strings.TrimSpace(before) != "" {
-			s.end = ""
+			s.end, s.answered = "", true
 		}
 		at += length
 		shown = at
 		switch does {
 		case keep:
 			s.out.WriteString(part)
-			s.end = ""
+			s.end, s.answered = "", true
 		case unwrap:
-			within, end, over := visibleTextOf(textAfterCopy(part), s.tools)
+			within, end, over := visibleTextOf(textAfterCopy(part), s.tools, s.copies+1)
+			s.answered = s.answered || strings.TrimSpace(within) != ""
 			if s.out.WriteString(within); within == "" {
 				end = part
 			}
@@ -211,9 +230,9 @@ func (s *scanner) run() {
 			}
 		case hideBefore:
 			s.out.Reset()
-			s.from, s.end = at, part
+			s.from, s.end, s.answered = at, part, false
 		case endTurn:
-			if strings.TrimSpace(s.out.String()) != "" {
+			if s.answered {
 				s.end, s.over = part, true
 				return
 			}
@@ -241,10 +260,15 @@ func (s *scanner) measure(at int) (length int, does effect) {
 		switch {
 		case s.only != everything && !k.call, s.only == dataOnly && k.program,
 			k.call && !s.callable && !s.labelled, k.line && inLine, k.first == "a" && !letter,
-			k.first != "" && k.first != "a" && strings.IndexByte(k.first, first) < 0:
+			k.first != "" && k.first != "a" && strings.IndexByte(k.first, first) < 0,
+			k.closed && !s.isClosed(at), k.cut && s.tagEnd(at) < len(s.text):
 			continue
 		}
-		opened := k.opens().FindStringSubmatchIndex(s.text[at:])
+		rest := s.text[at:]
+		if k.within > 0 {
+			rest = rest[:min(len(rest), k.within)]
+		}
+		opened := k.opens().FindStringSubmatchIndex(rest)
 		switch {
 		case opened == nil:
 			continue
@@ -262,6 +286,27 @@ func (s *scanner) measure(at int) (length int, does effect) {
 		return len(s.text) - at, k.does
 	}
 	return 0, keep
+}
+
+// tagEnd returns the index of the first ">" or line break from a place on, or the length of the text. It remembers the
+// index, because there may be many places before it.
+func (s *scanner) tagEnd(at int) int {
+	if s.tagEnds <= at {
+		s.tagEnds = tagEnd(s.text, at)
+	}
+	return s.tagEnds
+}
+
+func (s *scanner) isClosed(at int) bool {
+	end := s.tagEnd(at)
+	return end < len(s.text) && s.text[end] == '>'
+}
+
+func tagEnd(text string, at int) int {
+	if n := strings.IndexAny(text[at:], ">\n"); n >= 0 {
+		return at + n
+	}
+	return len(text)
 }
 
 func isWord(c byte) bool { return c >= utf8.RuneSelf || c == '_' || isAlnum(c) }

@@ -231,3 +231,37 @@ func TestVisible_SearchesAStrangeTextFewTimes(t *testing.T) {
 		}
 	}
 }
+
+// Little is read for each mark, so that long texts take linear time. Tags, headers and calls end where they did before.
+func TestVisible_LimitsWhatItReadsForEachMark(t *testing.T) {
+	letters := strings.Repeat("a", 300)
+	fence := strings.Repeat("A", 16)
+	part := "C2A EVENT\n\nMESSAGE\n<<" + fence + "\nx\n" + fence + ">>\n"
+	for text, want := range map[string]string{
+		"<think\na=1>x</think>b":                                  "b",
+		"<think a\n>b":                                            "<think a\n>b",
+		"<think <think <think\nb":                                 "<think <think <think\nb",
+		"<think <think a=\"b\">x</think>c":                        "<think c",
+		"<function=a <function=b>x</function>c":                   "c",
+		"a: C2A EVENT\nb: C2A EVENT\nc":                           "a: C2A EVENT\nb: C2A EVENT\nc",
+		"a: " + part + "b":                                        "a: \nb",
+		"\n  <s>a</s>\n</s>":                                      "a",
+		"a\n<s>b</s>":                                             "a\n<s>b</s>",
+		"  name: a\n  args: b\n  name: chat.react\n  args: c\nd":  "name: a\n  args: b\nd",
+		strings.Repeat("[", 8) + "{'name': 'chat.react', 'args'}": "",
+		strings.Repeat("[", 9) + "{'name': 'chat.react', 'args'}": "[",
+		"x = chat_react(signal='seen')":                           "",
+		letters + " = chat_react(signal='seen')":                  letters + " =",
+		strings.Repeat("a.", 200) + "chat_react(signal='seen')":   strings.Repeat("a.", 200),
+	} {
+		if got := attention.VisibleText(text); got != want {
+			t.Errorf("VisibleText(%.80q) = %.80q; want %.80q", text, got, want)
+		}
+	}
+	for _, copies := range []int{11, 12, 20} { // of the last ones, only what follows the very last is shown
+		got := attention.VisibleText(strings.Repeat(part+"c", copies))
+		if n := strings.Count(got, "c"); n != 11 || strings.ContainsAny(got, "xA") {
+			t.Errorf("%d copies leave %q", copies, got)
+		}
+	}
+}

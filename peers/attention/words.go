@@ -209,8 +209,14 @@ func tokens(text string) []string {
 // consistsOf reports whether words consists of one or more phrases, and of fillers, only.
 func consistsOf(words, phrases, fillers []string) bool {
 	found := false
+	known := make([][]string, len(phrases))
+	for i := range known {
+		if len(words) > 0 {
+			known[i] = tokens(phrases[i])
+		}
+	}
 	for len(words) > 0 {
-		n := leadingPhrase(words, phrases)
+		n := leadingPhrase(words, known)
 		if n == 0 && !slices.Contains(fillers, words[0]) {
 			return false
 		}
@@ -220,10 +226,9 @@ func consistsOf(words, phrases, fillers []string) bool {
 }
 
 // leadingPhrase returns the length of the longest phrase that words begins with, or 0.
-func leadingPhrase(words, phrases []string) int {
+func leadingPhrase(words []string, phrases [][]string) int {
 	longest := 0
-	for _, phrase := range phrases {
-		parts := tokens(phrase)
+	for _, parts := range phrases {
 		if n := len(parts); n > longest && n <= len(words) && slices.Equal(parts, words[:n]) {
 			longest = n
 		}
