@@ -303,8 +303,9 @@ func isLostSession(err error) bool {
 }
 
 // unknownSession matches the message of a server that does not know the session.
-var unknownSession = text.Pattern(`(?i)\bsession\b.*\b(?:not found|unknown|invalid|expired|terminated|does not exist|` +
-	`not initialized)\b|\b(?:unknown|invalid|no valid|no such|missing|expired)\b.*\bsession\b|\bserver not initialized\b`)
+var unknownSession = text.Pattern(`(?i)\bsession(?:[ _-]?id)?\b.*\b(?:not found|unknown|invalid|expired|terminated|` +
+	`does not exist|not initialized)\b|\b(?:unknown|invalid|no valid|no active|no such|missing|expired|not find|` +
+	`no transport found for)\b.*\bsession(?:[ _-]?id)?\b|\bserver not initialized\b`)
 
 // toResult converts a result for a model: without secrets, and cut to most bytes. It redacts
 // before it cuts, since half a secret would not be recognized.

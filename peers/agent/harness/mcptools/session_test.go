@@ -184,6 +184,9 @@ func TestCall_AfterARefusal(t *testing.T) {
 	}{
 		"no session":     {jsonError(-32001, "Session not found"), 2, "ran"},
 		"no valid ID":    {jsonError(-32000, "Bad Request: No valid session ID provided"), 2, "ran"},
+		"no transport":   {jsonError(-32000, "No transport found for sessionId"), 2, "ran"},
+		"none active":    {jsonError(-32000, "Bad Request: no active session"), 2, "ran"},
+		"unknown ID":     {jsonError(-32001, "session_id 7 does not exist"), 2, "ran"},
 		"unauthorized":   {func(w http.ResponseWriter, _ json.RawMessage) { w.WriteHeader(401) }, 1, "may or may not have acted"},
 		"bad arguments":  {jsonError(-32602, "no such city"), 1, "the server refused the call: calling \"tools/call\": no such city"},
 		"internal error": {jsonError(-32603, "the bank's session expired"), 1, "may or may not have acted"},
