@@ -478,7 +478,9 @@ func TestEndsWithQuestion_ReadsPeopleAndModels(t *testing.T) {
 		"> Shall I deploy?\nI do.":             false,
 		"请选择：加热或制冷。":                           true, "選んでください。": true, "골라 주세요: 난방 또는 냉방.": true, "Répondez par oui ou non.": true,
 		"Let me know if I should go on.": true, "Type yes to continue.": true,
-		"何かあれば教えてください。": false,
+		"何かあれば教えてください。":                  false,
+		"Ζέστη ή **δροσιά**; Πείτε μου.": true, "Να το κλείσω;": true, "Θέλετε «ζεστό» ;": true, "Έτοιμο· όλα καλά.": false,
+		"if x; y": false, "α;β": false,
 	} {
 		if got := attention.EndsWithQuestion(text); got != want {
 			t.Errorf("Asks(%q) = %v", text, got)

@@ -96,11 +96,14 @@ const (
 	stopEmoji = "🛑⛔⏹"
 )
 
+// greekQuestion matches the semicolon that ends a question in Greek.
+var greekQuestion = compiled(`\p{Greek}[»”")*_]* ?;[»”")*_]*(?:\s|\z)`)
+
 // EndsWithQuestion reports whether a text asks something at its end or before a last remark, with or
 // without a question mark. A mark within a word belongs to an address or to code.
 func EndsWithQuestion(text string) bool {
 	spoken := spokenPart(text)
-	if strings.ContainsAny(spoken, questionMarks[len("?"):]) || requests(spoken) {
+	if strings.ContainsAny(spoken, questionMarks[len("?"):]) || greekQuestion().MatchString(spoken) || requests(spoken) {
 		return true
 	}
 	for word := range strings.FieldsSeq(spoken) {
