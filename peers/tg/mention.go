@@ -50,8 +50,12 @@ func (s *span) linkedName(text string, bot *models.User) string {
 	return ""
 }
 
-// isSilent reports whether the @ at a byte of a text is part of code, a link or a quote.
+// isSilent reports whether the @ at a byte of a text is part of code, a link or a quote. Only messages from Telegram,
+// which are short, have entities.
 func isSilent(text string, at int, entities []models.MessageEntity) bool {
+	if len(entities) == 0 {
+		return false
+	}
 	return isWithin(markdown.Units(text[:at]), entities, models.MessageEntityTypeCode, models.MessageEntityTypePre,
 		models.MessageEntityTypeURL, models.MessageEntityTypeEmail) || isQuoted(markdown.Units(text[:at]), entities)
 }
