@@ -167,6 +167,9 @@ func (c adapter) knownName(tx *store.Tx, e *bridge.Event, text, name string) str
 	return ""
 }
 
+// maxMentions bounds the names of a message that are looked up.
+const maxMentions = 100
+
 // resolveMentions returns whom a message mentions: the agent, by one of its own names, and the
 // persons and other agents whose names known returns. If implied is set and the text mentions none
 // of those, it mentions the agent.
@@ -182,11 +185,18 @@ func resolveMentions(
 			mentions = append(mentions, name)
 		}
 	}
+	lookedUp := map[string]bool{}
 	for _, label := range attention.Labels(content) {
 		name := content[label.From+1 : label.NameEnd]
 		if slices.ContainsFunc(own, func(own string) bool { return strings.EqualFold(name, own) }) {
 			add(string(agent))
-		} else if other := known(name); other != "" {
+			continue
+		}
+		if lookedUp[name] || len(lookedUp) == maxMentions {
+			continue
+		}
+		lookedUp[name] = true
+		if other := known(name); other != "" {
 			add(other)
 			implied = false
 		}

@@ -231,3 +231,20 @@ func TestRoster_HoldsAgentsThatAreOnline(t *testing.T) {
 		t.Errorf("on the bus: %v", there)
 	}
 }
+
+// A name is looked up once, and few are.
+func TestResolveMentions_LooksUpFewNames(t *testing.T) {
+	var text strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&text, "@a%d @a%d ", i, i)
+	}
+	asked := 0
+	known := func(name string) string {
+		asked++
+		return "user:" + name
+	}
+	got := resolveMentions(text.String()+"@lead", "agent:lead", []string{"lead"}, false, known)
+	if asked != maxMentions || len(got) != maxMentions+1 || got[maxMentions] != "agent:lead" {
+		t.Errorf("%d names are looked up, and %d are mentioned", asked, len(got))
+	}
+}
