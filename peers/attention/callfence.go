@@ -57,11 +57,11 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 // end, or nothing is a block that tildes begin: they may be text.
 func (s *scanner) fenceEnd(from int, mark string) (body, block int) {
 	if mark[0] == '~' {
-		if s.noTildes {
+		if s.ahead.noTildes {
 			return 0, 0
 		}
 		closed := tildesAlone().FindStringIndex(s.text[from:])
-		if s.noTildes = closed == nil; s.noTildes {
+		if s.ahead.noTildes = closed == nil; s.ahead.noTildes {
 			return 0, 0
 		}
 		return from + closed[0], from + closed[1]

@@ -24,5 +24,5 @@ func Reasons() (names []string) {
 func Searches(text string) int {
 	s := newScanner(text, newNames(nil))
 	s.run()
-	return s.searched / len(text)
+	return s.ahead.searched / len(text)
 }

@@ -213,11 +213,11 @@ func tagged(s *scanner, at int, opened []int) (int, effect) {
 // header hides lines of the prompt's header: several, or the first of a text, if one of them occurs
 // in no other text.
 func (s *scanner) header(at int, _ []int) (int, effect) {
-	if at < s.noHeader {
+	if at < s.prompt.noHeader {
 		return 0, keep
 	}
 	run := headerLines().FindString(s.text[at:])
-	if s.noHeader = at + len(run); !headerOnly().MatchString(run) || at > 0 &&
+	if s.prompt.noHeader = at + len(run); !headerOnly().MatchString(run) || at > 0 &&
 		strings.Count(strings.TrimSpace(run), "\n") == 0 {
 		return 0, keep
 	}
@@ -231,25 +231,25 @@ var (
 
 // copyOfPrompt unwraps a copy of the prompt up to its last fence. No copy begins within the header of something else.
 func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
-	if at < s.noCopy {
+	if at < s.prompt.noCopy {
 		return 0, keep
 	}
 	header := at + opened[1]
-	s.noCopy = header + len(copyLines().FindString(s.text[header:]))
-	part := copyPart().FindString(s.text[s.noCopy:])
+	s.prompt.noCopy = header + len(copyLines().FindString(s.text[header:]))
+	part := copyPart().FindString(s.text[s.prompt.noCopy:])
 	if part == "" {
 		return 0, keep
 	}
-	if s.lastFence == 0 {
-		s.lastFence = -1
+	if s.prompt.lastFence == 0 {
+		s.prompt.lastFence = -1
 		if all := lastFence().FindAllStringIndex(s.text, -1); all != nil {
-			s.lastFence = all[len(all)-1][1]
+			s.prompt.lastFence = all[len(all)-1][1]
 		}
 	}
-	if s.noCopy+len(part) >= s.lastFence {
+	if s.prompt.noCopy+len(part) >= s.prompt.lastFence {
 		return 0, keep
 	}
-	return s.lastFence - at, unwrap
+	return s.prompt.lastFence - at, unwrap
 }
 
 var lastFence = compiled(`(?im)^[a-z0-9]{16,}>>[ \t]*$\n?`)
@@ -297,24 +297,24 @@ var (
 // sentenceMark hides <s> and </s> where they begin and end a text, but not as tags of HTML.
 func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
 	rest := s.text[at:]
-	if !s.marked {
-		s.marked, s.strikes = true, strikes().MatchString(s.text)
-		s.words = len(s.text) - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
-		s.secondMark = len(s.text)
-		from := s.words + len("<s>")
-		if !strings.HasPrefix(s.text[s.words:], "<s>") {
-			from = s.words
+	if !s.sentence.marked {
+		s.sentence.marked, s.sentence.strikes = true, strikes().MatchString(s.text)
+		s.sentence.words = len(s.text) - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
+		s.sentence.secondMark = len(s.text)
+		from := s.sentence.words + len("<s>")
+		if !strings.HasPrefix(s.text[s.sentence.words:], "<s>") {
+			from = s.sentence.words
 		}
 		if n := strings.Index(s.text[from:], "<s>"); n >= 0 {
-			s.secondMark = from + n
+			s.sentence.secondMark = from + n
 		}
 	}
 	switch {
-	case s.strikes:
+	case s.sentence.strikes:
 		return opened[1], keep
-	case rest[1] != '/' && at <= s.words:
+	case rest[1] != '/' && at <= s.sentence.words:
 		return opened[1], hide
-	case rest[1] == '/' && at < s.secondMark && eosRest().MatchString(rest):
+	case rest[1] == '/' && at < s.sentence.secondMark && eosRest().MatchString(rest):
 		return opened[1], endTurn
 	}
 	return opened[1], keep

@@ -122,11 +122,11 @@ const maxSearches = 50
 // balanced returns the length of the text in brackets at a place, or 0 if they are not closed. It
 // reports false if the text was searched too often.
 func (s *scanner) balanced(at int) (length int, ok bool) {
-	if s.searched > maxSearches*len(s.text) {
+	if s.ahead.searched > maxSearches*len(s.text) {
 		return 0, false
 	}
 	length = balanced(s.text[at:])
-	s.searched += cmp.Or(length, len(s.text)-at)
+	s.ahead.searched += cmp.Or(length, len(s.text)-at)
 	return length, true
 }
 

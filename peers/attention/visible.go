@@ -116,7 +116,7 @@ func visibleTextOf(text string, tools names, copies int) (answer, end string, ov
 	source := withoutRules(text)
 	source = source[len(bareTemplate().FindString(source)):]
 	s := newScanner(source, tools)
-	s.copies = copies
+	s.prompt.copies = copies
 	s.run()
 	kept := s.out.String()
 	if kept = unwrapped(withoutFences(kept)); kept == text[min(s.from, len(text)):] {
@@ -176,17 +176,31 @@ type scanner struct {
 	from     int    // where the answer begins, after a thought that began before the text
 	over     bool   // the turn of the answer ended before the text
 	end      string // the hidden part that ends the text so far, with the white space after it
-	searched int    // bytes that were searched for the ends of calls
+	answered bool   // out has more than white space
 
-	answered bool // out has more than white space
-	noTildes bool // no block of code that tildes begin ends from here on
-	copies   int  // of the prompt before the text
+	mentioned bool // a sentence has mentioned a tag, so it may also mention the end of one
+	ahead     lookahead
+	prompt    promptCopies
+	sentence  sentenceMarks
+}
+
+// A lookahead remembers what was searched beyond the present place.
+type lookahead struct {
+	searched int  // bytes that were searched for the ends of calls
 	tagEnds  int  // see tagEnd
+	noTildes bool // no block of code that tildes begin ends from here on
+}
 
-	noHeader, noCopy, lastFence int  // see header and copyOfPrompt
-	marked, strikes             bool // see sentenceMark
-	words, secondMark           int  // see sentenceMark
-	mentioned                   bool // a sentence has mentioned a tag, so it may also mention the end of one
+// promptCopies are what header and copyOfPrompt know about the copies of the prompt in a text.
+type promptCopies struct {
+	copies                      int // before the text
+	noHeader, noCopy, lastFence int
+}
+
+// sentenceMarks are what sentenceMark knows about the marks <s> and </s> of a text.
+type sentenceMarks struct {
+	marked, strikes   bool
+	words, secondMark int
 }
 
 func newScanner(text string, tools names) *scanner {
@@ -220,7 +234,7 @@ func (s *scanner) run() {
 			s.out.WriteString(part)
 			s.end, s.answered = "", true
 		case unwrap:
-			within, end, over := visibleTextOf(textAfterCopy(part), s.tools, s.copies+1)
+			within, end, over := visibleTextOf(textAfterCopy(part), s.tools, s.prompt.copies+1)
 			s.answered = s.answered || strings.TrimSpace(within) != ""
 			if s.out.WriteString(within); within == "" {
 				end = part
@@ -291,10 +305,10 @@ func (s *scanner) measure(at int) (length int, does effect) {
 // tagEnd returns the index of the first ">" or line break from a place on, or the length of the text. It remembers the
 // index, because there may be many places before it.
 func (s *scanner) tagEnd(at int) int {
-	if s.tagEnds <= at {
-		s.tagEnds = tagEnd(s.text, at)
+	if s.ahead.tagEnds <= at {
+		s.ahead.tagEnds = tagEnd(s.text, at)
 	}
-	return s.tagEnds
+	return s.ahead.tagEnds
 }
 
 func (s *scanner) isClosed(at int) bool {

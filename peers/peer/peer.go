@@ -25,7 +25,7 @@ type Options struct {
 	Buses       []string               // WebSocket URLs, tried in order; default ws://127.0.0.1:7892
 	Token       string                 // credential; empty if the bus is open
 	TokenFunc   func() (string, error) // called for every connection; overrides Token
-	TLS         *tls.Config            // for wss; default: the system's roots (except on macOS, SSL_CERT_FILE names others)
+	TLS         *tls.Config            // for wss; default: the system's roots, or those of SSL_CERT_FILE
 	Info        protocol.Info          // name and version of the program
 	Log         *zerolog.Logger        // default: no log
 	Concurrency int                    `positive:"64"`   // number of deliveries that are handled at once

@@ -261,7 +261,8 @@ func (p *phrase) takeDate() (day, month string, err error) {
 	return strconv.Itoa(date.Day()), strconv.Itoa(int(date.Month())), err
 }
 
-// dayOfEachMonth takes a day or a weekday of a month: last day of every month at 17:00, first Monday of the month. Without "every" or "monthly" it occurs once.
+// dayOfEachMonth takes a day or a weekday of a month: last day of every month at 17:00, first Monday
+// of the month. Without "every" or "monthly" it occurs once.
 func (p *phrase) dayOfEachMonth() (m moment, found bool, err error) {
 	at := slices.IndexFunc(p.words, func(w string) bool {
 		return w == "last" || slices.Contains(ordinals, w) || nth().MatchString(w)

@@ -289,9 +289,11 @@ func splitWords(s string) []string {
 		return date
 	})
 	s = strings.NewReplacer("a.m.", "am", "p.m.", "pm", ",", " ", " o'clock", ":00", " uhr", ":00", "–", "-",
-		"tmrw", "tomorrow", "(local time)", "", "local time", "", "(local)", "", "my time", "", "once a day", "daily", "twice a day", "daily",
-		"three times a day", "daily", "twice daily", "daily", "once a week", "weekly", "once a month", "monthly", "bi-weekly", "every 2 weeks", "biweekly", "every 2 weeks", "fortnightly",
-		"every 2 weeks", "quarterly", "every 3 months", "nightly", "every night",
+		"tmrw", "tomorrow", "(local time)", "", "local time", "", "(local)", "", "my time", "",
+		"once a day", "daily", "twice a day", "daily", "three times a day", "daily", "twice daily", "daily",
+		"once a week", "weekly", "once a month", "monthly",
+		"bi-weekly", "every 2 weeks", "biweekly", "every 2 weeks", "fortnightly", "every 2 weeks",
+		"quarterly", "every 3 months", "nightly", "every night",
 		"alternate ", "every other ", "working day", "workday", "business day", "workday", "12 noon", "noon",
 		"12 midnight", "midnight", "mid-day", "midday", "lunch time", "lunch", "lunchtime", "lunch").Replace(s)
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ';' })
