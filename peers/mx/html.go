@@ -91,18 +91,28 @@ func (w *htmlReader) text() string {
 }
 
 func (w *htmlReader) children(n *html.Node, depth int) {
-	number := 0
-	if start, _ := attribute(n, "start"); n.DataAtom == atom.Ol {
-		if first, err := strconv.Atoi(start); err == nil {
-			number = max(first, 1) - 1
-		}
+	number := unnumbered
+	if n.DataAtom == atom.Ol {
+		number = numberIn(n, "start", 1) - 1
 	}
 	for c := range n.ChildNodes() {
 		if n.DataAtom == atom.Ol && c.DataAtom == atom.Li {
-			number++
+			number = numberIn(c, "value", number+1)
 		}
 		w.node(c, depth+1, number)
 	}
+}
+
+// unnumbered is the number of an item of a list without numbers.
+const unnumbered = -1
+
+// numberIn returns a number in an attribute, or the given one if there is none.
+func numberIn(n *html.Node, key string, otherwise int) int {
+	said, _ := attribute(n, key)
+	if number, err := strconv.Atoi(said); err == nil && number >= 0 {
+		return number
+	}
+	return otherwise
 }
 
 // inside returns the text of an element's children.
@@ -138,7 +148,7 @@ func (w *htmlReader) node(n *html.Node, depth, number int) {
 		w.WriteString("\n" + fence + languageOf(n) + "\n" + strings.Trim(code.String(), "\n") + "\n" + fence + "\n")
 	case atom.Li:
 		mark := "- "
-		if number > 0 {
+		if number > unnumbered {
 			mark = fmt.Sprintf("%d. ", number)
 		}
 		w.WriteString("\n" + mark + strings.ReplaceAll(inside(n, depth), "\n", "\n  ") + "\n")
