@@ -139,8 +139,9 @@ func init() { // since measures of kinds refer to the table
 
 		{line: true, opens: begins(`[ \t>*]*(thought|action|action input|observation|final answer)[ \t]*:[ \t*]*`),
 			measure: (*scanner).label, call: true},
-		{line: true, opens: begins(`[ \t]*(?:to=|(?:call(?:ing)?|invoke|use|run|tool|function):?[ \t]+)?([a-z_][\w./-]*)` +
-			`(?::\d+)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
+		{line: true, opens: begins(`[ \t]*[\[@]?(?:to=|(?:call(?:ing)?|invoke|us(?:e|ing)|run(?:ning)?|tool(?: call)?|function):?` +
+			`[ \t]+(?:tool:?[ \t]+)?)?["'\x60]?([a-z_][\w./-]*)["'\x60]?\]?(?::\d+)?(?:[ \t]+with(?:[ \t]+(?:` + argumentNames +
+			`))?)?[ \t]*:?\s*\{`), measure: (*scanner).namedObject, call: true},
 		{first: ">", opens: begins(`>>>([a-z_][\w./-]*)\s*\{`), measure: (*scanner).namedObject, call: true}, // Functionary
 		{line: true, opens: begins(`[ \t-]*(?:tool|tool_name|function|name|action):[ \t]*["']?([\w.:/-]+)["']?[ \t]*\n[ \t]*` +
 			`(?:` + argumentNames + `):`), measure: (*scanner).named, call: true},

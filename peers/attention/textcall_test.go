@@ -132,6 +132,8 @@ func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
 		`<tool>search</tool><args>{"q": "x"}</args>`, "<tool_name>search</tool_name>\n<parameters>{\"q\": \"x\"}</parameters>",
 		`<function>deploy_status</function><parameter=env>prod</parameter>`, "<FunctionCall>\n{'tool': 'search', 'arguments': {}}\n</FunctionCall>",
 		`<functioncall> {"name": "search", "arguments": '{}'}</functioncall>`, "<execute>\nsearch(query=\"x\")\n</execute>",
+		`[search] {"q": "x"}`, `@deploy_status {"env": "prod"}`, `Calling search with {"q": "x"}`, "Using tool `search` with arguments: {\"q\": \"x\"}",
+		`Tool call: search {"q": "x"}`, `Running deploy_status with parameters {"env": "prod"}`,
 	} {
 		cases[call], cases["Секунду.\n"+call] = "", "Секунду."
 	}
@@ -142,6 +144,7 @@ func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
 		`[{"type": "function", "function": {"name": "deploy_status", "parameters": {"type": "object", "properties": {}}}}]`,
 		`{"services": {"deploy_status": {"ok": true}}}`, `{"commands": [{"name": "search", "args": ["-x"]}]}`,
 		`{"result": [{"name": "Ann", "input": 7}]}`, `{"toolName": "hammer", "toolInput": {"kg": 2}}`,
+		`Using search with {the web}`, `[deploy] {"env": "prod"}`, `Running search with {"q": "x"} is quick.`,
 		`<tool>search</tool>`, `<function>sin</function><args>x</args>`, `<p>search</p>`,
 	} {
 		kept[text] = text
