@@ -51,7 +51,7 @@ const turnStart = `(?:<\|?im_start\|?>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\
 	`<(?:start_of_turn>|\|turn>)` + roleName + `?\b|` +
 	`<\|im_` + roleName + `\|>[^<\n]{0,40}<\|im_middle\|>|` +
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
-	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin)?[|｜]>:?|\[\|` + roleName + `\|\]:?|\]~b\](ai|user|system|tool)\b|` +
+	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin|_response)?[|｜]>:?|\[\|` + roleName + `\|\]:?|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos|s)>` + roleName + `[ \t]*\n|` +
 	`<_` + roleName + `>|<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 

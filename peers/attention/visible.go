@@ -89,6 +89,29 @@ var bareTemplate = compiled(`(?s)\A\s*(?:(?:(?:analysis|assistantanalysis)(?:[A-
 	`Here(?: is|'s) my thought process:.*?\n\s*Here(?: is|'s) my response:\s*|` +
 	`\[unused16\](?:\[unused17\]\s*|[^ ,;.:].*?(?:\[unused17\]\s*|\z))|>>>all\n)`)
 
+// Models trained with Alpaca or Vicuna put their answer below a heading, and go on with the next question.
+var (
+	answerHeading = compiled(`\A\s*### (?:Response|Assistant):[ \t]*\n?`)
+	questionBegin = compiled(`(?m)^### (?:Instruction|Human|User|Input):`)
+	otherHeading  = compiled(`(?m)^#{1,6} `)
+)
+
+// withoutHeadings returns the answer below such a heading, unless the text has headings of its own.
+func withoutHeadings(text string) string {
+	heading := answerHeading().FindString(text)
+	if heading == "" {
+		return text
+	}
+	answer := text[len(heading):]
+	if next := questionBegin().FindStringIndex(answer); next != nil {
+		answer = answer[:next[0]]
+	}
+	if otherHeading().MatchString(answer) {
+		return text
+	}
+	return answer
+}
+
 // wrapper matches a tag in which some models put their answer.
 var wrapper = begins(`\s*<(answer|final_answer|final|response)>`)
 
@@ -114,7 +137,7 @@ func visibleTextOf(text string, tools names, copies int) (answer, end string, ov
 		return "", "", false
 	}
 	source := withoutRules(text)
-	source = source[len(bareTemplate().FindString(source)):]
+	source = withoutHeadings(source[len(bareTemplate().FindString(source)):])
 	s := newScanner(source, tools)
 	s.prompt.copies = copies
 	s.run()
