@@ -60,9 +60,10 @@ var pairArguments = begins(`(?:\s*<(?:` + argumentNames + `|parameter)\b[^>]*>.*
 func (s *scanner) pair(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	name := rest[opened[2]:opened[3]]
-	if !s.tools.has(name) {
+	if !s.tools.has(name) || s.ahead.searched > maxSearches*len(s.text) {
 		return 0, keep
 	}
+	s.ahead.searched += len(rest)
 	length := opened[1] + len(pairArguments().FindString(rest[opened[1]:]))
 	if length == opened[1] && !isCompound(name) {
 		return 0, keep
