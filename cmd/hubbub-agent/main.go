@@ -153,7 +153,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		env.Hide(strings.TrimPrefix(server.Headers["Authorization"], "Bearer "))
 		return server
 	}
-	s.agent.ChatServer = func(scope string) harness.MCPServer { return hide(address.ForChat(scope)) }
+	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
 	guard := s.targets.policyFor(env.Buses)
 	relay := mcptools.NewRelay(address, guard)
 	s.agent.Fetch = &http.Client{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -122,11 +121,8 @@ func (a *Agent) newPeer() *peer.Peer {
 func (a *Agent) Tools() harness.Tools { return a.ToolsFor("") }
 
 // ToolsFor returns the tools with the reach of one chat, for a server that offers them to a
-// program. scope is that of Options.ChatServer, or only a chat. ToolsFor("") is Tools.
-func (a *Agent) ToolsFor(scope string) harness.Tools {
-	chat, thread, _ := strings.Cut(scope, "\x00")
-	return a.tools.ForChat(protocol.Topic(chat), thread)
-}
+// program. ToolsFor("") is Tools.
+func (a *Agent) ToolsFor(chat string) harness.Tools { return a.tools.ForChat(protocol.Topic(chat)) }
 
 // Run connects, serves and runs turns. It returns nil when ctx ends, or an error when the bus
 // refuses the agent or its harness fails permanently. It may be called once.

@@ -46,9 +46,8 @@ type Options struct {
 	ReadPDF    files.Transcriber // may be nil
 
 	Redact *redact.Redactor // removes secrets from the results of the agent's tools; default none
-	// ChatServer, if set, returns the agent's own MCP server for the turns of one thread of a chat,
-	// which offers the tools of [Agent.ToolsFor].
-	ChatServer func(scope string) harness.MCPServer
+	// ChatServer, if set, returns the agent's own MCP server for the turns of one chat.
+	ChatServer func(chat string) harness.MCPServer
 	MCP        []harness.MCPServer // the operator's MCP servers
 	// GuardServer, if set, replaces an MCP server whose address comes from a message, and whose
 	// headers hold a derived token. It restricts the addresses that are connected to.

@@ -197,7 +197,7 @@ func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progre
 		open.Remove(call)
 		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content,
 			Result: p.Content}
-		if use.Tool == "" || a.tools.ForChat("", "").IsOwn(use.Tool) { // a repeated report, or a tool of the agent
+		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // a repeated report, or a tool of the agent
 			return nil
 		}
 		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.tools.RecordCall(tx, e, use) })

@@ -131,24 +131,14 @@ func TestReminder_ComesOnce(t *testing.T) {
 }
 
 // TestReminder_OfAProgramComesInItsThread sets a reminder through the tools that programs reach over
-// MCP, which name no turn. It belongs to the thread of its turn and to its event, although a turn of
-// another thread runs at the same time.
+// MCP, which name no turn. It belongs to the thread of the running turn, and to its event.
 func TestReminder_OfAProgramComesInItsThread(t *testing.T) {
 	s := newStub(nil)
-	opts := &agent.Options{ChatServer: func(scope string) harness.MCPServer { return harness.MCPServer{URL: scope} }}
-	withFixture(t, s, opts, func(t *testing.T, w *fixture) {
-		other := make(chan struct{})
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
 		s.turn = func(ctx context.Context, tn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-			if tn.Event.EventID == "e2" {
-				<-other
-			}
-			return reminding(map[string]any{"when": "10m", "text": "rotate the keys"})(ctx, tn, w.agent.ToolsFor(tn.ChatServer.URL))
+			return reminding(map[string]any{"when": "10m", "text": "rotate the keys"})(ctx, tn, w.agent.ToolsFor("tg:42"))
 		}
-		w.say(inThread(post("e2", "@lead look"), "T2"))
-		w.sleep(10 * time.Second)
 		w.say(inThread(post("e1", "@lead remind us"), "T1"))
-		w.sleep(time.Minute)
-		close(other)
 		w.sleep(5 * time.Minute)
 		if list := w.reminders(); len(list) != 1 || list[0].SetFor != "e1" {
 			t.Errorf("listed %+v", list)

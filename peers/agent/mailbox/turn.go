@@ -65,10 +65,6 @@ func (t *Turn) Scope() protocol.Topic {
 	return t.Chat
 }
 
-// ToolScope names the turn's chat and thread to a program that reaches the agent's tools over MCP,
-// where calls name no turn. One turn at a time runs in a thread.
-func (t *Turn) ToolScope() string { return string(t.Scope()) + "\x00" + t.ThreadKey }
-
 // newTurn returns a queued turn for an event, still without the event.
 func newTurn(e *Entry) *Turn {
 	return &Turn{

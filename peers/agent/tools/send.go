@@ -276,7 +276,7 @@ const outputTool = "callback"
 // as one answer; a repeated key has no effect. It fails with a *harness.RefusedError if the
 // policy forbids the answer. See harness.Host.
 func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
-	b := k.ForChat("", "")
+	b := k.ForChat("")
 	if !o.Stale {
 		if err := b.ensureClaim(ctx, t.EventID); err != nil {
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)

@@ -53,7 +53,6 @@ type Toolset struct {
 	provider *Provider
 	turnID   string         // empty if not bound to a turn
 	chat     protocol.Topic // that it may reach; empty means all
-	thread   string         // thread key of the turns of its program; empty if unknown
 
 	turnAttempt atomic.Int64
 	pending     atomic.Value // attention.Signal; see Pending
@@ -61,11 +60,9 @@ type Toolset struct {
 
 var _ harness.Tools = (*Toolset)(nil)
 
-// ForChat returns the tools with the reach of one chat, for callers that name no turn. The empty
-// chat reaches all chats. thread is the key of the thread in which the caller's turns run, if known.
-func (k *Provider) ForChat(chat protocol.Topic, thread string) *Toolset {
-	return &Toolset{provider: k, chat: chat, thread: thread}
-}
+// ForChat returns the tools with the reach of one chat, for callers outside of a turn. The empty
+// chat reaches all chats.
+func (k *Provider) ForChat(chat protocol.Topic) *Toolset { return &Toolset{provider: k, chat: chat} }
 
 // ForTurn returns the tools of a running turn.
 func (k *Provider) ForTurn(t *mailbox.Turn) *Toolset {
@@ -430,15 +427,14 @@ func (b *Toolset) bindTurn(t *attempt) {
 
 // callingTurn returns the turn from which the toolset is called, or nil if it is unknown. A program
 // that reaches the tools over MCP names no turn: it calls from the turn that it was given or, in
-// the toolset's chat and thread, from the only one that is running.
+// the toolset's chat, from the only one that is running.
 func (b *Toolset) callingTurn(v *mailbox.View) *mailbox.Turn {
 	given, _ := harness.RevisionOf(v.Context())
 	if id := cmp.Or(b.turnID, given); id != "" {
 		return v.Turn(id)
 	}
-	running := slices.DeleteFunc(v.TurnsIn(mailbox.TurnRunning), func(t *mailbox.Turn) bool {
-		return t.Scope() != b.chat || b.thread != "" && t.ThreadKey != b.thread
-	})
+	running := slices.DeleteFunc(v.TurnsIn(mailbox.TurnRunning),
+		func(t *mailbox.Turn) bool { return t.Scope() != b.chat })
 	if len(running) != 1 {
 		return nil
 	}

@@ -52,7 +52,7 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 		}
 	}
 	if r.opts.ChatServer != nil {
-		shown.ChatServer = new(r.opts.ChatServer(t.ToolScope()))
+		shown.ChatServer = new(r.opts.ChatServer(shown.Chat))
 	}
 	servers, err := r.opts.Servers(carrier)
 	tx.Fail(err)

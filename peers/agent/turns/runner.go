@@ -43,7 +43,7 @@ type Options struct {
 
 	SystemPrompt string
 	Workspace    string
-	ChatServer   func(scope string) harness.MCPServer // may be nil
+	ChatServer   func(chat string) harness.MCPServer // may be nil
 	// Servers returns the MCP servers for the turn of an event. e is nil for a digest.
 	Servers func(e *mailbox.Entry) ([]harness.MCPServer, error)
 	Fence   func() string

@@ -7,8 +7,8 @@
 // Any other program can only end a turn with text.
 //
 // One process serves all sessions, except for programs that keep one MCP server of each name per
-// process (opencode). For those, each set of servers, and so each thread of a chat, has its own
-// process, at most eight at once.
+// process (opencode). For those, each set of servers, and so each chat, has its own process, at
+// most eight at once.
 //
 // Guarantees:
 //

@@ -15,7 +15,7 @@ import (
 const maxProcesses = 8
 
 // singleServerPrograms are the programs that keep one MCP server of each name per process. The
-// sessions of two threads would share one thread's tools, so each set of servers gets its own
+// sessions of two chats would share one chat's tools, so each set of servers gets its own
 // process.
 var singleServerPrograms = map[string]bool{"OpenCode": true}
 

@@ -545,7 +545,6 @@ func TestToolServer_ChatTokenOpensOnlyItsTools(t *testing.T) {
 	other, _, _ := strings.Cut(token("tg:-7"), ".")
 	for name, c := range map[string]struct{ authorization, forged, want string }{
 		"a chat":              {token("tg:42"), "", "tg:42"},
-		"a thread of a chat":  {token("tg:42\x00C1\x00T1"), "", "tg:42\x00C1\x00T1"},
 		"another":             {token("tg:-7"), "", "tg:-7"},
 		"the agent's own":     {"Bearer " + own.Token, "", ""},
 		"a forged header":     {token("tg:42"), "tg:-7", "tg:42"},

@@ -238,7 +238,7 @@ func WriteAddress(path string, a Address) error {
 	return nil
 }
 
-// ForChat is like AsServer, for a program that works for one chat, or for one thread of it.
+// ForChat is like AsServer, for a program that works for one chat.
 func (a Address) ForChat(chat string) harness.MCPServer {
 	return *Address{URL: a.URL, Token: chatToken(a.Token, chat)}.AsServer()
 }
