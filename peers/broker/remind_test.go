@@ -163,31 +163,6 @@ func TestReminder_OfAFlightWithoutItsAgent(t *testing.T) {
 	}
 }
 
-// TestReminder_RequestsAnAbsentAgentOnce checks that an agent that stops again and again without
-// ending its flight is requested with the reminder only, and not at every sweep after it.
-func TestReminder_RequestsAnAbsentAgentOnce(t *testing.T) {
-	for _, work := range []string{"", "w"} {
-		d := newFixture(t)
-		d.announce("lead", "boss")
-		if work != "" {
-			d.do("agent:boss", "work_item.create", m{"id": work, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
-		}
-		made := d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": work})
-		d.do("agent:lead", "delivery.ack", m{"id": made.at("delivery", "id")})
-		d.do("agent:lead", "flight.update", m{"id": made.at("flight", "id"), "state": "running"})
-		d.wants = nil
-		for range 3 {
-			d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
-			d.pass(11*time.Minute, "boss")
-			d.announce("lead")
-		}
-		if len(d.wants) != 1 || d.wants[0].agent != "agent:lead" {
-			t.Errorf("work %q: asked for: %v", work, d.wants)
-		}
-		d.checkRebuild()
-	}
-}
-
 // TestReminder_IgnoresFlightsOfEndedWork covers a flight whose wake waits for its agent, and one that
 // its agent began and left. The spawner is not asked for the agent.
 func TestReminder_IgnoresFlightsOfEndedWork(t *testing.T) {

@@ -126,16 +126,6 @@ func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec colla
 	}
 }
 
-// respawn returns a function that asks the spawner for the absent agent of a delivery, so that it
-// is asked once per reminder and not at every sweep. The function returns false: somebody else is
-// reminded.
-func (t reminderHandler) respawn(d collab.Delivery) func(collab.Decision) bool {
-	return func(collab.Decision) bool {
-		wakeHandler(t).requestSpawn(d)
-		return false
-	}
-}
-
 // ofRecord sends a reminder about a work item or a question: first to the party with the next
 // move, then to the owner, the master of the conversation, and the requester. The agent of a
 // stuck flight is woken for that flight.
@@ -171,15 +161,15 @@ func (t reminderHandler) ofRecord(r *rules.Record, f collab.Flight) {
 		again = t.rewake(d, n.about)
 		if !t.IsOnline(f.TargetIdentity) {
 			n.situation.Exclude(f.TargetIdentity, "is away")
-			again = t.respawn(d)
+			wakeHandler(t).requestSpawn(d)
 		}
 	}
 	t.remind(&n, again)
 }
 
 // ofFlight sends a reminder about a flight that never began: to its agent, and then to its
-// requester. If the agent is gone, the spawner is asked for it with that reminder. A flight for
-// work that has ended since needs no reminder.
+// requester. If the agent is gone, the spawner is asked for it. A flight for work that has ended
+// since needs no reminder.
 func (t reminderHandler) ofFlight(f collab.Flight) {
 	before, due := t.reminded(f.ID, f.UpdatedAt)
 	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)
@@ -209,15 +199,14 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 		InvocationID: inv.ID,
 		WorkItemID:   f.WorkItemID,
 	}
-	again := t.rewake(*d, about)
 	switch {
 	case !t.IsOnline(agent.ID):
 		n.situation.Exclude(agent.ID, "is away")
-		again = t.respawn(*d)
+		wakeHandler(t).requestSpawn(*d)
 	case d.Wake != collab.WakeWoken:
 		n.situation.Exclude(agent.ID, "has not taken its wake")
 	}
-	t.remind(&n, again)
+	t.remind(&n, t.rewake(*d, about))
 }
 
 // ofMessage reminds the agent that has not acknowledged a message, then the master of the
