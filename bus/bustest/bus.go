@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func (b *Bus) start(t testReporter, addr string) {
 	var listener net.Listener
 	if addr != "" {
 		var err error
-		if listener, err = net.Listen("tcp", addr); err != nil {
+		if listener, err = listen(addr); err != nil {
 			t.Fatalf("listening for the bus: %v", err)
 		}
 		b.addr = listener.Addr().String()
@@ -133,6 +134,17 @@ func (b *Bus) start(t testReporter, addr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.server, b.cancel, b.done, b.stopped = server, cancel, done, false
+}
+
+// listen listens at an address that only this bus uses. A child process of another test may hold the
+// socket that was there before, until it runs its program. listen waits at most a minute for that.
+func listen(addr string) (net.Listener, error) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		l, err := net.Listen("tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return l, err
+		}
+	}
 }
 
 // URL returns the address of the bus's WebSocket. A Restart keeps it.
