@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
@@ -69,7 +70,7 @@ func fetchFrom(ctx context.Context, bus, token, method, path string) ([]byte, er
 
 // refusal returns the error for an answer without a result. The bus gives a reason, apart from
 // paths that it does not know. An answer without a reason may be from a proxy or from another
-// server: the answer to an upgrade at the same address shows it.
+// server: the answer to an upgrade at the same address shows it, if it comes within ten seconds.
 func refusal(ctx context.Context, bus, token string, status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
@@ -77,6 +78,8 @@ func refusal(ctx context.Context, bus, token string, status int, body []byte) er
 	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
 		return &wire.StatusError{Code: status, URL: bus, By: wire.BusItself, Reason: answer.Error}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer to the upgrade within 10s"))
+	defer cancel()
 	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
 	if err != nil {
 		return err
