@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -140,7 +141,11 @@ func benchChat(cmd *cobra.Command, chats, messages int) (err error) {
 		}
 		return err
 	}
-	return output.Result(cmd, result, func(p *output.Printer) { printChatResult(p, result) })
+	err = output.Result(cmd, result, func(p *output.Printer) { printChatResult(p, result) })
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }
 
 // start starts the Bot API server and the programs, and waits until they are ready.
