@@ -128,7 +128,9 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 		case unshown:
 		case decisions.HandleReply(tx, e, a.approvals.reading), intake.HandleAnswer(tx, e),
 			obligations.HandleCloseCommand(tx, e):
-			tx.ReportTaken(e)
+			if e.Content.Event == protocol.EventMessage { // an edit belongs to a message that has its own end
+				tx.ReportTaken(e)
+			}
 		default:
 			obligations.HandleReaction(tx, e)
 			obligations.HandleAskCommand(tx, e)
