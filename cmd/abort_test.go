@@ -9,8 +9,8 @@ import (
 )
 
 // TestAbort_ExitsWithoutUsageHelp sends each program the signal of systemd's watchdog. The
-// program must end by a signal: Go's default, exit 2, would prevent a restart. Reading the stacks of
-// goroutines that still run may end it by another one.
+// program must end by a signal: Go's default, exit 2, would prevent a restart. The runtime may crash
+// with another signal while it prints the stacks of running goroutines.
 func TestAbort_ExitsWithoutUsageHelp(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)

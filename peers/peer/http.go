@@ -87,8 +87,8 @@ func (p *Peer) Buses() []string { return p.options.Buses }
 func (p *Peer) Token() (string, error) { return p.options.TokenFunc() }
 
 // CallHTTP sends a request to the HTTP side of the first bus that answers. It uses the peer's
-// token unless the call has an Authorization. The answer of a proxy that does not reach its bus
-// is returned only if no later bus answers.
+// token unless the call has an Authorization. A proxy that does not reach its bus counts
+// as no answer. If no bus answers, the result is that of the last one.
 func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
 	if c.Authorization == "" {
 		token, err := p.Token()

@@ -144,8 +144,8 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 	return nil
 }
 
-// readOwnFile reads the file of a command that interprets it itself. It sets only --data from it,
-// because the owner of the data folder is the user that the command runs as.
+// readOwnFile reads the file of --config for a command that interprets it. It sets only --data,
+// because root runs the command as the owner of that folder.
 func (c *settings) readOwnFile(flags *pflag.FlagSet) (err error) {
 	if c.file, err = ReadTOML(c.config); err != nil {
 		return err

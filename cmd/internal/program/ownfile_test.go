@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestAttached_KnowsTheDataFolderOfAnOwnFile runs a command that reads the file of --config itself.
+// TestAttached_KnowsTheDataFolderOfItsOwnFile runs a command that reads the file of --config itself.
 // Its data folder, and so the user that it acts as, is that of the file from the beginning.
-func TestAttached_KnowsTheDataFolderOfAnOwnFile(t *testing.T) {
+func TestAttached_KnowsTheDataFolderOfItsOwnFile(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent")
 	const settings = "data = '/from/file'\nnobodys = 1\n[bus]\nlisten = 'x'"
 	for name, c := range map[string]struct {

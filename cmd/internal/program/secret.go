@@ -63,7 +63,7 @@ func (e *Env) Secret(variable string) (string, error) {
 	return s, nil
 }
 
-// WrongSecret returns the error of a secret of Secret that is not valid. It is [Retryable] if
+// WrongSecret returns the error for a value of Secret that is not valid. It is [Retryable] if
 // the secret is in a file, which may still be written.
 func (e *Env) WrongSecret(variable string, err error) error {
 	if s, ok := e.process.lookupEnv(variable); ok && s != "" {
