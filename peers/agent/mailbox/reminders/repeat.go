@@ -76,7 +76,7 @@ func (p *phrase) repetitionOfAll() (m moment, found bool, err error) {
 	}
 	minute, hours, err := p.timesOfDay(part, afterNoon)
 	if err == nil && p.nextDay && (days != "*" || monthDay != "*") {
-		err = errors.New("midnight is between two days: name the day that begins, such as every Tuesday 0:00")
+		err = errMidnight
 	}
 	m.cron = fmt.Sprintf("%d %s %s %s %s", minute, hours, monthDay, month, days)
 	return m, true, err
@@ -116,6 +116,7 @@ func (p *phrase) onlyCron(cron string) (string, error) {
 
 var (
 	errInterval = errors.New("such an interval cannot be kept: it must be at least 5 minutes and at most a year")
+	errMidnight = errors.New("midnight is between two days: name the day that begins, such as every Tuesday 0:00")
 	errOneDay   = errors.New("set one reminder for each of its days or times")
 	ordinals    = strings.Fields("first second third fourth fifth")
 )
@@ -175,6 +176,8 @@ func (p *phrase) everyInterval(part int, afterNoon bool) (m moment, err error) {
 	switch {
 	case err != nil:
 		return m, err
+	case p.nextDay && names != "*":
+		return m, errMidnight
 	case strings.ContainsAny(hour+names, ",-"):
 		return m, errOneDay
 	case days == 1:
@@ -196,6 +199,9 @@ func (p *phrase) everyMonths(n int) (m moment, err error) {
 	}
 	p.take("on")
 	minute, hours, err := p.timesOfDay(p.takePart())
+	if err == nil && p.nextDay {
+		err = errMidnight
+	}
 	m.cron = fmt.Sprintf("%d %s %s */%d *", minute, hours, day, n)
 	return m, err
 }
@@ -301,6 +307,9 @@ func (p *phrase) dayOfEachMonth() (m moment, found bool, err error) {
 	minute, hours, err := p.timesOfDay(p.takePart())
 	if errors.Is(err, errNoTime) && len(p.words) == 0 && !repeats {
 		hours, err = "9", nil
+	}
+	if err == nil && p.nextDay {
+		err = errMidnight
 	}
 	m.cron = fmt.Sprintf("%d %s %s * %s", minute, hours, monthDay, week)
 	if err == nil && !repeats {

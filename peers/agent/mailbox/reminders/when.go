@@ -141,6 +141,9 @@ func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, er
 	if ago || err != nil && len(p.words) > 0 {
 		return time.Time{}, errors.New("it is not understood")
 	}
+	if p.nextDay {
+		days++
+	}
 	y, month, d := p.now.AddDate(0, 0, days).Date()
 	return localTime(y, month, d, hour, minute, second, p.zone), nil
 }
@@ -248,20 +251,20 @@ func fixedZone(offset string) *time.Location {
 
 // hoursMinutes is a duration as in 1h30m or 1 hour 30 minutes, and inHours one as in every 1h30.
 var (
-	hoursMinutes = text.Pattern(`(?i)\b(\d{1,3}) ?h(?:rs?|ours?)?(?: and)? ?(\d{1,2}) ?m(?:ins?|inutes?)?\b`)
+	hoursMinutes = text.Pattern(`(?i)(^|[^\w.,])(\d{1,3}) ?h(?:rs?|ours?)?(?: and)? ?(\d{1,2}) ?m(?:ins?|inutes?)?\b`)
 	inHours      = text.Pattern(`(?i)\b((?:in|after|every) \d{1,3}h\d{2})\b`)
 )
 
 // minutesOf returns a duration in hours and minutes as one in minutes.
 func minutesOf(given string) string {
 	m := hoursMinutes().FindStringSubmatch(given)
-	hours, _ := strconv.Atoi(m[1])   //nolint:errcheck // digits by the expression
-	minutes, _ := strconv.Atoi(m[2]) //nolint:errcheck // digits by the expression
-	return fmt.Sprintf("%d minutes", 60*hours+minutes)
+	hours, _ := strconv.Atoi(m[2])   //nolint:errcheck // digits by the expression
+	minutes, _ := strconv.Atoi(m[3]) //nolint:errcheck // digits by the expression
+	return fmt.Sprintf("%s%d minutes", m[1], 60*hours+minutes)
 }
 
-// clockHours is a time of day as in 17:00 hrs.
-var clockHours = text.Pattern(`(?i)\b(\d{1,2}:\d{2}) ?(?:hrs|hours|h)\b`)
+// clockHours is a time of day as in 17:00 hrs. In 2:30 hours is a duration.
+var clockHours = text.Pattern(`(?i)\b(\d{2}:\d{2}|at \d:\d{2}) ?(?:hrs|hours|h)\b`)
 
 // atHours is a time of day as in at 1700.
 var atHours = text.Pattern(`(?i)\bat (\d{2})(\d{2})(?: ?(?:hours|hrs|h))?( |$)`)
@@ -468,7 +471,7 @@ func (p *phrase) dayWord() int {
 		rest := slices.Delete(slices.Clone(p.words), i, i+1)
 		p.words = rest
 		if slices.ContainsFunc(rest, func(w string) bool {
-			return isoDate().MatchString(w) ||
+			return isoDate().MatchString(w) || slashedDate().MatchString(w) || dottedDate().MatchString(w) ||
 				nameIndex(months, w) >= 0
 		}) {
 			return -1
