@@ -178,7 +178,7 @@ func BenchmarkArguments(b *testing.B) {
 
 // Little is read for each name, so that the time is linear.
 func TestArguments_LimitsWhatItReadsForAName(t *testing.T) {
-	slashes := strings.Repeat(`\\`, 50)
+	slashes, spaces := strings.Repeat(`\\`, 50), strings.Repeat(" ", 5000)
 	for text, want := range map[string]string{
 		`password=` + slashes + `x y`:                    `password=[redacted:named] y`,
 		`password="` + slashes + `x" y`:                  `password="[redacted:named]" y`,
@@ -186,6 +186,7 @@ func TestArguments_LimitsWhatItReadsForAName(t *testing.T) {
 		"password:'a' password:'b' c":                    "password:'[redacted:named]' password:'[redacted:named]' c",
 		"a:\n  password: |\n    b\n    c\n  d":           "a:\n  password: [redacted:named]\n  d",
 		"password:\n  b\r  c\rd\ne":                      "password:[redacted:named]\ne",
+		"x" + spaces + "password:\n  b\nc":               "x" + spaces + "password:[redacted:named]\nc",
 		strings.Repeat("x ", 3000) + "password:\n  b\nc": strings.Repeat("x ", 3000) + "password:[redacted:named]\nc",
 	} {
 		if got := string(New().Arguments([]byte(text))); got != want {

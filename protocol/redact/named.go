@@ -265,7 +265,10 @@ func blockEnd(text string, name, at int) int {
 	if line < len(text) && text[line] != '\r' && text[line] != '\n' {
 		return at
 	}
-	indent := indentation(text[lineStart(text, name):])
+	indent := 0 // of a very long line, whose beginning is not looked for
+	if start := lineStart(text, name); start == 0 || text[start-1] == '\n' {
+		indent = indentation(text[start:])
+	}
 	end, from := at, lineStart(text, line) // from is where the line at start begins
 	for line < len(text) {
 		start := skipBlanks(text, line, true)
@@ -350,8 +353,7 @@ func wordEnd(text string, at int) int {
 	return at
 }
 
-// pastBackslashes returns the index after the backslashes at an index that belong to no quotation mark, or after
-// another character.
+// pastBackslashes skips the character at an index. A backslash is skipped with all backslashes that follow it.
 func pastBackslashes(text string, at int) int {
 	for at++; at < len(text) && text[at-1] == '\\' && text[at] == '\\'; {
 		at++
