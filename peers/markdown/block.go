@@ -51,6 +51,7 @@ var (
 	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|(?:\*\*)?\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
 	// promptLine matches a line of an interactive program, such as that of Python.
 	promptLine = regexp.MustCompile(`^ {0,3}>>> [^>\s]`)
+	outerQuote = regexp.MustCompile(`^ {0,3}>>?(?:[^>]|$)`)
 	nextQuote  = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
@@ -88,7 +89,7 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 		return block{kind: heading, level: len(m[1]), text: text}, 1
 	case isRule(lines, i):
 		return block{kind: rule, text: strings.TrimSpace(rest[0])}, 1
-	case startsQuote(rest[0], depth):
+	case startsQuote(rest, depth):
 		return parseQuote(rest, depth)
 	case startsList(rest, inItem):
 		return parseList(rest, depth)
@@ -107,7 +108,7 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 func endsParagraph(lines []string, i, depth int, inItem bool) bool {
 	line, rest := lines[i], lines[i:]
 	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
-		startsQuote(line, depth) || startsTable(rest) {
+		startsQuote(rest, depth) || startsTable(rest) {
 		return true
 	}
 	m := itemLine.FindStringSubmatch(line)
@@ -165,9 +166,11 @@ func parseCode(lines []string) (block, int) {
 	return b, n
 }
 
-// startsQuote reports whether a quote begins with a line at a depth. No text begins with a quote three levels deep.
-func startsQuote(line string, depth int) bool {
-	return quoteLine.MatchString(line) && (depth > 0 || !promptLine.MatchString(line))
+// startsQuote reports whether a quote begins at a depth. A quote that begins three levels deep goes on with
+// fewer, as in a mail.
+func startsQuote(lines []string, depth int) bool {
+	return quoteLine.MatchString(lines[0]) && (depth > 0 || !promptLine.MatchString(lines[0]) ||
+		len(lines) > 1 && outerQuote.MatchString(lines[1]))
 }
 
 func parseQuote(lines []string, depth int) (block, int) {

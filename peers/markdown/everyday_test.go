@@ -48,6 +48,7 @@ func TestRender_KeepsTextThatIsNotAMark(t *testing.T) {
 func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
 	renders(t, map[string]string{
 		"**注意：**内容":                       "注意：内容 | bold(注意：)",
+		">>> Coming?\n>> Yes.\n> Good.":   "Coming?\n\nYes.\n\nGood. | blockquote(Coming?\n\nYes.\n\nGood.)",
 		"这是**重点**内容，共**3**个。":             "这是重点内容，共3个。 | bold(重点) | bold(3)",
 		"**「引用」**と**強調**です":               "「引用」と強調です | bold(「引用」) | bold(強調)",
 		"이것은 **중요**합니다":                   "이것은 중요합니다 | bold(중요)",
@@ -187,7 +188,7 @@ func TestRender_KeepsPatternsAndPrompts(t *testing.T) {
 	keeps(t, []string{
 		"*_test.py or test_*.py", "test_*.py or *_test.py", "the *config*.json and *config*.yaml files", "die *foo*.js-Dateien", "_a_.c и _b_.c",
 		"find . -name '*_a*' -o -name '*_b*'", "grep '*_x' '*_y'", "use *_id* here", "und *id_* da", "匹配*_日志*.log文件",
-		">>> print(1)\n1", "Try:\n>>> import this\n>>> x = 5*4*3", "*****", "****", "PIN:\n\n****\n\nKarte", "Оценка:\n*****\nСпасибо", "Note\n\n**********",
+		">>> print(1)\n1", ">>> print(1)\n>>> 2 > 1", "Try:\n>>> import this\n>>> x = 5*4*3", "*****", "****", "PIN:\n\n****\n\nKarte", "Оценка:\n*****\nСпасибо", "Note\n\n**********",
 		"(*•̀ᴗ•́*)و ̑̑", "(*•̀ㅂ•́*) and (*•̀ᴗ•́*)",
 	})
 	renders(t, map[string]string{
