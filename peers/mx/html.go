@@ -36,7 +36,7 @@ var marks = map[atom.Atom][2]string{
 // markdownOf returns the HTML of a message as Markdown, so that formatting that carries meaning
 // reaches the agents. The link to a user becomes a mention. It returns "" if it cannot be read.
 func markdownOf(source string) string {
-	if leavesOpen(source) {
+	if isTooComplex(source) {
 		return ""
 	}
 	doc, err := html.Parse(strings.NewReader(source))
@@ -48,10 +48,10 @@ func markdownOf(source string) string {
 	return strings.TrimSpace(w.text())
 }
 
-// leavesOpen reports whether more than maxDepth elements of formatting are open at a place. In many
+// isTooComplex reports whether more than maxDepth elements of formatting are open at a place. In many
 // paragraphs, a parser would make millions of elements of them. It also reports whether a text has more than maxDepth
 // beginnings of a document, since a parser compares the attributes of each with those of all before it.
-func leavesOpen(source string) bool {
+func isTooComplex(source string) bool {
 	open, total, documents := map[atom.Atom]int{}, 0, 0
 	for z := html.NewTokenizer(strings.NewReader(source)); ; {
 		kind := z.Next()

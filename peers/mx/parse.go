@@ -232,8 +232,8 @@ func cleanName(name string) string {
 	return text.Clip(text.CleanName(text.OneLine(name)), bridge.MaxReason)
 }
 
-// silence returns a function that reports whether a byte of a text is in code or a quote. It must be called in the
-// order of the text, of which it reads each part once.
+// silence returns a function that reports whether a byte of a text is in code or a quote. Call it with increasing
+// positions: it reads each part of the text once.
 func silence(words string) func(at int) bool {
 	read, ticks := 0, 0
 	blank, quoted, inCode, inBlock := true, false, false, false // what is read of the line; inBlock: of the text

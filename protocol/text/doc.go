@@ -1,3 +1,3 @@
-// Package text shortens texts for people, finds characters that people cannot see and fences for
-// code, and decodes the texts of files. Its functions never split a character.
+// Package text shortens texts for people, finds characters that people cannot see, chooses fences
+// for code, and decodes the texts of files. Its functions never split a character.
 package text
