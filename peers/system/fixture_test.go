@@ -26,6 +26,8 @@ type fakeLauncher struct {
 	starts  []system.Spec
 	outlive bool
 	broken  error // what Find answers
+
+	mayEnd chan struct{} // if set, an instance ends when it is closed
 }
 
 // A fakeInstance is an agent that a fakeLauncher started.
@@ -119,7 +121,11 @@ func (a *fakeInstance) Wait(ctx context.Context) error {
 func (a *fakeInstance) Stop(context.Context) error {
 	a.launcher.mu.Lock()
 	a.stops++
+	mayEnd := a.launcher.mayEnd
 	a.launcher.mu.Unlock()
+	if mayEnd != nil {
+		<-mayEnd
+	}
 	a.end(&system.Exit{Reason: "stopped"})
 	return nil
 }

@@ -15,14 +15,18 @@ func (s *Spawner) idleLoop(ctx context.Context) error {
 	}
 	every := max(min(s.opts.IdleStop/4, 30*time.Second), time.Millisecond)
 	for retry.Sleep(ctx, every) {
-		limit := time.Now().Add(-s.opts.IdleStop).UnixMicro()
 		s.mu.Lock()
 		for _, k := range s.supervisors {
-			if k.lastSeen.Load() < limit {
+			if k.isIdle() {
 				k.idle.Notify()
 			}
 		}
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+// isIdle reports whether the agent has not been in use for Options.IdleStop.
+func (k *supervisor) isIdle() bool {
+	return time.UnixMicro(k.lastSeen.Load()).Add(k.opts.IdleStop).Before(time.Now())
 }

@@ -415,6 +415,27 @@ func TestIdle_WakeStartsTheAgent(t *testing.T) {
 	})
 }
 
+// TestIdle_WakeWhileItEnds checks that an agent that is wanted while it ends, which takes longer than a look
+// at its use, runs again and is not ended as idle at once.
+func TestIdle_WakeWhileItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})
+		h.launcher.mayEnd = make(chan struct{})
+		bridge, broker := h.bus.Join(t, "tg:bot", "tg:*"), h.bus.Join(t, "collab:broker")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		result(t, bridge)
+		timetest.Advance(155 * time.Second) // it is told to end after 125 s
+		broker.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent,
+			protocol.AgentOnline{Event: "wanted", Agent: "agent:tg-1", DeliveryID: "dlv_1"})
+		settle()
+		close(h.launcher.mayEnd)
+		timetest.Advance(80 * time.Second)
+		if n := h.launcher.startCount(); n != 2 || h.launcher.actor("tg-1") == nil {
+			t.Errorf("%d starts; want the agent to run again", n)
+		}
+	})
+}
+
 func TestAnnouncement_WaitsForTheRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)

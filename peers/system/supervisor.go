@@ -53,6 +53,7 @@ func (k *supervisor) run(ctx context.Context) {
 			return
 		}
 		k.requested = true
+		k.touch()
 	}
 }
 
@@ -260,7 +261,9 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 			return err, false
 		case <-k.changed.C():
 		case <-k.idle.C():
-			return errIdle, true
+			if k.isIdle() { // it may have been requested since
+				return errIdle, true
+			}
 		case <-k.wanted.C():
 			if k.isHung(ctx, &d) {
 				return errHung, true
