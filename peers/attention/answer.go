@@ -56,7 +56,13 @@ func newAnswerPhrases(w *Words) answerPhrases {
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
-	}{{w.Stop, answerStop}, {defaultWords().Courtesies, ""}, {w.Yes, AnswerYes}, {w.No, AnswerNo}, {w.Unclear, AnswerUnclear}} {
+	}{
+		{w.Stop, answerStop},
+		{defaultWords().Courtesies, ""},
+		{w.Yes, AnswerYes},
+		{w.No, AnswerNo},
+		{w.Unclear, AnswerUnclear},
+	} {
 		for _, phrase := range list.phrases {
 			words := tokens(phrase)
 			p.answers[strings.Join(words, " ")] = list.answer
@@ -92,11 +98,12 @@ func (r *AnswerReader) Read(text string) Answer {
 	if len(words) == 1 && exclaimed[words[0]] != "" && strings.Contains(text, exclaimed[words[0]]) {
 		clear = false
 	}
-	all := words
+	contrary := slices.Contains(found, AnswerYes) || slices.Contains(found, AnswerUnclear) // emoji
+	all, starts, last := words, clauseStarts(text), Answer("")
 	for len(words) > 0 {
 		n, answer := r.leading(words)
 		if n == 0 {
-			if clear && r.denies(all) { // by other phrases: "nein, nicht nötig" has "nein nicht"
+			if clear && !contrary && r.denies(all) { // by other phrases: "nein, nicht nötig" has "nein nicht"
 				return AnswerNo
 			}
 			return AnswerOther
@@ -104,6 +111,10 @@ func (r *AnswerReader) Read(text string) Answer {
 		if answer != "" {
 			found = append(found, answer)
 		}
+		if answer == answerStop && last == AnswerNo && !starts[len(all)-len(words)] {
+			clear = false // "don't stop" asks to go on
+		}
+		last = answer
 		for i := 1; i < n; i++ { // another reading: "of course yeah right"
 			if longer, other := r.leading(words[i:]); longer > n-i && other != "" && other != AnswerYes {
 				found = append(found, other)
@@ -121,6 +132,17 @@ func (r *AnswerReader) Read(text string) Answer {
 		return AnswerUnclear
 	}
 	return found[0]
+}
+
+// clauseStarts returns the indexes of the words that begin a clause: the first word of a text, and those after
+// punctuation or a line break.
+func clauseStarts(text string) map[int]bool {
+	starts, n := map[int]bool{}, 0
+	for _, clause := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(clauseEnds, r) }) {
+		starts[n] = true
+		n += len(tokens(clause))
+	}
+	return starts
 }
 
 // denies reports whether words consist of phrases of a no and of courtesies, and no division of all of them
@@ -248,6 +270,9 @@ func takeEmoji(text string) (rest string, found []Answer, clear bool) {
 
 // answerPunctuation may occur in an answer without changing it. U+200C joins words in Persian.
 const answerPunctuation = ".,!;-–—،؛۔।。！，、¡'’‘ʻʼ\u200c"
+
+// clauseEnds are the line break and those of answerPunctuation that do not belong to words.
+const clauseEnds = "\n.,!;-–—،؛۔।。！，、¡"
 
 // spellingMarks are the combining accents of spelling. Others, such as those that strike a word
 // through, change what it says.
