@@ -91,10 +91,13 @@ func ParseHalt(prefix, text string) string {
 // them, as courtesies may.
 var (
 	wordless = []string{"start", "help", "status", "agents", "who", "stop", "halt", "resume"}
-	fillers  = strings.Fields("please pls now immediately asap it that this all everything everyone thanks thank you " +
-		"jetzt sofort alle alles maintenant tout ahora ya mismo todo todos agora mesmo tudo adesso subito tutto tutti " +
-		"сейчас прямо немедленно все зараз негайно всі усе الان فورا همه الآن الكل sekarang segera semua अभी सब hozir " +
-		"darhol hammasi şimdi hemen hepsi herkes 现在 今すぐ 지금")
+	fillers  = append(
+		strings.Fields("please pls now immediately asap it that this all everything everyone thanks thank you "+
+			"jetzt sofort alle alles maintenant tout ahora ya mismo todo todos agora mesmo tudo adesso subito tutto tutti "+
+			"сейчас прямо немедленно все зараз негайно всі усе الان فورا همه الآن الكل sekarang segera semua अभी सब hozir "+
+			"darhol hammasi şimdi hemen hepsi herkes 现在 今すぐ 지금"),
+		"at once", "right away", "straight away",
+	)
 )
 
 // CommandSigns may follow the word of a command without changing it: "!stop!".

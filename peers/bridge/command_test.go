@@ -6,7 +6,7 @@ import "testing"
 // that other words make a message of it.
 func TestIsQuestion_KeepsHurriedStops(t *testing.T) {
 	for _, words := range []string{
-		"", "immediately!", "alle sofort", "alles, bitte", "todo ahora mismo", "tudo agora mesmo, por favor", "всё!", "все немедленно",
+		"", "immediately!", "at once", "right away!", "everything straight away, please", "alle sofort", "alles, bitte", "todo ahora mismo", "tudo agora mesmo, por favor", "всё!", "все немедленно",
 		"прямо сейчас", "всі негайно", "همه الان", "الكل فورا", "semua sekarang", "सब अभी", "hammasi darhol", "hepsi hemen", "tutti subito",
 	} {
 		if IsQuestion("/stop", words) {
