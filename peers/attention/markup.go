@@ -366,9 +366,11 @@ const (
 		`dan|atau|و|یا|और|plus|vs\.?|&`
 )
 
-// mentionPlaces are places of marks that a sentence mentions: the text before the mark and the text after it. No
-// thought, call or turn begins or ends like that.
-var mentionPlaces = []struct{ before, after pattern }{
+// A mentionPlace is a place of a mark that a sentence mentions: the text before the mark and the text after it.
+type mentionPlace struct{ before, after pattern }
+
+// mentionPlaces are places where no thought, call or turn begins or ends.
+var mentionPlaces = []mentionPlace{
 	{compiled(`\S \z|\(\z`), punctuation}, // in <think>, then
 	{compiled(`(?:\A| )\z`), begins(`, `)},
 	{compiled(midSentence + `|` + startOfLine), begins(` (?:` + conjunctions + `) </?[a-z]`)}, // <think> and </think>
@@ -381,11 +383,16 @@ var mentionPlaces = []struct{ before, after pattern }{
 	{compiled(`\\\z`), begins(``)},                                           // \<think>
 	{compiled(`[\pL\pN,] \z|[\p{Han}\p{Hiragana}\p{Katakana}]\z`), // <think>-Tag
 		begins(`-\pL| ?(?:标签|標籤|标记|標記|タグ|トークン|태그|토큰)`)},
-	{compiled(`[以用在由从從到和与與及或是为為の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
-	{compiled(`[はがをにでともの]\z`), begins(`(?:です|でし|である|だ。|が|を|に|の|と|から|まで)`)},        // 終わりは<|im_end|>です
+	{compiled(`[以用在由从從到和与與及或の]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 以<think>开头
+	{compiled(`.\z`), begins(`[，。、；：！？）]`)},
+}
+
+// templatePlaces are such places for marks of templates only: a thought may begin in the middle of these sentences.
+var templatePlaces = []mentionPlace{
+	{compiled(`[是为為]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)},       // 标记是<|im_end|>而不是
+	{compiled(`[はがをにでともの]\z`), begins(`(?:です|でし|である|だ。|が|を|に|の|と|から|まで)`)}, // 終わりは<|im_end|>です
 	{compiled(`\p{Hangul} ?\z`), // 끝은 <|im_end|>입니다
 		begins(`(?:입니다|이다|이에요|예요|은|는|이|가|을|를|로|으로|와|과|의|에서|부터|까지)(?:[\s.,!?]|\z)`)},
-	{compiled(`.\z`), begins(`[，。、；：！？）]`)},
 }
 
 // maxBefore exceeds the number of bytes before a mark that decide whether its sentence mentions
@@ -434,11 +441,12 @@ func (s *scanner) mentionLength(at, length int) int {
 		(markBegins().MatchString(s.text[at:]) || s.mentioned && strayClose().MatchString(s.text[at:])) {
 		return length
 	}
-	return s.listedLength(line, after, length)
+	return s.listedLength(at, line, length)
 }
 
 // listedLength returns the length of a mark in one of mentionPlaces, or of a pair of them, or 0.
-func (s *scanner) listedLength(line, after string, length int) int {
+func (s *scanner) listedLength(at int, line string, length int) int {
+	after := s.text[at+length:]
 	if pair := joined().FindStringIndex(after); pair != nil {
 		return length + pair[1]
 	}
@@ -450,10 +458,13 @@ func (s *scanner) listedLength(line, after string, length int) int {
 			return length + pair[1]
 		}
 	}
-	for _, m := range mentionPlaces {
-		if m.before().MatchString(line) && m.after().MatchString(after) {
-			return length
-		}
+	mentions := func(place mentionPlace) bool {
+		return place.before().MatchString(line) && place.after().MatchString(after)
+	}
+	mark := s.text[at:]
+	ofTemplate := markBegins().MatchString(mark) && !strings.HasPrefix(mark, "[THINK]")
+	if slices.ContainsFunc(mentionPlaces, mentions) || ofTemplate && slices.ContainsFunc(templatePlaces, mentions) {
+		return length
 	}
 	return 0
 }

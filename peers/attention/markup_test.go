@@ -159,7 +159,7 @@ func TestVisibleText_KnowsMarksThatServersLeave(t *testing.T) {
 	cases := map[string]string{}
 	for _, text := range []string{
 		"### Response:\n200 OK\n\n### Notes\nCached.", "### Request:\nGET /\n\n### Response:\n200 OK", "### Response time\n5 ms", "終わりは<|im_end|>です。", "各ターンは<|im_start|>から<|im_end|>までです。", "끝은 <|im_end|>입니다.", "Qwen은 <|im_start|>로 시작한다.",
-		"结束标记是<|im_end|>而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "An <im_end> without bars is wrong.",
+		"结束标记是<|im_end|>而不是空行。", "开头是[INST]而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "An <im_end> without bars is wrong.",
 	} {
 		cases[text] = text
 	}
@@ -240,6 +240,11 @@ func TestVisibleText_KeepsTagsThatASentenceMentions(t *testing.T) {
 		"I have <think> the user":                                   "I have",
 		"I'll do it and <think>INNER</think> done.":                 "I'll do it and  done.",
 		"我用<think>用户</think>说":                                      "说",
+		"한국의 수도는 서울입니다 <think>이 답은 맞다.</think>":                     "한국의 수도는 서울입니다",
+		"答案是<think>用户问首都。</think>北京。":                               "答案是北京。",
+		"それでは<think>とりあえず考える。</think>始めます。":                         "それでは始めます。",
+		"答案是[THINK]用户问首都。[/THINK]北京。":                               "答案是北京。",
+		"それでは[THINK]とりあえず考える。[/THINK]始めます。":                         "それでは始めます。",
 		"x</scratch_pad>Hello":                                      "Hello",
 		"1. <think>INNER</think>Hello":                              "1. Hello",
 		"- <think>\nINNER\n</think>\nHello":                         "- \nHello",
