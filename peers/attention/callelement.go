@@ -56,7 +56,7 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 var pairArguments = begins(`(?:\s*<(?:` + argumentNames + `|parameter)\b[^>]*>.*?</(?:` + argumentNames + `|parameter)>)*`)
 
 // pair hides an element with the name of a tool, and the elements with its arguments after it:
-// <tool>search</tool><args>{}</args>.
+// <tool>search</tool><args>{}</args>. Without arguments, the element calls a tool only if it is alone on its line.
 func (s *scanner) pair(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	name := rest[opened[2]:opened[3]]
@@ -65,8 +65,9 @@ func (s *scanner) pair(at int, opened []int) (int, effect) {
 	}
 	s.ahead.searched += len(rest)
 	length := opened[1] + len(pairArguments().FindString(rest[opened[1]:]))
-	if length == opened[1] && !isCompound(name) {
-		return 0, keep
+	alone := s.lineBlankBefore(at) && statement().MatchString(rest[length:])
+	if length == opened[1] && !(alone && isCompound(name)) {
+		return length, keep
 	}
 	return length + len(behind().FindString(rest[length:])), hide
 }

@@ -10,11 +10,15 @@ var (
 	// fenceHeader matches the line that begins a block of code, up to its body. Its group is what the line says about it.
 	fenceHeader = begins("[ \t]*(?:`{3,}|~{3,})[ \t]*(?:(\\w*)[ \t]*[{\\[]|([^\n`]*)\n)")
 	// programs are the languages in which models write calls as programs. In others, only data is a call.
-	programs = begins(`(?:json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|` +
-		`(?:tool|function|call)\w*|action|bash|sh|shell|yaml)?[ \t]*\z`)
+	programs = begins(`(?:` + languages + `|(?:tool|function|call)\w*|action)?[ \t]*\z`)
+	// knownLanguage matches the name of such a language, which is no tool.
+	knownLanguage = begins(`(?:` + languages + `)\z`)
 	// scaffold matches a line of a program that does nothing of its own.
 	scaffold = compiled(`(?m)^[ \t]*(?:#.*|//.*|(?:import|from) .*|print\(.*\);?|console\.log\(.*\);?|async .*|await|\}|\{|[\])};,]+)?[ \t]*$\n?`)
 )
+
+// languages matches the names of languages in which models write calls.
+const languages = `json[c5l]?|python3?|py|xml|html|typescript|ts|javascript|js|text|txt|plaintext|bash|sh|shell|yaml`
 
 // fence keeps a block of code, unless it is a call of a tool or the result of one.
 func (s *scanner) fence(at int, opened []int) (int, effect) {
@@ -38,7 +42,8 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	} else {
 		language, body = strings.TrimSpace(rest[header[4]:header[5]]), rest[header[1]:end]
 	}
-	if s.tools.has(language) && json.Valid([]byte(body)) { // the name of the tool in place of a language
+	if s.tools.has(language) && !knownLanguage().MatchString(language) && // the name of the tool in place of a language
+		strings.HasPrefix(strings.TrimSpace(body), "{") && json.Valid([]byte(body)) {
 		return length + len(behind().FindString(rest[length:])), hide
 	}
 	inner := newScanner(body, s.tools)

@@ -185,10 +185,14 @@ func (s *scanner) named(at int, opened []int) (int, effect) {
 	return opened[1] + len(indentedLines().FindString(s.text[at+opened[1]:])), hide
 }
 
-// namedObject hides a line that consists of the name of a tool and its arguments in JSON.
+// quotedMember matches the quoted name of a member and its colon.
+var quotedMember = begins(`["'][\w./-]+["'][ \t]*:`)
+
+// namedObject hides a line that consists of the name of a tool and its arguments in JSON. A quoted name before a
+// colon, without a word such as "calling" before it, is a member of an object.
 func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 	rest := s.text[at:]
-	if !s.tools.has(rest[opened[2]:opened[3]]) {
+	if !s.tools.has(rest[opened[2]:opened[3]]) || quotedMember().MatchString(strings.TrimLeft(rest, " \t[@")) {
 		return 0, keep
 	}
 	from := opened[1] - 1

@@ -100,6 +100,7 @@ func TestVisibleText_HidesCallsInAnyBlockOfCode(t *testing.T) {
 		"````md\n```json\n" + called + "\n```\n````\nA":     "````md\n```json\n" + called + "\n```\n````\nA",
 		"```{r}\nsearch(\"x\")\n```":                        "```{r}\nsearch(\"x\")\n```",
 		"```search\nhow it works\n```":                      "```search\nhow it works\n```",
+		"```search\n[1, 2, 3]\n```":                         "```search\n[1, 2, 3]\n```",
 		"~~~ so <think>hm</think> it is":                    "~~~ so  it is",
 		"```css\n.search { color: red }\n```":               "```css\n.search { color: red }\n```",
 		"~~~json\n{\"name\": \"deploy\", \"args\": 1}\n~~~": "~~~json\n{\"name\": \"deploy\", \"args\": 1}\n~~~",
@@ -113,6 +114,12 @@ func TestVisibleText_HidesCallsInAnyBlockOfCode(t *testing.T) {
 		cases["Ich sehe nach.\n"+block+"\nMoment."] = "Ich sehe nach.\nMoment."
 	}
 	wantVisible(t, cases)
+	for _, body := range []string{"[1, 2, 3]", "42", "{\"a\": 1}"} { // of a program, though a tool has its language's name
+		text := "```python\n" + body + "\n```"
+		if got := attention.VisibleText(text, "python"); got != text {
+			t.Errorf("%q\nbecame %q", text, got)
+		}
+	}
 }
 
 // TestVisibleText_HidesCallsOfEveryAPI has objects of other programs around calls, in their ways to write members.
@@ -133,6 +140,7 @@ func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
 		`<function>deploy_status</function><parameter=env>prod</parameter>`, "<FunctionCall>\n{'tool': 'search', 'arguments': {}}\n</FunctionCall>",
 		`<functioncall> {"name": "search", "arguments": '{}'}</functioncall>`, "<execute>\nsearch(query=\"x\")\n</execute>",
 		`[search] {"q": "x"}`, `@deploy_status {"env": "prod"}`, `Calling search with {"q": "x"}`, "Using tool `search` with arguments: {\"q\": \"x\"}",
+		`Calling "search": {"q": "x"}`, `"search" {"q": "x"}`, "<tool>deploy_status</tool>", " <tool_name>deploy_status</tool_name>\n",
 		`Tool call: search {"q": "x"}`, `Running deploy_status with parameters {"env": "prod"}`,
 	} {
 		cases[call], cases["Секунду.\n"+call] = "", "Секунду."
@@ -145,6 +153,8 @@ func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
 		`{"services": {"deploy_status": {"ok": true}}}`, `{"commands": [{"name": "search", "args": ["-x"]}]}`,
 		`{"result": [{"name": "Ann", "input": 7}]}`, `{"toolName": "hammer", "toolInput": {"kg": 2}}`,
 		`Using search with {the web}`, `[deploy] {"env": "prod"}`, `Running search with {"q": "x"} is quick.`,
+		"```json\n\"search\": {\"exclude\": true}\n```", `"search": {"exclude": true}`, `'deploy_status': {"q": true}`,
+		`I added <tool>deploy_status</tool> to tools.xml.`, `I added <tool_name>deploy_status</tool_name> there.`,
 		`<tool>search</tool>`, `<function>sin</function><args>x</args>`, `<p>search</p>`,
 	} {
 		kept[text] = text
