@@ -53,7 +53,7 @@ const turnStart = `(?:<\|?im_start\|?>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
 	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin|_response)?[|｜]>:?|\[\|` + roleName + `\|\]:?|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos|s)>` + roleName + `[ \t]*\n|` +
-	`<_` + roleName + `>|<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
+	`<_(user|bot|system|observation)>|<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
 	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratch_?pad)>|\[/(?-i:THINK)\]|◁/think▷`)
@@ -255,9 +255,13 @@ func (s *scanner) copyOfPrompt(at int, opened []int) (int, effect) {
 
 var lastFence = compiled(`(?im)^[a-z0-9]{16,}>>[ \t]*$\n?`)
 
-// turn hides the mark that begins a turn, and the turn itself if it is not the assistant's.
+// turn hides the mark that begins a turn, and the turn itself if it is not the assistant's. Directly after a name,
+// <_role> is a type parameter.
 func turn(s *scanner, at int, opened []int) (int, effect) {
 	rest, role := s.text[at:], ""
+	if at > 0 && isAlnum(s.text[at-1]) && strings.HasPrefix(rest, "<_") { // List<_User>
+		return opened[1], keep
+	}
 	for i := 2; i < len(opened); i += 2 {
 		if opened[i] >= 0 {
 			role = strings.ToLower(rest[opened[i]:opened[i+1]])

@@ -147,6 +147,7 @@ func TestVisibleText_KnowsMarksThatServersLeave(t *testing.T) {
 		"assistant<|channel|>final<|message|>Hi":                                                 "Hi",
 		"assistant<|channel|>analysis<|message|>hm<|end|>assistant<|channel|>final<|message|>Hi": "Hi",
 		"<_user>Q<_bot>你好。<_end>":                                                                "你好。", // TeleChat
+		"<_user>Hi<_bot>Hello.<_end>":                                                            "Hello.",
 		"Привет!<_end><_user>Q":                                                                  "Привет!",
 		"[|Human|]:Q[|AI|]:你好。</s>":                                                              "你好。", // BlueLM
 		"你好。[|Human|]:Q":                                                                         "你好。",
@@ -159,7 +160,9 @@ func TestVisibleText_KnowsMarksThatServersLeave(t *testing.T) {
 	cases := map[string]string{}
 	for _, text := range []string{
 		"### Response:\n200 OK\n\n### Notes\nCached.", "### Request:\nGET /\n\n### Response:\n200 OK", "### Response time\n5 ms", "終わりは<|im_end|>です。", "各ターンは<|im_start|>から<|im_end|>までです。", "끝은 <|im_end|>입니다.", "Qwen은 <|im_start|>로 시작한다.",
-		"结束标记是<|im_end|>而不是空行。", "开头是[INST]而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "An <im_end> without bars is wrong.",
+		"结束标记是<|im_end|>而不是空行。", "开头是[INST]而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "Make it a List<_User> and call setState.",
+		"It extends State<_Bot> here.\nMap<_System>\n\nis not.", "Use <_Model> and State<_Tool> for it.",
+		"An <im_end> without bars is wrong.",
 	} {
 		cases[text] = text
 	}
