@@ -153,12 +153,15 @@ func TestVisibleText_KnowsMarksThatServersLeave(t *testing.T) {
 		"你好。[|Human|]:Q":                                                                         "你好。",
 		"<im_start>assistant\nHola.<im_end>\n<im_start>user\nQ":                                  "Hola.",
 		"### Response:\nEs ist Mittag.\n\n### Instruction:\nUnd jetzt?\n\n### Response:\nEins.":  "Es ist Mittag.", // Alpaca
-		"### Assistant: 正午です。\n### Human: 次は？":                                                   "正午です。",          // Vicuna
+		"### Response:\nA.\n\n### Instruction:\nB\n\n### Input:\nC\n\n### Response:\nD":          "A.",
+		"### Assistant: 正午です。\n### Human: 次は？":                                                   "正午です。", // Vicuna
 		"<|tool_response|>x<|assistant|>Hi":                                                      "Hi",
 		"A thought <thinking effort=\"high\">hm</thinking>ends.":                                 "A thought ends.",
 	})
 	cases := map[string]string{}
 	for _, text := range []string{
+		"### Response:\n200 OK\n\n### Input:\nA JSON body.\n\n### Errors\n404", "### Response:\n200 OK\n\n### User:\nAnn",
+		"### Response:\n200 OK\n\n### Human: it worked\n\n### Errors\n404",
 		"### Response:\n200 OK\n\n### Notes\nCached.", "### Request:\nGET /\n\n### Response:\n200 OK", "### Response time\n5 ms", "終わりは<|im_end|>です。", "各ターンは<|im_start|>から<|im_end|>までです。", "끝은 <|im_end|>입니다.", "Qwen은 <|im_start|>로 시작한다.",
 		"结束标记是<|im_end|>而不是空行。", "开头是[INST]而不是空行。", "<thought experiment>", "if a<think and b>c", "TeleChat ends a turn with <_end>.", "Make it a List<_User> and call setState.",
 		"It extends State<_Bot> here.\nMap<_System>\n\nis not.", "Use <_Model> and State<_Tool> for it.",

@@ -91,22 +91,24 @@ var bareTemplate = compiled(`(?s)\A\s*(?:(?:(?:analysis|assistantanalysis)(?:[A-
 
 // Models trained with Alpaca or Vicuna put their answer below a heading, and go on with the next question.
 var (
-	answerHeading = compiled(`\A\s*### (?:Response|Assistant):[ \t]*\n?`)
-	questionBegin = compiled(`(?m)^### (?:Instruction|Human|User|Input):`)
-	otherHeading  = compiled(`(?m)^#{1,6} `)
+	answerHeading   = compiled(`\A\s*### (?:Response|Assistant):[ \t]*\n?`)
+	questionBegin   = compiled(`(?m)^### (?:Instruction|Human):`)
+	templateHeading = compiled(`(?m)^### (?:Instruction|Human|User|Input|Response|Assistant):`)
+	otherHeading    = compiled(`(?m)^#{1,6} `)
 )
 
-// withoutHeadings returns the answer below such a heading, unless the text has headings of its own.
+// withoutHeadings returns the answer below such a heading, unless the text has headings of its own. A heading such as
+// "### Input:" is the template's only in the next question.
 func withoutHeadings(text string) string {
 	heading := answerHeading().FindString(text)
 	if heading == "" {
 		return text
 	}
-	answer := text[len(heading):]
+	answer, rest := text[len(heading):], ""
 	if next := questionBegin().FindStringIndex(answer); next != nil {
-		answer = answer[:next[0]]
+		answer, rest = answer[:next[0]], answer[next[0]:]
 	}
-	if otherHeading().MatchString(answer) {
+	if otherHeading().MatchString(answer) || otherHeading().MatchString(templateHeading().ReplaceAllString(rest, "")) {
 		return text
 	}
 	return answer
