@@ -215,7 +215,7 @@ const maxCallBegins = 256
 
 var (
 	callArguments = begins(`\s*(?:\{|\[|["']|\w+\s*[=:]\s*\S|\z)`)
-	statement     = begins(`[ \t);]*(?:\n|\z)`)
+	statement     = begins(`[ \t);\]]*(?:(?:#|//)[^\n]*)?(?:\n|\z)`)
 
 	namedArguments = begins(`\s*(?:\{|\w+\s*=)`)
 	// parameters match the inside of a call that a model cannot make: a variable, or the type of a parameter.
@@ -247,7 +247,11 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 	for ; inner > 0 && strings.HasPrefix(strings.TrimLeft(rest[length:], " \t\n"), ")"); inner-- {
 		length += strings.IndexByte(rest[length:], ')') + 1
 	}
-	return length + len(behind().FindString(rest[length:])), hide
+	after := behind().FindString(rest[length:])
+	if alone { // with the comment after it
+		after = cmp.Or(statement().FindString(rest[length:]), after)
+	}
+	return length + len(after), hide
 }
 
 // isOrdinaryWord reports whether a tool's name of one word means something else: a word before a remark, as
@@ -265,9 +269,13 @@ func (s *scanner) isOrdinaryWord(at int, opened []int) bool {
 	return spaced && !(s.lineBlankBefore(at) && named) || !named && !s.isStatement(at, opened)
 }
 
-// isStatement reports whether a call is alone on its line, perhaps after a label, or cut.
+// isStatement reports whether a call, or the list of calls that begins at its place, is alone on its line, perhaps
+// after a label, or cut.
 func (s *scanner) isStatement(at int, opened []int) bool {
 	from := at + opened[1] - 1
+	if s.text[at] == '[' {
+		from = at
+	}
 	length, ok := s.balanced(from)
 	labelled := strings.HasSuffix(strings.TrimRight(s.text[:at], " \t["), ":")
 	return ok && (labelled || s.lineBlankBefore(at)) && (length == 0 || statement().MatchString(s.text[from+length:]))

@@ -28,6 +28,7 @@ func TestVisibleText_KeepsWordsThatNameTools(t *testing.T) {
 		"```xml\n<blocking>true</blocking>\n```",
 		"The function search(words: string) takes text; search(words) finds it.",
 		"search(words, limit)",
+		"See [search(\"cats\")](https://a.example), or write [search(\"cats\")] there.",
 		"```python\nsearch(words)\n```",
 	} {
 		if got := attention.VisibleText(text, wordTools...); got != text {
@@ -44,6 +45,11 @@ func TestVisibleText_KeepsWordsThatNameTools(t *testing.T) {
 		"Looking: search(query: \"x\")":                                        "Looking:",
 		"functions.search(\"x\")":                                              "",
 		"[search(query=\"x\")]":                                                "",
+		"[search(\"cats\")]\nA":                                                "A",
+		"[search(\"cats\"), search(\"dogs\")]":                                 "",
+		"```python\nsearch(\"cats\")  # look\n```\nA":                          "A",
+		"search(\"cats\")  # look\nA":                                          "A",
+		"```js\nsearch(\"cats\"); // look\n```":                                "",
 		"<search><query>x</query></search>":                                    "",
 		"<search>\n{\"query\": \"x\"}\n</search>A":                             "A",
 		"<ask question=\"Why?\"/>A":                                            "A",
