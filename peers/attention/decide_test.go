@@ -480,7 +480,8 @@ func TestEndsWithQuestion_ReadsPeopleAndModels(t *testing.T) {
 		"Let me know if I should go on.": true, "Type yes to continue.": true,
 		"何かあれば教えてください。":                  false,
 		"Ζέστη ή **δροσιά**; Πείτε μου.": true, "Να το κλείσω;": true, "Θέλετε «ζεστό» ;": true, "Έτοιμο· όλα καλά.": false,
-		"if x; y": false, "α;β": false,
+		"if x; y": false, "α;β": false, "R = 10 kΩ; C = 1 nF.": false, "Set λ; then run it.": false, "Τι;": true,
+		"Πω\u0301ς; Πες μου.": true,
 	} {
 		if got := attention.EndsWithQuestion(text); got != want {
 			t.Errorf("Asks(%q) = %v", text, got)

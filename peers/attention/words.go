@@ -96,8 +96,8 @@ const (
 	stopEmoji = "🛑⛔⏹"
 )
 
-// greekQuestion matches the semicolon that ends a question in Greek.
-var greekQuestion = compiled(`\p{Greek}[»”")*_]* ?;[»”")*_]*(?:\s|\z)`)
+// greekQuestion matches the semicolon that ends a question in Greek. One Greek letter before it is a symbol.
+var greekQuestion = compiled(`\p{Greek}\pM*\p{Greek}[»”")*_]* ?;[»”")*_]*(?:\s|\z)`)
 
 // EndsWithQuestion reports whether a text asks something at its end or before a last remark, with or
 // without a question mark. A mark within a word belongs to an address or to code.
