@@ -29,7 +29,7 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	end, length = end-at, length-at
-	if toolFence().MatchString(mark + rest[opened[1]:]) {
+	if toolFence().MatchString(strings.TrimLeft(rest, " \t")) {
 		return length, hide
 	}
 	header := fenceHeader().FindStringSubmatchIndex(rest[:end])
@@ -58,8 +58,8 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	return length, keep
 }
 
-// fenceEnd returns where the body of a block of code ends, and where the block does. Without an end, the text is its
-// end, or nothing is a block that tildes begin: they may be text.
+// fenceEnd returns where the body of a block of code ends, and where the block does. An unclosed block of backquotes
+// extends to the end of the text. Unclosed tildes are text: fenceEnd returns 0, 0.
 func (s *scanner) fenceEnd(from int, mark string) (body, block int) {
 	if mark[0] == '~' {
 		if s.ahead.noTildes {
