@@ -8,8 +8,8 @@ var nameInside = compiled(`(?is)\A\s*(?:<server_name>\s*([^<]*?)\s*</server_name
 // elementArguments matches the beginning of what is inside an element: arguments, or nothing yet.
 var elementArguments = begins(`\s*\z|(?:[ \t]*\n\s*)?[<{]`)
 
-// ofHTML and childOfHTML match the attributes that any element of HTML has, and the first element inside one. HTML
-// has elements, and its other elements names, that are also names of tools: <search>, <input name="search">.
+// ofHTML and childOfHTML match the attributes that any element of HTML has, and the first element inside one. Some
+// HTML elements, and some values of name attributes, are also names of tools: <search>, <input name="search">.
 var (
 	ofHTML      = compiled(`(?i)\A\s+(?:class|id|role|style|title|lang|dir|hidden|slot|aria-\w+|data-[\w-]+)\b`)
 	childOfHTML = begins(`\s*<(?:a|article|aside|button|div|fieldset|figure|form|h[1-6]|header|img|input|label|li|main|` +

@@ -304,11 +304,11 @@ func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
 	rest := s.text[at:]
 	if !s.sentence.marked {
 		s.sentence.marked, s.sentence.strikes = true, strikes().MatchString(s.text)
-		s.sentence.words = len(s.text) - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
+		s.sentence.firstWord = len(s.text) - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
 		s.sentence.secondMark = len(s.text)
-		from := s.sentence.words + len("<s>")
-		if !strings.HasPrefix(s.text[s.sentence.words:], "<s>") {
-			from = s.sentence.words
+		from := s.sentence.firstWord + len("<s>")
+		if !strings.HasPrefix(s.text[s.sentence.firstWord:], "<s>") {
+			from = s.sentence.firstWord
 		}
 		if n := strings.Index(s.text[from:], "<s>"); n >= 0 {
 			s.sentence.secondMark = from + n
@@ -317,7 +317,7 @@ func sentenceMark(s *scanner, at int, opened []int) (int, effect) {
 	switch {
 	case s.sentence.strikes:
 		return opened[1], keep
-	case rest[1] != '/' && at <= s.sentence.words:
+	case rest[1] != '/' && at <= s.sentence.firstWord:
 		return opened[1], hide
 	case rest[1] == '/' && at < s.sentence.secondMark && eosRest().MatchString(rest):
 		return opened[1], endTurn

@@ -54,8 +54,8 @@ func (n names) meant(name string) string {
 	return ""
 }
 
-// named reports whether the value of a member such as "name" means a tool of the turn. Programs that write
-// camelCase, as in chat.sendMessage(), call something else, but not objects that do.
+// named reports whether the value of a member such as "name" means a tool of the turn. In a program, camelCase as in
+// chat.sendMessage() calls something else. In an object, it names the tool.
 func (n names) named(name string) bool {
 	return n.has(name) || n.has(camelCase().ReplaceAllString(name, "${1}_$2"))
 }

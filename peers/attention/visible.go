@@ -211,9 +211,9 @@ type scanner struct {
 
 // A lookahead remembers what was searched beyond the present place.
 type lookahead struct {
-	searched int  // bytes that were searched for the ends of calls
-	tagEnds  int  // see tagEnd
-	noTildes bool // no block of code that tildes begin ends from here on
+	searched   int  // bytes that were searched for the ends of calls
+	nextTagEnd int  // see tagEnd
+	noTildes   bool // no block of code that tildes begin ends from here on
 }
 
 // promptCopies are what header and copyOfPrompt know about the copies of the prompt in a text.
@@ -224,8 +224,8 @@ type promptCopies struct {
 
 // sentenceMarks are what sentenceMark knows about the marks <s> and </s> of a text.
 type sentenceMarks struct {
-	marked, strikes   bool
-	words, secondMark int
+	marked, strikes       bool
+	firstWord, secondMark int // indexes
 }
 
 func newScanner(text string, tools names) *scanner {
@@ -330,10 +330,10 @@ func (s *scanner) measure(at int) (length int, does effect) {
 // tagEnd returns the index of the first ">" or line break from a place on, or the length of the text. It remembers the
 // index, because there may be many places before it.
 func (s *scanner) tagEnd(at int) int {
-	if s.ahead.tagEnds <= at {
-		s.ahead.tagEnds = tagEnd(s.text, at)
+	if s.ahead.nextTagEnd <= at {
+		s.ahead.nextTagEnd = tagEnd(s.text, at)
 	}
-	return s.ahead.tagEnds
+	return s.ahead.nextTagEnd
 }
 
 func (s *scanner) isClosed(at int) bool {
