@@ -399,6 +399,9 @@ var templatePlaces = []mentionPlace{
 		begins(`(?:입니다|이다|이에요|예요|은|는|이|가|을|를|로|으로|와|과|의|에서|부터|까지)(?:[\s.,!?]|\z)`)},
 }
 
+// thoughtMark matches the marks of templates that begin a thought.
+var thoughtMark = begins(`\[(?-i:THINK)\]|<\|[a-z_]*(?:think|thought|reasoning)`)
+
 // maxBefore exceeds the number of bytes before a mark that decide whether its sentence mentions
 // it.
 const maxBefore = 32
@@ -466,7 +469,7 @@ func (s *scanner) listedLength(at int, line string, length int) int {
 		return place.before().MatchString(line) && place.after().MatchString(after)
 	}
 	mark := s.text[at:]
-	ofTemplate := markBegins().MatchString(mark) && !strings.HasPrefix(mark, "[THINK]")
+	ofTemplate := markBegins().MatchString(mark) && !thoughtMark().MatchString(mark)
 	if slices.ContainsFunc(mentionPlaces, mentions) || ofTemplate && slices.ContainsFunc(templatePlaces, mentions) {
 		return length
 	}
