@@ -73,7 +73,7 @@ func TestFetch_SaysWhoAnswered(t *testing.T) {
 	}{
 		"a proxy without its bus":     {page(502, html, "<h1>502 Bad Gateway</h1>"), "does not reach the bus behind it"},
 		"a proxy that lets nobody in": {page(403, html, "<h1>403 Forbidden</h1>"), "403 Forbidden instead of upgrading"},
-		"a proxy that wants TLS":      {http.RedirectHandler("https://example.com", 301).ServeHTTP, "begins with wss:"},
+		"a proxy that wants TLS":      {http.RedirectHandler("https://example.com", http.StatusMovedPermanently).ServeHTTP, "begins with wss:"},
 		"a web server":                {page(404, html, "<h1>404 Not Found</h1>"), "is not a bus"},
 		"a web server of files":       {page(405, html, "<h1>405 Not Allowed</h1>"), "is not a bus"},
 		"a web server of one page":    {page(200, html, "<h1>It works</h1>"), "is not a bus"},
