@@ -331,7 +331,10 @@ func (s *scanner) measure(at int) (length int, does effect) {
 // index, because there may be many places before it.
 func (s *scanner) tagEnd(at int) int {
 	if s.ahead.nextTagEnd <= at {
-		s.ahead.nextTagEnd = tagEnd(s.text, at)
+		s.ahead.nextTagEnd = len(s.text)
+		if n := strings.IndexAny(s.text[at:], ">\n"); n >= 0 {
+			s.ahead.nextTagEnd = at + n
+		}
 	}
 	return s.ahead.nextTagEnd
 }
@@ -339,13 +342,6 @@ func (s *scanner) tagEnd(at int) int {
 func (s *scanner) isClosed(at int) bool {
 	end := s.tagEnd(at)
 	return end < len(s.text) && s.text[end] == '>'
-}
-
-func tagEnd(text string, at int) int {
-	if n := strings.IndexAny(text[at:], ">\n"); n >= 0 {
-		return at + n
-	}
-	return len(text)
 }
 
 func isWord(c byte) bool { return c >= utf8.RuneSelf || c == '_' || isAlnum(c) }
