@@ -8,11 +8,11 @@ import (
 	"hubbub/protocol"
 )
 
-// maxMentions bounds the names that a message mentions, because each is looked up.
-const maxMentions = 100
+// MaxMentions bounds the names of a message that are looked up.
+const MaxMentions = 100
 
 // MentionedNames returns the names that a text mentions with @, in lower case, in order and each
-// once, and at most maxMentions. The name of @lead.main is lead. isSilent reports whether the @ at a byte of
+// once, and at most MaxMentions. The name of @lead.main is lead. isSilent reports whether the @ at a byte of
 // the text mentions nobody, as in code. It is called in the order of the text.
 func MentionedNames(text string, isSilent func(at int) bool) []string {
 	var out []string
@@ -21,7 +21,7 @@ func MentionedNames(text string, isSilent func(at int) bool) []string {
 		if name != "" && name[0] != '-' && !isSilent(label.From) {
 			out = AppendUnique(out, name)
 		}
-		if len(out) == maxMentions {
+		if len(out) == MaxMentions {
 			break
 		}
 	}

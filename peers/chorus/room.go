@@ -167,9 +167,6 @@ func (c adapter) knownName(tx *store.Tx, e *bridge.Event, text, name string) str
 	return ""
 }
 
-// maxMentions bounds the names of a message that are looked up.
-const maxMentions = 100
-
 // resolveMentions returns whom a message mentions: the agent, by one of its own names, and the
 // persons and other agents whose names known returns. If implied is set and the text mentions none
 // of those, it mentions the agent.
@@ -192,7 +189,7 @@ func resolveMentions(
 			add(string(agent))
 			continue
 		}
-		if lookedUp[name] || len(lookedUp) == maxMentions {
+		if lookedUp[name] || len(lookedUp) == bridge.MaxMentions {
 			continue
 		}
 		lookedUp[name] = true

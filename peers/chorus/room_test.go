@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/netguard"
 	"hubbub/protocol"
 )
@@ -244,7 +245,7 @@ func TestResolveMentions_LooksUpFewNames(t *testing.T) {
 		return "user:" + name
 	}
 	got := resolveMentions(text.String()+"@lead", "agent:lead", []string{"lead"}, false, known)
-	if asked != maxMentions || len(got) != maxMentions+1 || got[maxMentions] != "agent:lead" {
+	if asked != bridge.MaxMentions || len(got) != bridge.MaxMentions+1 || got[bridge.MaxMentions] != "agent:lead" {
 		t.Errorf("%d names are looked up, and %d are mentioned", asked, len(got))
 	}
 }
