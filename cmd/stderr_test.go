@@ -210,12 +210,10 @@ func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
 	}
 }
 
-func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
+// startAsHead starts a command, and reads only the first line of its output.
+func startAsHead(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	w, r := pipe(t)
-	data, address := t.TempDir(), bustest.FreeAddress(t)
-	logged := start(t, t, "hubbub-bus", nil, "--data", data, "--listen", address, "--log-format", "json")
-	deliver(t, address, "first")
-	cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), "tail", "--follow", "--json", "--data", data)
 	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -224,6 +222,14 @@ func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close() //nolint:errcheck // as head does
+}
+
+func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
+	data, address := t.TempDir(), bustest.FreeAddress(t)
+	logged := start(t, t, "hubbub-bus", nil, "--data", data, "--listen", address, "--log-format", "json")
+	deliver(t, address, "first")
+	cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), "tail", "--follow", "--json", "--data", data)
+	startAsHead(t, cmd)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for deadline := time.After(patience); ; {
@@ -240,20 +246,12 @@ func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
 
 // TestStdout_EndsTheDemoWhoseReaderIsGone checks that `hubbub demo | head` leaves no files.
 func TestStdout_EndsTheDemoWhoseReaderIsGone(t *testing.T) {
-	w, r := pipe(t)
 	temporary := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, built(t, "hubbub"), "demo")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "XDG_RUNTIME_DIR=")
-	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	r.Close() //nolint:errcheck // as head does
+	startAsHead(t, cmd)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
