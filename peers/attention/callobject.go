@@ -10,14 +10,13 @@ import (
 var (
 	nameMembers = []string{"name", "function", "tool", "toolname", "functionname", "action", "recipientname",
 		"call"}
-	argumentMembers = []string{"arguments", "parameters", "args", "input", "actioninput", "toolinput", "params",
-		"kwargs"}
+	argumentMembers = strings.Split(strings.ReplaceAll(argumentNames, "_?", ""), "|")
 	// members of objects around a call; the first say that it is one
 	callMembers = []string{"toolcalls", "tooluses", "functioncall", "functioncalls", "toolcall", "tooluse"}
 	listMembers = slices.Concat(callMembers, []string{"calls", "function", "actions", "action", "command", "params"})
 )
 
-// argumentNames matches the members of argumentMembers.
+// argumentNames matches the members of argumentMembers, with or without separators.
 const argumentNames = `arguments|parameters|args|input|action_?input|tool_?input|params|kwargs`
 
 // plainMember returns the name of a member without separators, since models write tool_name and toolName.
