@@ -183,7 +183,8 @@ func (s *fixture) awaitSettled(chat models.Chat) {
 					ended[d.EventID] = true
 				}
 			case protocol.TypeTGReply:
-				if r := contentOf[protocol.ChatReply](p); p.entry.Topic == string(topicOf(chat)) && !r.Typing {
+				// the end of typing has no key, and no status
+				if r := contentOf[protocol.ChatReply](p); p.entry.Topic == string(topicOf(chat)) && r.IdempotencyKey != "" {
 					replies[r.IdempotencyKey] = true
 				}
 			case protocol.TypeDeliveryStatus:
