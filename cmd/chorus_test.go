@@ -125,7 +125,7 @@ func assignExternal(s *fixture, hubbub func(...string) string, name, url string,
 		s.t.Fatal(err)
 	}
 	s.api.Say(chat, by, "is anybody here?")
-	s.await("the chat", func() bool { return strings.Contains(s.run["tg"].text(), strconv.FormatInt(chat.ID, 10)) })
+	s.await("the chat", func() bool { return strings.Contains(s.run["tg"].whole(), strconv.FormatInt(chat.ID, 10)) })
 	hubbub("chorus", "add", name, "--connection-string-file", file)
 	s.await("the agent", func() bool { return strings.Contains(hubbub("peers"), "agent:"+name) })
 	hubbub("chorus", "assign", name, string(topicOf(chat)))

@@ -63,9 +63,15 @@ func TestNewPeer_AnswersInOrder(t *testing.T) {
 			if _, text := before.receive(); text != "held" {
 				t.Errorf("answered %q", text)
 			}
+			if err := peer.cmd.Process.Signal(syscall.SIGSTOP); err != nil { // until the chat is connected again
+				t.Fatal(err)
+			}
 			bus.kill() // before it knows that the answer was received
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			after := dialChat(t, "ws://"+addr)
+			if err := peer.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
 			id, text := after.receive()
 			if text != "held" {
 				t.Errorf("after a restart it repeated %q", text)
@@ -93,6 +99,9 @@ func dialChat(t *testing.T, bus string) *chatClient {
 	t.Cleanup(func() { conn.CloseNow() }) //nolint:errcheck // it is only left
 	c := &chatClient{t, conn}
 	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"tg:42","subscriptions":[{"topic":"tg:42"}]}}`)
+	if _, answer, err := conn.Read(t.Context()); err != nil || !bytes.Contains(answer, []byte(`"result"`)) {
+		t.Fatalf("not initialized: %s, %v", answer, err)
+	}
 	return c
 }
 

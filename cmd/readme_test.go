@@ -198,7 +198,7 @@ func awaitEcho(t *testing.T, bus, data string) {
 // checkChat talks to agent:echo as a person does.
 func checkChat(t *testing.T, bus, data string) {
 	t.Helper()
-	if out, err := echoCommand(t, bus, data)("chat", "agent:echo", "--wait", "20s", "hello").CombinedOutput(); err != nil || string(out) != "hello\n" {
+	if out, err := echoCommand(t, bus, data)("chat", "agent:echo", "--wait", patience.String(), "hello").CombinedOutput(); err != nil || string(out) != "hello\n" {
 		t.Errorf("chat: %v: %s", err, out)
 	}
 }

@@ -51,7 +51,7 @@ func TestBus_StopsInTimeWhenPeersHang(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-p.ended
-		if says := p.text(); !strings.Contains(says, "rows could not be written") || strings.Contains(says, "ending anyway") {
+		if says := p.whole(); !strings.Contains(says, "rows could not be written") || strings.Contains(says, "ending anyway") {
 			t.Errorf("the bus did not end by itself, saying what is lost:\n%s", says)
 		}
 	})

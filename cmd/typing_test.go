@@ -25,7 +25,7 @@ func TestTyping_AndKnocks(t *testing.T) {
 	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1", "--role=backend-agents", "--compose-window=1s")
+	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1", "--role=backend-agents", "--compose-window=5s")
 	will := s.api.User("Will")
 	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
 	s.api.Say(room, will, "@"+s.api.Bot().Username+" hello")

@@ -24,7 +24,7 @@ func TestWake_RestartsAgent(t *testing.T) {
 	s := newFixture(t)
 	s.start("broker")
 	s.run["system"].kill()
-	const idle = "--idle-stop=4s"
+	const idle = "--idle-stop=12s"
 	s.start("system", idle)
 	events := func(event string) (n int) {
 		for _, p := range s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {

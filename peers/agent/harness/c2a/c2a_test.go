@@ -279,7 +279,7 @@ func TestSession_SurvivesManyInvalidLines(t *testing.T) {
 }
 
 func TestSession_DeliversNothingBeforeInitialize(t *testing.T) {
-	r := start(t, func(o *c2a.Options) { o.InitTimeout = 300 * time.Millisecond; o.Grace = 10 * time.Millisecond }, "mute")
+	r := start(t, func(o *c2a.Options) { o.InitTimeout = time.Second; o.Grace = 10 * time.Millisecond }, "mute")
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 2)

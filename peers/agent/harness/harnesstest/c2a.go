@@ -40,7 +40,7 @@ import (
 //	bare             claims no capabilities
 //	disobey          answers every visible event twice before accepting it
 //	eager            calls a tool immediately after answering initialize
-//	reword           forgets its answers, and answers with another text
+//	reword           forgets its answers, and answers with another text before accepting
 //	silent-turns     accepts everything and does nothing
 //	chatty           writes a line that is not JSON-RPC before each answer
 //	nameless         names no event in what it sends
@@ -307,7 +307,7 @@ func (r *referenceProgram) deliver(id jsonrpc.ID, params []byte) {
 		return
 	case n == r.number("crash"):
 		os.Exit(3)
-	case r.has("disobey") && !done: // tests need not guess how long it takes
+	case (r.has("disobey") || r.has("reword")) && !done: // tests need not guess how long it takes
 		r.wg.Go(func() {
 			r.handleEvent(&e)
 			accept(id)
