@@ -22,7 +22,7 @@ func IsUsageError(err error) bool {
 
 // drainTimeout limits how long the output of an ended process is read: one of its children may
 // hold it open.
-const drainTimeout = 500 * time.Millisecond
+const drainTimeout = 2 * time.Second
 
 // TimerSlack is how late the timers of a confined process may be, on Linux. The runtime of Go has a
 // thread that sleeps for 20 µs at a time while a program works. With Linux's slack of 50 µs, that

@@ -101,7 +101,7 @@ func (p *agentProcess) run(ctx context.Context) error {
 
 // exitGrace is how long to wait for the exit of a disconnected program: its exit status explains
 // more.
-const exitGrace = 200 * time.Millisecond
+const exitGrace = 2 * time.Second
 
 // disconnectError is the error of a program that closed its stdout or violated the protocol.
 func (p *agentProcess) disconnectError() error {

@@ -103,7 +103,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	go func() { // ends with the program
 		<-p.Done()
 		// A descendant that left the group may keep the pipe open.
-		stdout.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // then it is read to its end
+		stdout.SetReadDeadline(time.Now().Add(5 * time.Second)) //nolint:errcheck // then it is read to its end
 	}()
 	return p, nil
 }
