@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -207,14 +208,17 @@ func (s *demoRun) makePlan(api string) error {
 	return provision.Provision(s.data, s.plan.AgentEnv)
 }
 
-// FreeAddress returns a loopback address that is not in use.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
+// FreeAddress returns a loopback address that is not in use. Its port is below the range that
+// systems assign to connections, since a program listens later.
+func FreeAddress() (address string, err error) {
+	for range 100 {
+		var l net.Listener
+		address = fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000))
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, l.Close()
+		}
 	}
-	defer l.Close() //nolint:errcheck // nothing was accepted
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("finding a free port: %w", err)
 }
 
 // introduction says what the demo shows.
@@ -248,7 +252,7 @@ func (s *demoRun) printIntroduction() {
 }
 
 // startTimeout bounds the start of the programs.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 func (s *demoRun) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready within %s", startTimeout))

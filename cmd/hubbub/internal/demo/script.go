@@ -15,7 +15,7 @@ import (
 )
 
 // stepTimeout bounds how long a step waits for what it shows.
-const stepTimeout = 40 * time.Second
+const stepTimeout = 2 * time.Minute
 
 // A Script runs the steps of the demo.
 type Script struct {
