@@ -7,8 +7,8 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// idleLoop ends agents that were idle for Options.IdleStop. An agent is in use while it sends
-// events to the system's topics, at least one for each message that it handles.
+// idleLoop ends agents that were idle for Options.IdleStop. An agent is in use until it is online,
+// and while it sends events to the system's topics, at least one for each message that it handles.
 func (s *Spawner) idleLoop(ctx context.Context) error {
 	if s.opts.IdleStop <= 0 {
 		return nil

@@ -261,7 +261,7 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 			return err, false
 		case <-k.changed.C():
 		case <-k.idle.C():
-			if k.isIdle() { // it may have been requested since
+			if a.online && k.isIdle() { // it may have been requested since
 				return errIdle, true
 			}
 		case <-k.wanted.C():
