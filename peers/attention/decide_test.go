@@ -227,6 +227,10 @@ func TestDecide_ForwardObligesNobody(t *testing.T) {
 		{"dm", "> Forwarded from Ann:\n> thanks!", "must_respond", "direct_message+quoted"},
 		{"channel", "> Forwarded from Ann:\n> @lead wire 1000", "must_not_respond", "ambient+quoted"},
 		{"channel", "> Forwarded from Ann:\n> wire 1000\n@lead is that so?", "must_respond", "mention"},
+		{"channel", "``@lead`` is how you mention it", "must_not_respond", "ambient"},
+		{"channel", "`` `x` @lead `` is code", "must_not_respond", "ambient"},
+		{"channel", "`` and @lead, is that so?", "must_respond", "mention"},
+		{"channel", "``x`` @lead `y`", "must_respond", "mention"},
 	} {
 		d := attention.Decide(attention.Event{
 			EventID: "1", Text: c.text, Conversation: attention.Conversation{ID: "c", Kind: attention.ConversationKind(c.kind)},
@@ -305,9 +309,9 @@ func TestDecide_ReadsWordsAsPeopleTypeThem(t *testing.T) {
 	}
 }
 
-// TestDecide_AgreementTakesAnOffer checks which messages of a person say something after an offer of the agent.
+// TestDecide_AgreementAcceptsAnOffer checks which messages of a person say something after an offer of the agent.
 // It is no question: it keeps no word from leaving or stopping.
-func TestDecide_AgreementTakesAnOffer(t *testing.T) {
+func TestDecide_AgreementAcceptsAnOffer(t *testing.T) {
 	for text, want := range map[string]string{
 		"ok": "direct_message", "Perfect!": "direct_message", "vale": "direct_message", "beleza": "direct_message", "хорошо": "direct_message",
 		"oke": "direct_message", "tamam": "direct_message", "alles klar": "direct_message", "ok, thanks": "direct_message", "👍": "direct_message",

@@ -15,8 +15,8 @@ type mentions struct {
 	others bool // somebody else, or a role of others
 }
 
-// resolveMentions reads the mentions that the chat surface resolved, and the "@name" labels of
-// the text. A label that the surface resolved, too, counts once.
+// resolveMentions reads the mentions that the bridge resolved, and the "@name" labels of the text. A
+// label that the bridge resolved, too, counts once.
 func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 	var m mentions
 	for _, name := range slices.Concat(e.Mentions, textMentions(spoken)) {
@@ -26,8 +26,8 @@ func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 }
 
 // Addressees reports whether an event mentions an agent, and whether it mentions anybody else. If the
-// chat surface has resolved mentions, the labels of the text count only there: one of them may be the
-// name of a bot that means the agent.
+// bridge has resolved mentions, the labels of the text do not count: one of them may be the name of a
+// bot that stands for the agent.
 func Addressees(e *Event, self *Self) (me, others bool) {
 	text := e.Text
 	if len(e.Mentions) > 0 {
@@ -128,9 +128,9 @@ func CheckAlias(name string) error {
 	switch {
 	case len(label) != 1 || label[0] != Label{0, 1 + len(name), 1 + len(name)} || len(name) > maxAlias,
 		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
-		return fmt.Errorf("%q is not a name: use one word, as in a mention", name)
+		return fmt.Errorf("%q is not a name: use one word of at most %d bytes, as in a mention", name, maxAlias)
 	case MeansEverybody(name):
-		return fmt.Errorf("%q means everybody", name)
+		return fmt.Errorf("%q means everybody: use another name", name)
 	}
 	return nil
 }
@@ -247,13 +247,36 @@ func onlyQuotes(text string) bool {
 func withoutCodeSpans(line string) string {
 	var b strings.Builder
 	for {
-		before, rest, _ := strings.Cut(line, "`")
-		_, after, closed := strings.Cut(rest, "`")
-		if !closed {
+		before, _, found := strings.Cut(line, "`")
+		rest := strings.TrimLeft(line[len(before):], "`")
+		n := len(line) - len(before) - len(rest)
+		end := runOfTicks(rest, n)
+		switch {
+		case !found:
 			b.WriteString(line)
 			return b.String()
+		case end < 0: // no code
+			b.WriteString(line[:len(before)+n])
+			line = rest
+		default:
+			b.WriteString(before + " ")
+			line = rest[end+n:]
 		}
-		b.WriteString(before + " ")
-		line = after
+	}
+}
+
+// runOfTicks returns where a run of exactly n backquotes begins in a text, or -1.
+func runOfTicks(text string, n int) int {
+	for at := 0; ; {
+		i := strings.IndexByte(text[at:], '`')
+		if i < 0 {
+			return -1
+		}
+		at += i
+		run := len(text[at:]) - len(strings.TrimLeft(text[at:], "`"))
+		if run == n {
+			return at
+		}
+		at += run
 	}
 }

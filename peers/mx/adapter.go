@@ -96,7 +96,7 @@ func (out *outbound) relay(tx *store.Tx, o *outgoing, event string) {
 		}
 		d := eventData{Content: bridge.RelayedMessage(protocol.PeerID(o.agent), &o.content, in)}
 		own := strings.ToLower(localpart(string(out.bot)))
-		for _, name := range bridge.MentionedNames(o.content.Text, silence(o.content.Text)) {
+		for _, name := range bridge.MentionedNames(o.content.Text, codeOrQuotes(o.content.Text)) {
 			if name != own { // no person wrote it, so the bot's name does not mean the first agent
 				d.Names = append(d.Names, name)
 			}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"hubbub/protocol/text"
-
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"maunium.net/go/mautrix/id"
@@ -83,11 +81,28 @@ type htmlReader struct {
 	raw bool // without marks
 }
 
-var blankLines = text.Pattern(`\n[\pZ\s]*\n`)
-
-// text returns the text without runs of blank lines.
+// text returns the text without runs of blank lines, except those of code.
 func (w *htmlReader) text() string {
-	return strings.Trim(blankLines().ReplaceAllString("\n"+w.String()+"\n", "\n\n"), "\n")
+	var lines []string
+	fence, blank := "", true
+	for line := range strings.SplitSeq(w.String(), "\n") {
+		switch trimmed := strings.TrimSpace(line); {
+		case fence != "":
+			if blank = false; trimmed == fence {
+				fence = ""
+			}
+		case trimmed == "" && blank:
+			continue
+		case trimmed == "":
+			line, blank = "", true
+		default:
+			if blank = false; strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~") {
+				fence = trimmed[:3]
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
 func (w *htmlReader) children(n *html.Node, depth int) {

@@ -32,6 +32,9 @@ func TestMarkdownOf(t *testing.T) {
 		"<strike>a</strike><hr>b":                                "~~a~~\n\n---\n\nb",
 		"<code>a`b</code>":                                       "`` a`b ``",
 		"<pre><code class=\"language-go\">x := 1\n</code></pre>": "```go\nx := 1\n```",
+		"<pre><code>a\n\n\nb</code></pre>":                       "```\na\n\n\nb\n```",
+		"<blockquote><pre>a\n\n\nb</pre></blockquote>c":          "> ```\n> a\n> \n> \n> b\n> ```\n\nc",
+		"<ul><li>x<pre>a\n\n\nb</pre></li></ul>":                 "- x\n  ```\n  a\n  \n  \n  b\n  ```",
 		"<pre>```</pre>":                                         "~~~\n```\n~~~",
 		"<span data-mx-spoiler=\"the end\">he dies</span>":       "(the end) ||he dies||",
 		`<a href="mailto:a@b.example">a@b.example</a>`:           "a@b.example",
@@ -77,6 +80,7 @@ func TestMarkdownOf_RepeatsNoManyElements(t *testing.T) {
 func TestIsSilent(t *testing.T) {
 	for text, want := range map[string]bool{
 		"hi @a": false, "`@a`": true, "> @a": true, "```\n@a\n```": true, "`x` @a": false, "> x\n@a": false,
+		"``@a``": true, "`` ` `` @a": false, "```x``` @a": false, "``x` @a``": true, "````\n```\n````\n@a": false,
 	} {
 		at := 0
 		for i := range text {
@@ -91,12 +95,12 @@ func TestIsSilent(t *testing.T) {
 }
 
 // isSilent reports whether a byte of a text is in code or a quote.
-func isSilent(words string, at int) bool { return silence(words)(at) }
+func isSilent(words string, at int) bool { return codeOrQuotes(words)(at) }
 
 // One function answers for all bytes of a text in order, and reads it once.
-func TestSilence_InTheOrderOfTheText(t *testing.T) {
+func TestCodeOrQuotes_ReadsEachPartOnce(t *testing.T) {
 	text := "@a `@b` @c\n > @d `@e\n@f ```@g`` @h\n\u3000>@i```` @j` @k\n``` @l ```@m > @n"
-	silent, heard := silence(text), ""
+	silent, heard := codeOrQuotes(text), ""
 	for at, r := range text {
 		if r == '@' && !silent(at) {
 			heard += text[at+1 : at+2]
@@ -107,7 +111,7 @@ func TestSilence_InTheOrderOfTheText(t *testing.T) {
 	}
 }
 
-func TestMarkdownOf_ReadsFewDocuments(t *testing.T) {
+func TestMarkdownOf_RefusesManyDocuments(t *testing.T) {
 	for n, want := range map[int]string{maxDepth: "x", maxDepth + 1: ""} {
 		if got := markdownOf(strings.Repeat("<body a>", n) + "x"); got != want {
 			t.Errorf("%d bodies become %q", n, got)

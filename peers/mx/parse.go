@@ -113,7 +113,8 @@ func decodeMessage(raw json.RawMessage) (m event.MessageEventContent, err error)
 		return json.Unmarshal([]byte(alone), new(event.MessageEventContent)) != nil
 	})
 	m = event.MessageEventContent{}
-	return m, json.Unmarshal([]byte(mustJSON(members)), &m)
+	err = json.Unmarshal([]byte(mustJSON(members)), &m)
+	return m, err
 }
 
 // newEvent returns an event for the bus with what all kinds have.
@@ -195,10 +196,10 @@ func (h *parsedEvent) setText(e *rawEvent, m *event.MessageEventContent, a *acco
 }
 
 // mentions returns the names that a message mentions: those with @ outside of code and quotes,
-// and those in m.mentions, where a room means all.
+// and those in m.mentions, where "room" means everybody.
 func (a *account) mentions(given *event.Mentions, words string) []string {
 	words = strings.ReplaceAll(words, "＠", "@") // of Chinese and Japanese keyboards
-	names := bridge.MentionedNames(words, silence(words))
+	names := bridge.MentionedNames(words, codeOrQuotes(words))
 	own := strings.ToLower(localpart(string(a.bot)))
 	if given != nil {
 		if given.Room {
@@ -232,30 +233,46 @@ func cleanName(name string) string {
 	return text.Clip(text.CleanName(text.OneLine(name)), bridge.MaxReason)
 }
 
-// silence returns a function that reports whether a byte of a text is in code or a quote. Call it with increasing
-// positions: it reads each part of the text once.
-func silence(words string) func(at int) bool {
-	read, ticks := 0, 0
-	blank, quoted, inCode, inBlock := true, false, false, false // what is read of the line; inBlock: of the text
+// codeOrQuotes returns a function that reports whether a byte of a text, which is no backquote, is in code or a
+// quote. Call it with increasing positions: it reads each part of the text once.
+func codeOrQuotes(words string) func(at int) bool {
+	read, ticks := 0, 0 // ticks: backquotes directly before read
+	span, block := 0, 0 // backquotes that opened code in this line and in the text
+	blank, quoted := true, false
+	endRun := func() {
+		switch {
+		case ticks == 0:
+		case block > 0:
+			if ticks >= block {
+				block = 0
+			}
+		case span == ticks:
+			span = 0
+		case span == 0 && ticks >= 3:
+			block = ticks
+		case span == 0:
+			span = ticks
+		}
+		ticks = 0
+	}
 	return func(at int) bool {
 		for _, r := range words[read:at] {
-			if r != '`' {
-				ticks = 0
+			if r == '`' {
+				blank = false
+				ticks++
+				continue
 			}
+			endRun()
 			switch {
 			case r == '\n':
-				blank, quoted, inCode = true, false, false
-			case r == '`':
-				blank, inCode = false, !inCode
-				if ticks++; ticks == 3 {
-					ticks, inBlock = 0, !inBlock
-				}
+				blank, quoted, span = true, false, 0
 			case !unicode.IsSpace(r):
 				blank, quoted = false, quoted || blank && r == '>'
 			}
 		}
+		endRun()
 		read = at
-		return quoted || inCode || inBlock
+		return quoted || block > 0 || span > 0
 	}
 }
 

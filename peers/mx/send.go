@@ -236,7 +236,7 @@ func relationFor(tx *store.Tx, o *outgoing) *event.RelatesTo {
 
 // mentioned returns the members of a room that a text names, so that their clients notify them.
 func (out *outbound) mentioned(tx *store.Tx, c *chat, words string) (users []id.UserID) {
-	for _, name := range bridge.MentionedNames(words, silence(words)) {
+	for _, name := range bridge.MentionedNames(words, codeOrQuotes(words)) {
 		for _, user := range out.called(tx, c.room, name) {
 			if !slices.Contains(users, user) {
 				users = append(users, user)
