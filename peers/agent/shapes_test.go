@@ -85,7 +85,7 @@ func shapes(n int) (list []shape) {
 			if over = over || p.text == "<|im_end|>" && cut == p.text && strings.TrimSpace(one.answer) != ""; p.answer && !over {
 				one.answer += cut
 			}
-			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.HasSuffix(strings.TrimSuffix(cut, ">"), "`<think") || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
+			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || strings.HasPrefix("C2A", cut) || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.HasSuffix(strings.TrimSuffix(cut, ">"), "`<think") || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
 		}
 		if !word {
 			list = append(list, one)

@@ -49,7 +49,7 @@ func (s *scanner) element(at int, opened []int) (int, effect) {
 		return len(rest), hide
 	}
 	length := opened[1] + closed + len(end)
-	return length + len(behind().FindString(rest[length:])), hide
+	return length + len(separator().FindString(rest[length:])), hide
 }
 
 // pairArguments matches the arguments beside an element with the name of a tool.
@@ -69,7 +69,7 @@ func (s *scanner) pair(at int, opened []int) (int, effect) {
 	if length == opened[1] && !(alone && isCompound(name)) {
 		return length, keep
 	}
-	return length + len(behind().FindString(rest[length:])), hide
+	return length + len(separator().FindString(rest[length:])), hide
 }
 
 var (

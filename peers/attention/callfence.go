@@ -44,7 +44,7 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	}
 	if s.tools.has(language) && !knownLanguage().MatchString(language) && // the name of the tool in place of a language
 		strings.HasPrefix(strings.TrimSpace(body), "{") && json.Valid([]byte(body)) {
-		return length + len(behind().FindString(rest[length:])), hide
+		return length + len(separator().FindString(rest[length:])), hide
 	}
 	inner := newScanner(body, s.tools)
 	inner.only = dataOnly
@@ -53,7 +53,7 @@ func (s *scanner) fence(at int, opened []int) (int, effect) {
 	}
 	inner.run()
 	if left := inner.out.String(); left != body && strings.TrimSpace(scaffold().ReplaceAllString(left, "")) == "" {
-		return length + len(behind().FindString(rest[length:])), hide
+		return length + len(separator().FindString(rest[length:])), hide
 	}
 	return length, keep
 }

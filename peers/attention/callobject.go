@@ -62,17 +62,21 @@ func (n names) formOfObject(object map[string]any, depth int) callForm {
 	if definesTool(v) {
 		return noCall
 	}
+	form := noCall
 	for _, member := range nameMembers {
 		if name, ok := v[member].(string); ok && arguments {
 			if n.named(name) {
 				return knownCall
 			}
 			if member == "name" || member == "function" {
-				return otherCall
+				form = otherCall
 			}
 		} else if ok && n.named(name) && (strings.HasPrefix(member, "tool") || isCompound(name)) {
 			return knownCall // with its arguments beside it, or none
 		}
+	}
+	if form != noCall {
+		return form
 	}
 	for _, member := range listMembers {
 		if inner, ok := v[member]; ok {

@@ -53,7 +53,7 @@ const turnStart = `(?:<\|?im_start\|?>|\[UNUSED_TOKEN_146\])\s*` + roleName + `\
 	`<\|start_of_turn_token\|><\|` + roleName + `_token\|>(?:<\|start_response\|>)?|` +
 	`<[|｜](?:hy_)?` + roleName + `(?:_start|_begin|_response)?[|｜]>:?|\[\|` + roleName + `\|\]:?|\]~b\](ai|user|system|tool)\b|` +
 	`<(?:extra_id_1|special_11|seed:bos|s)>` + roleName + `[ \t]*\n|` +
-	`<_(user|bot|system|observation)>|<role>` + roleName + `</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
+	`<_(user|bot|system|observation)>|<role>((?-i:SYSTEM|HUMAN|USER|ASSISTANT|OBSERVATION|TOOL))</role>|<\|start\|>` + roleName + `?\b|\[((?-i:/?INST))\]`
 
 var (
 	strayClose = begins(`</` + tagPrefix + `(?:think|thinking|thought|reasoning|scratch_?pad)>|\[/(?-i:THINK)\]|◁/think▷`)
@@ -82,10 +82,11 @@ func init() { // since measures of kinds refer to the table
 		{first: "<[◁", opens: strayClose, does: hideBefore},
 		{first: "<", opens: begins(`<(?:tool|tool_name|function|function_name)>\s*([\w.:/-]+)\s*</(?:tool|function)(?:_name)?>`),
 			measure: (*scanner).pair, call: true},
-		{first: "<", opens: begins(`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`), does: hide}, // an end alone
+		{first: "<", opens: begins(`</(?:[a-z]+:)?(?:tool|function)_(?:calls?|uses?|codes?|names?|args|arguments|` +
+			`inputs?|outputs?|results?|responses?|parameters|sep|begin|end)>`), does: hide}, // an end alone
 		{first: "<", closed: true, opens: begins(`<function=[^>\n]*>`), closes: ends(`</function>`), does: hide},
 		{first: "<", opens: begins(`<([a-z_][\w.:-]*)((?:\s[^<>]*)?)>`), measure: (*scanner).element, call: true},
-		{first: "[", opens: begins(`\[TOOL_CALLS\].*\z`), does: hide},
+		{first: "[", opens: begins(`\[(?-i:TOOL_CALLS)\].*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:python_tag|tool_calls?)\|>.*\z`), does: hide},
 		{first: "<", opens: begins(`<\|(?:channel|tool_call|tool_response|tool)>`), // Gemma
 			closes: ends(`<(?:channel|tool_call|tool_response|tool)\|>`), does: hide},
@@ -109,7 +110,7 @@ func init() { // since measures of kinds refer to the table
 		{first: "<", opens: begins(`<\|(?:inner|tools)_prefix\|>`), closes: ends(`<\|(?:inner|tools)_suffix\|>`),
 			does: hide},
 		{first: "<", opens: begins(`<<SYS>>`), closes: ends(`<</SYS>>`), does: hide},
-		{first: "[", opens: begins(`\[(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`),
+		{first: "[", opens: begins(`\[(?-i:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`),
 			closes: ends(`\[/(?:AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT)\]`), does: hide},
 		{first: "[", opens: begins(`\[(?-i:THINK)\]`), closes: ends(`\[/(?-i:THINK)\]`), does: hide},
 		{first: "◁", opens: begins(`◁think▷`), closes: ends(`◁/think▷`), does: hide},
@@ -127,7 +128,7 @@ func init() { // since measures of kinds refer to the table
 		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n`), measure: (*scanner).copyOfPrompt},
 		{first: "cC", line: true, opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + cutCopy), does: hide},
 		{first: "cC", opens: begins(`C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + cutCopy), does: hide},
-		{line: true, opens: begins(`[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") +
+		{line: true, opens: begins(`[ \t]*(?:` + `C2A (?:E|K|` + beginnings("EVENT", "KNOCK") + `)?` +
 			`|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`),
 			does: hide}, // cut in its first word
 		{first: "<[◁", opens: begins(`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|<` +
@@ -165,8 +166,11 @@ var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
 
 var headerLines = begins(`(?:` + headerLine + `)+`)
 
-// headerOnly matches a header line that occurs in no other text.
-var headerOnly = compiled(`(?im)^(?:event_id|response_policy|directedness): `)
+// headerOnly matches a header line that occurs in few other texts, and headerAuthor one that occurs in none.
+var (
+	headerOnly   = compiled(`(?im)^(?:event_id|response_policy|directedness): `)
+	headerAuthor = compiled(`(?im)^author: (?:human|agent|system):`)
+)
 
 // cutCopy matches the rest of a copy of the prompt that was cut.
 var cutCopy = `(?:[a-z_]+: [^\n]*(?:\n|\z))*` +
@@ -211,15 +215,16 @@ func tagged(s *scanner, at int, opened []int) (int, effect) {
 	return len(rest), hide
 }
 
-// header hides lines of the prompt's header: several, or the first of a text, if one of them occurs
-// in no other text.
+// header hides lines of the prompt's header: the first of a text, or several, if two of them, or the kind of an
+// author, occur in no other text.
 func (s *scanner) header(at int, _ []int) (int, effect) {
 	if at < s.prompt.noHeader {
 		return 0, keep
 	}
 	run := headerLines().FindString(s.text[at:])
-	if s.prompt.noHeader = at + len(run); !headerOnly().MatchString(run) || at > 0 &&
-		strings.Count(strings.TrimSpace(run), "\n") == 0 {
+	only := len(headerOnly().FindAllStringIndex(run, 2))
+	if s.prompt.noHeader = at + len(run); only == 0 || at > 0 && (only == 1 && !headerAuthor().MatchString(run) ||
+		strings.Count(strings.TrimSpace(run), "\n") == 0) {
 		return 0, keep
 	}
 	return len(run), hide
@@ -340,6 +345,8 @@ var (
 		`est|sont|et|é|são|e|это|и|или|це|та)[ ,])`)
 	prose = begins(`[,;)][ \n]|[.:!?)](?:\s|\z)| (?:[\pL(]|<[|｜/]?[a-z_|｜]+> )`)
 
+	afterColon  = compiled(`[:=→]\** \z`)
+	lineEnd     = begins(`[ \t]*(?:\n|\z)`)
 	inProse     = compiled(midSentence)
 	punctuation = begins(`[,;.:!?)](?:\s|\z)`)
 	lineStart   = compiled(startOfLine)
@@ -367,7 +374,7 @@ const (
 
 	// conjunctions are words between two tags that a sentence mentions.
 	conjunctions = `and|or|to|und|oder|bis|et|ou|à|y|e|o|u|a|i|en|of|tot|och|og|eller|ve|veya|ile|и|или|до|і|й|та|або|lub|` +
-		`dan|atau|و|یا|और|plus|vs\.?|&`
+		`dan|atau|و|یا|और|plus|vs\.?|with|by|into|instead of|&`
 )
 
 // A mentionPlace is a place of a mark that a sentence mentions: the text before the mark and the text after it.
@@ -393,7 +400,10 @@ var mentionPlaces = []mentionPlace{
 
 // templatePlaces are such places for marks of templates only: a thought may begin in the middle of these sentences.
 var templatePlaces = []mentionPlace{
-	{compiled(`[是为為]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)},       // 标记是<|im_end|>而不是
+	{afterColon, begins(`[=,]|[ \t]*\n[^\n<]{1,40}[:=→]\** <`)}, // pad: <pad>, and eos: <eos> in the next line
+	{compiled(`, \z`), begins(`=`)},
+	{leadsTo, begins(`[ \t]*\n`)},
+	{compiled(`[是为為]\z`), begins(`[\p{Han}\p{Katakana}\p{Hangul}]`)}, // 标记是<|im_end|>而不是
 	{compiled(`[はがをにでともの]\z`), begins(`(?:です|でし|である|だ。|が|を|に|の|と|から|まで)`)}, // 終わりは<|im_end|>です
 	{compiled(`\p{Hangul} ?\z`), // 끝은 <|im_end|>입니다
 		begins(`(?:입니다|이다|이에요|예요|은|는|이|가|을|를|로|으로|와|과|의|에서|부터|까지)(?:[\s.,!?]|\z)`)},
@@ -469,8 +479,10 @@ func (s *scanner) listedLength(at int, line string, length int) int {
 		return place.before().MatchString(line) && place.after().MatchString(after)
 	}
 	mark := s.text[at:]
-	ofTemplate := markBegins().MatchString(mark) && !thoughtMark().MatchString(mark)
-	if slices.ContainsFunc(mentionPlaces, mentions) || ofTemplate && slices.ContainsFunc(templatePlaces, mentions) {
+	ofTemplate := markBegins().MatchString(mark) && !thoughtMark().MatchString(mark) &&
+		!turnStarts().MatchString(strings.TrimSpace(after))
+	if slices.ContainsFunc(mentionPlaces, mentions) || ofTemplate && (slices.ContainsFunc(templatePlaces, mentions) ||
+		s.mentioned && afterColon().MatchString(line) && lineEnd().MatchString(after)) {
 		return length
 	}
 	return 0

@@ -187,6 +187,10 @@ func TestVisibleText_KeepsTokensInProse(t *testing.T) {
 		"a[0] | b[|c|] and <b>bold</b>",
 		"```\n<|im_start|>user\nHi<|im_end|>\n```",
 		"The tokens (<|user|>, <|assistant|>) name roles.",
+		"- Qwen: <|im_end|>\n- Llama 3: <|eot_id|>\n- Gemma: <end_of_turn>",
+		"Qwen uses <|im_end|>\nLlama uses <|eot_id|>",
+		"pad token: <pad>\neos token: <eos>\nvocab: 32000",
+		"Tokens: <PAD>=0, <EOS>=2.",
 	} {
 		cases[text] = text
 	}

@@ -113,7 +113,7 @@ func (n names) begun(cut string) bool {
 var (
 	looseName = compiled(`(?i)["']?\b(?:name|function|tool|tool_?name|function_?name|action|recipient_?name)["']?\s*:\s*["']([\w.:/-]*)(["']?)`)
 	looseArgs = compiled(`(?i)["']?\b(?:` + argumentNames + `)["']?\s*:`)
-	behind    = begins(`[ \t]*[;,]?[ \t]*\n?`)
+	separator = begins(`[ \t]*[;,]?[ \t]*\n?`)
 )
 
 // maxSearches bounds the search for the ends of calls, in lengths of the text.
@@ -153,7 +153,7 @@ func (s *scanner) object(at int, _ []int) (int, effect) {
 	case form == knownCall && length == 0:
 		return len(rest), hide
 	case form == knownCall:
-		return length + len(behind().FindString(rest[length:])), hide
+		return length + len(separator().FindString(rest[length:])), hide
 	}
 	return length, keep
 }
@@ -201,7 +201,7 @@ func (s *scanner) namedObject(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	length += from
-	return length + len(behind().FindString(rest[length:])), hide
+	return length + len(separator().FindString(rest[length:])), hide
 }
 
 // callBegins matches the beginning of a call as a statement or an expression of a program, up to
@@ -247,7 +247,7 @@ func (s *scanner) call(at int, opened []int) (int, effect) {
 	for ; inner > 0 && strings.HasPrefix(strings.TrimLeft(rest[length:], " \t\n"), ")"); inner-- {
 		length += strings.IndexByte(rest[length:], ')') + 1
 	}
-	after := behind().FindString(rest[length:])
+	after := separator().FindString(rest[length:])
 	if alone { // with the comment after it
 		after = cmp.Or(statement().FindString(rest[length:]), after)
 	}
@@ -305,7 +305,7 @@ func (s *scanner) callList(at int, opened []int) (int, effect) {
 		return 0, keep
 	}
 	if length := balanced(rest); length > 0 {
-		return length + len(behind().FindString(rest[length:])), hide
+		return length + len(separator().FindString(rest[length:])), hide
 	}
 	return len(rest), hide
 }

@@ -135,6 +135,7 @@ func TestVisibleText_HidesCallsOfEveryAPI(t *testing.T) {
 		`{"functionCall": {"name": "search", "args": {"q": "x"}}}`, `{"toolName": "search", "toolInput": {"q": "x"}}`,
 		`{"toolCalls": [{"name": "search", "arguments": {}}]}`, `{"tool_use": {"name": "search", "input": {}}}`,
 		`{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {}}}`,
+		`{"name": "call_1", "function": "search", "arguments": {"q": "x"}}`, `{"name": "step", "tool": "search", "args": {}}`,
 		`{"choices": [{"message": {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}}]}`,
 		`{"content": [{"type": "text", "text": "hm"}, {"type": "tool_use", "id": "t", "name": "search", "input": {}}]}`,
 		`{"parts": [{"functionCall": {"name": "search", "args": {}}}]}`, `{"thought": "hm", "action": {"name": "search", "args": {}}}`,

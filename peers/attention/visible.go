@@ -30,8 +30,9 @@ const maxHiddenPart = 16 << 10
 // hidden.
 const maxCopies = 10
 
-// tagBegins matches a possible beginning of a tag at the end of a text. It is too short to hide.
-var tagBegins = compiled(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
+// tagBegins matches a possible beginning of a tag, or of a copy of a prompt, at the end of a text. It is too short to
+// hide.
+var tagBegins = compiled(`(?im)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?|^C2A?)\z`)
 
 // cutTag and tagEnds match a tag that was split in two.
 var (
@@ -56,30 +57,32 @@ func VisibleTextAfter(before, text string, tools ...string) (answer, after strin
 		if shown && strings.HasPrefix(answer, before) {
 			answer = answer[len(before):]
 		}
-		return answer, boundedRest(after)
+		return answer, boundedRest(after, tools)
 	}
 	for _, between := range []string{"\n", "\n\n"} { // where the author split it
 		if other, end, _ := visibleTextOf(before+between+text, known, 0); len(other) < len(answer) {
 			answer, after = other, end
 		}
 	}
-	return answer, boundedRest(after)
+	return answer, boundedRest(after, tools)
 }
 
 // boundedRest shortens an unfinished hidden part if only its beginning matters.
-func boundedRest(after string) string {
+func boundedRest(after string, tools []string) string {
 	switch {
 	case len(after) <= maxHiddenPart:
 		return after
-	case HiddenPartContinues(after):
+	case HiddenPartContinues(after, tools...):
 		return strings.ToValidUTF8(after[:maxHiddenPart], "")
 	}
 	return ""
 }
 
 // HiddenPartContinues reports whether the next text continues an unfinished thought, call or
-// copy.
-func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
+// copy. The tools are those of VisibleText.
+func HiddenPartContinues(after string, tools ...string) bool {
+	return after != "" && VisibleText(after+"\n\nx", tools...) == ""
+}
 
 // bareTemplate matches the beginning of an answer whose marks of a template the server has taken out:
 // Llama leaves the role, and gpt-oss the thought, "assistant" and "final" in one word. It also matches marks
@@ -199,7 +202,7 @@ type scanner struct {
 
 	out      strings.Builder
 	from     int    // where the answer begins, after a thought that began before the text
-	over     bool   // the turn of the answer ended before the text
+	over     bool   // the turn of the answer ended before the end of the text
 	end      string // the hidden part that ends the text so far, with the white space after it
 	answered bool   // out has more than white space
 
@@ -213,7 +216,7 @@ type scanner struct {
 type lookahead struct {
 	searched   int  // bytes that were searched for the ends of calls
 	nextTagEnd int  // see tagEnd
-	noTildes   bool // no block of code that tildes begin ends from here on
+	noTildes   bool // no line of tildes follows, so tildes begin no block of code
 }
 
 // promptCopies are what header and copyOfPrompt know about the copies of the prompt in a text.

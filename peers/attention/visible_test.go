@@ -36,7 +36,14 @@ var visibleCases = map[string]string{
 	"The </think> token ends it.":                             "The </think> token ends it.",
 	"The <think> tag is a thought: <think>never closed":       "The <think> tag is a thought:",
 	"Here: <think>never closed":                               "Here:",
-	"So: <invoke name=\"a":                                    "So:", "Sure <thi": "Sure", "Sure <seed:think>a": "Sure",
+	"C2":                                                      "C2", "A1\nB1\nC2": "A1\nB1\nC2", "c2A": "c2A", "A\nC2A EV": "A", "C2A KNOC": "",
+	"Put it under [system_prompt] in the file.":                       "Put it under [system_prompt] in the file.",
+	"Add [tool_calls] limit = 5 to it.":                               "Add [tool_calls] limit = 5 to it.",
+	"Add <role>developer</role> inside <roles> there.":                "Add <role>developer</role> inside <roles> there.",
+	"The record is <tool_id>5</tool_id>.":                             "The record is <tool_id>5</tool_id>.",
+	"It is:\nevent_id: 4711\nauthor: Ann\nreason: timeout\nClose it?": "It is:\nevent_id: 4711\nauthor: Ann\nreason: timeout\nClose it?",
+	"Replace <think> with <reasoning> in it.":                         "Replace <think> with <reasoning> in it.",
+	"So: <invoke name=\"a":                                            "So:", "Sure <thi": "Sure", "Sure <seed:think>a": "Sure",
 	"a<b": "a<b", "It is <": "It is <", "Here: [TOOL_CALLS][{": "Here:", "as said</reasoning>A": "A",
 	"“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」": "“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」",
 	"I say \"yes\"</think>\"Yes\" it is":                             "\"Yes\" it is",
@@ -191,6 +198,14 @@ func TestVisible_HidesAnInnerPartOverSeveralTexts(t *testing.T) {
 		if _, inner := attention.VisibleTextAfter("", text); attention.HiddenPartContinues(inner) != open {
 			t.Errorf("%q goes on: %v", text, !open)
 		}
+	}
+	long := `{"name":"shop.order","arguments":{"note":"` + strings.Repeat("INNER ", 4000)
+	_, inner = attention.VisibleTextAfter("", long, "shop.order")
+	if !attention.HiddenPartContinues(inner, "shop.order") || attention.HiddenPartContinues(inner) {
+		t.Errorf("a call of a tool of the turn goes on in %d bytes", len(inner))
+	}
+	if said, _ := attention.VisibleTextAfter(inner, `INNER"}}`, "shop.order"); said != "" {
+		t.Errorf("the rest of a call became %q", said)
 	}
 	for _, whole := range []string{"Sure: <think>INNER</think>It is 4.", "Sure: <|channel|>analysis<|message|>INNER<|channel|>final<|message|>It is 4.", "Sure: [THINK]INNER[/THINK]It is 4.", "好◁think▷INNER◁/think▷It is 4."} {
 		for at := range whole {

@@ -55,7 +55,7 @@ func (args *sendArguments) check() string {
 		return fmt.Sprintf("text has %d bytes; an interim message has at most %d. Shorten it.", len(args.Text),
 			maxInterim)
 	case len(args.IdempotencyKey) > maxKey:
-		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
+		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are allowed. Use a shorter one.", len(args.IdempotencyKey), maxKey)
 	case !text.IsCleanName(args.IdempotencyKey):
 		return "idempotencyKey must be " + text.NameRule + "."
 	case args.Visibility != "" && !slices.Contains(visibilities, args.Visibility):
@@ -87,10 +87,9 @@ func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.
 	return answer
 }
 
-// eventAtTarget returns the id of the event that a message answers. If the message names only a target, and
-// is sent outside of a turn and of the tools of a chat, that is the event that an earlier
-// call of the same key and text answered, or the only one that waits at the target. Otherwise it returns
-// a refusal.
+// eventAtTarget returns the id of the event that a message answers. Outside of turns and of the tools of a chat, a
+// message may name only a target. It then answers the event that an earlier call with its key and text answered,
+// or the only event that waits at the target. If several or none wait there, eventAtTarget returns a refusal.
 func (b *Toolset) eventAtTarget(ctx context.Context, args *sendArguments) (id string, unclear attention.Refusal) {
 	if args.InReplyTo != "" || args.Target == "" || b.turnID != "" || b.chat != "" {
 		return args.InReplyTo, unclear
@@ -190,7 +189,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 	return result{MessageID: id, Status: "sent"}
 }
 
-// isRefused checks that a message may be sent for the event of the attempt, where it is to be shown.
+// isRefused refuses a message that may not be sent for the event or not be shown there, and reports whether it did.
 func (args *sendArguments) isRefused(t *attempt) bool {
 	e := t.event
 	isPrivate := args.Visibility == "dm" || args.Visibility == "ephemeral"
@@ -302,9 +301,9 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text,
 		allNames...)
 	o.Text = text
-	standing := obligations.ReplyContext(&t.View, e, o.Text)
+	reply := obligations.ReplyContext(&t.View, e, o.Text)
 	if e != nil && t.HasReplied(e) {
-		continueAnswer(&standing)
+		continueAnswer(&reply)
 	}
 	switch {
 	case o.Stale:
@@ -314,10 +313,10 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	case t.refusal.Refused():
 	case o.Text == "" && !empty:
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
-		if t.refuse(notPublic); attention.HiddenPartContinues(inner) {
+		if t.refuse(notPublic); attention.HiddenPartContinues(inner, allNames...) {
 			t.refusal = markupOpen
 		}
-	case !t.permit(standing, o.Text):
+	case !t.permit(reply, o.Text):
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
 		lifecycle.FinishAccepted(t.Tx, t.turn, e)
