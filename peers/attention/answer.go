@@ -17,7 +17,7 @@ const (
 	AnswerUnclear Answer = "unclear" // it tries to answer: maybe, yes?, not yet
 	AnswerOther   Answer = "other"   // it says something else, possibly in addition to an answer
 
-	// answerStop is a stop word. Beside a no, it is one; alone, it stops what is running.
+	// answerStop is a stop word. Next to a no, it means no; alone, it stops what is running.
 	answerStop Answer = "stop"
 )
 
@@ -39,9 +39,10 @@ type AnswerReader struct {
 }
 
 type answerPhrases struct {
-	answers map[string]Answer // by the words of the phrase; "" is a courtesy
-	words   map[string]bool   // of the phrases
-	longest int               // phrase, in words
+	answers  map[string]Answer // by the words of the phrase; "" is a courtesy
+	refusals map[string]bool   // phrases for no that a no before them negates
+	words    map[string]bool   // of the phrases
+	longest  int               // phrase, in words
 }
 
 // NewAnswerReader returns the reader for Words.Yes, Words.No, Words.Unclear and Words.Stop. If a phrase is
@@ -52,7 +53,10 @@ func NewAnswerReader(w *Words) *AnswerReader {
 }
 
 func newAnswerPhrases(w *Words) answerPhrases {
-	p := answerPhrases{answers: map[string]Answer{}, words: map[string]bool{}}
+	p := answerPhrases{answers: map[string]Answer{}, words: map[string]bool{}, refusals: map[string]bool{}}
+	for _, phrase := range defaultWords().Refusals {
+		p.refusals[strings.Join(tokens(phrase), " ")] = true
+	}
 	for _, list := range []struct {
 		phrases []string
 		answer  Answer
@@ -111,7 +115,8 @@ func (r *AnswerReader) Read(text string) Answer {
 		if answer != "" {
 			found = append(found, answer)
 		}
-		if answer == answerStop && last == AnswerNo && !starts[len(all)-len(words)] {
+		if last == AnswerNo && !starts[len(all)-len(words)] &&
+			(answer == answerStop || r.phrases().refusals[strings.Join(words[:n], " ")]) {
 			clear = false // "don't stop" asks to go on
 		}
 		last = answer
@@ -168,8 +173,8 @@ func (r *AnswerReader) denies(words []string) bool {
 	return end[no] && !end[other] && !end[no|other]
 }
 
-// exclaimed are words that are an exclamation in another language if a sign is added: laughter in
-// English, "enough" in Spanish.
+// exclaimed maps words for yes to the sign that makes them an exclamation in another language: "ha!" is
+// laughter in English, "¡ya" is "enough" in Spanish.
 var exclaimed = map[string]string{"ha": "!", "xa": "!", "ya": "¡"}
 
 // shorten returns a word as it is spelled if letters of it are repeated: "daaa". drawled reports
@@ -220,7 +225,7 @@ var (
 	italics = compiled(`(^|[^\pL\pN_])_([^_\n]+)_($|[^\pL\pN_])`)
 )
 
-// innerTick matches a key that people use for an apostrophe, within a word. Around one it quotes.
+// innerTick matches a backquote or an acute accent that stands for an apostrophe within a word.
 var innerTick = compiled("(\\pL)[`´](\\pL)")
 
 // Faces made of punctuation. A bracket is also one if the text has no bracket of the other kind.

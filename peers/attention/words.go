@@ -33,6 +33,7 @@ var embeddedWords []byte
 // A dictionary is what words.json contains.
 type dictionary struct {
 	Words
+	Refusals   []string `json:"refusals"`   // words for no that a no before them negates: "don't cancel it"
 	Courtesies []string `json:"courtesies"` // they change neither yes nor no
 	Pauses     []string `json:"pauses"`     // their author will answer later
 	Requests   []string `json:"requests"`   // they ask without a question mark: "tell me which"
