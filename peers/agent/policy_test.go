@@ -204,7 +204,7 @@ func TestDeadline_EndsATurn(t *testing.T) {
 		w.sleep(58 * time.Second)
 		w.wantDispositions()
 		if w.typing == 0 {
-			t.Error("no typing sign was shown")
+			t.Error("no typing indicator was shown")
 		}
 		w.sleep(5 * time.Second)
 		w.wantDispositions("e1 failed")
@@ -571,5 +571,25 @@ func TestSignal_UnclearAsksAndSeenAnswersNothing(t *testing.T) {
 		if last := w.replies[len(w.replies)-1].Text; !strings.HasPrefix(last, "I could not answer") {
 			t.Errorf("after a receipt alone the chat is told %q", last)
 		}
+	})
+}
+
+// TestSignal_UnclearHearsTheExplanationInAGroup checks that the author's next message, which names nobody, is the
+// answer to what the agent asked.
+func TestSignal_UnclearHearsTheExplanationInAGroup(t *testing.T) {
+	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if turn.Event.EventID != "e1" {
+			return harness.Outcome{State: harness.Finished, FinalText: "It is open."}, nil
+		}
+		call(tools, "chat.react", map[string]any{"signal": "unclear"})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	withFixture(t, s, nil, func(t *testing.T, w *fixture) {
+		w.say(post("e1", "@lead is the thing there?"))
+		w.sleep(time.Minute)
+		w.wantTexts("signal unclear", "I do not understand this. Could you say what you mean?")
+		w.say(post("e2", "I mean the window"))
+		w.sleep(10 * time.Second)
+		w.wantDispositions("e1 superseded", "e2 responded")
 	})
 }

@@ -62,7 +62,7 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	return d
 }
 
-// weaken removes an obligation that time or an earlier answer has settled.
+// weaken lowers must_respond for old and already answered events, and marks returns and mere quotations.
 func weaken(d *Decision, v *situation) {
 	if v.facts.Left && v.mentions.me && d.Action == ActionNone {
 		d.Action = ActionReturn
@@ -161,14 +161,14 @@ func AfterClaim(d Decision, inject *Capabilities) Decision {
 
 // A situation holds everything that the rules need.
 type situation struct {
-	event    *Event
-	self     *Self
-	facts    *Facts
-	cfg      *Config
-	mentions mentions
-	words    []string // of the spoken part, without labels
-	replyMe  bool     // it answers a message from this agent
-	replyNot bool     // it answers a message from another agent
+	event      *Event
+	self       *Self
+	facts      *Facts
+	cfg        *Config
+	mentions   mentions
+	words      []string // of the spoken part, without labels
+	replyMe    bool     // it answers a message from this agent
+	replyOther bool     // it answers a message from another agent
 }
 
 func newSituation(e *Event, self *Self, facts *Facts, cfg *Config) situation {
@@ -180,7 +180,7 @@ func newSituation(e *Event, self *Self, facts *Facts, cfg *Config) situation {
 	}
 	if e.ReplyTo != nil && e.ReplyTo.Author != "" {
 		v.replyMe = self.is(e.ReplyTo.Author)
-		v.replyNot = !v.replyMe
+		v.replyOther = !v.replyMe
 	}
 	return v
 }
@@ -228,7 +228,7 @@ func (v *situation) answers() bool {
 
 // continues reports whether the event is a fragment of a person's message to this agent.
 func (v *situation) continues() bool {
-	return v.facts.Continues && v.event.authorKind() == AuthorHuman && v.namesNobody() && !v.replyNot
+	return v.facts.Continues && v.event.authorKind() == AuthorHuman && v.namesNobody() && !v.replyOther
 }
 
 // acknowledges reports whether the text is only thanks or similar, or only emoji that express no doubt,
@@ -252,6 +252,17 @@ func offers(question string, words []string) bool {
 	between := func(words []string) string { return " " + strings.Join(words, " ") + " " }
 	return len(words) > 0 && strings.Contains(between(tokens(spokenPart(question))), between(words))
 }
+
+// OffersChoice reports whether a text names an answer beside a word for "or", as "Say heat or cool." names "cool".
+func OffersChoice(text, answer string) bool {
+	words := tokens(withoutLabels(spokenPart(answer)))
+	return len(words) > 0 && slices.ContainsFunc(orWords, func(or string) bool {
+		return offers(text, append([]string{or}, words...)) || offers(text, append(slices.Clone(words), or))
+	})
+}
+
+// orWords are words for "or" in languages that separate words.
+var orWords = strings.Fields("or oder ou o u или або veya ya yoki atau lub czy of eller või nebo ή یا أو या")
 
 // IsAcknowledgement reports whether a text is only thanks or similar, apart from labels, in the
 // default words. If the text may be an answer, words that can answer, such as "ok", do not count.

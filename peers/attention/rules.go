@@ -110,7 +110,7 @@ func onMine(v *situation) bool { return v.replyMe }
 // isNews reports whether a reaction is the first one of its kind to its message.
 func isNews(v *situation) bool { return !v.facts.Repeated }
 
-func ofNoAgent(v *situation) bool { return !v.replyNot }
+func ofNoAgent(v *situation) bool { return !v.replyOther }
 
 func byPerson(v *situation) bool { return v.event.authorKind() == AuthorHuman }
 
@@ -137,7 +137,7 @@ func reactionDirectedness(v *situation) Directedness {
 	switch {
 	case v.replyMe:
 		return DirectedToMe
-	case v.replyNot:
+	case v.replyOther:
 		return DirectedToOther
 	}
 	return DirectedAmbient
@@ -150,7 +150,7 @@ func (v *situation) repeats() bool {
 
 // toOther reports whether somebody else is the clear recipient.
 func (v *situation) toOther() bool {
-	return v.mentions.others || v.replyNot || v.event.conversationKind() == ConversationDM
+	return v.mentions.others || v.replyOther || v.event.conversationKind() == ConversationDM
 }
 
 // mentionDirectedness returns the directedness by mentions, for rules that do not depend on it.

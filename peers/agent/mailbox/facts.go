@@ -69,13 +69,14 @@ func (v *View) Facts(e *Entry) attention.Facts {
 			(SELECT event_id FROM events WHERE +conversation = ?1 AND +thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
 				AND `+OpenCondition+` AND seq < ?5 ORDER BY seq DESC LIMIT 1), ''),
 		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
-		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
-		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
+		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND `+ownWords+`), 0),
+		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND `+ownWords+` ORDER BY sent_at DESC LIMIT 1), ''),
 		coalesce((SELECT received_at FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message' ORDER BY seq DESC LIMIT 1), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread, facts.Continues = facts.Work != "", e.IsFragment() // an edit changes nothing about that
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
-	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
+	facts.Asked = lastOwn > lastOther &&
+		(attention.EndsWithQuestion(lastText) || attention.OffersChoice(lastText, c.Text))
 	facts.Offered = lastOwn > lastOther && attention.Offers(lastText)
 	facts.Question = lastText
 	if at, question := lastQuestion(v.Tx, c.Chat); v.mayAnswer(e, at) {
@@ -103,6 +104,9 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	return facts
 }
 
+// ownWords is the condition for what an agent said: its texts, and the question what an unclear message means.
+const ownWords = `(kind = 'text' OR key LIKE 'unclear:%')`
+
 // lastQuestion returns the agent's last text in a thread, and its time in microseconds, or 0 if it asks nothing.
 // A remark on a pause, such as "Sure, take your time!", does not count.
 func lastQuestion(tx *store.Tx, in *protocol.Chat) (at int64, question string) {
@@ -114,7 +118,7 @@ func lastQuestion(tx *store.Tx, in *protocol.Chat) (at int64, question string) {
 	for _, said := range store.All(tx, func(s *own) []any { return []any{&s.at, &s.text, &s.about} },
 		`SELECT sent_at, `+askedText+`,
 			coalesce((SELECT content ->> '$.text' FROM events WHERE events.event_id = sent.event_id), '')
-		FROM sent WHERE conversation = ? AND thread = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT ?`,
+		FROM sent WHERE conversation = ? AND thread = ? AND `+ownWords+` ORDER BY sent_at DESC LIMIT ?`,
 		in.ID, in.ThreadID, most) {
 		switch {
 		case attention.EndsWithQuestion(said.text):
@@ -146,7 +150,7 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 		return false
 	}
 	question := store.Value[int64](v.Tx, `SELECT coalesce(q.seq, 1) FROM sent s LEFT JOIN events q ON q.event_id = s.event_id
-		WHERE s.conversation = ?1 AND s.thread = ?2 AND s.kind = 'text' AND s.sent_at = ?3
+		WHERE s.conversation = ?1 AND s.thread = ?2 AND (s.kind = 'text' OR s.key LIKE 'unclear:%') AND s.sent_at = ?3
 		AND (q.seq IS NULL OR q.author_kind <> 'human' OR q.author = ?4)`, c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID)
 	since := store.All(v.Tx, store.Scalar[string], `SELECT iif(author_kind = 'agent' OR content ->> '$.attachments' <> '', '',
 			coalesce(content ->> '$.text', '')) FROM events
