@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -219,7 +220,12 @@ func TestTurn_ShowsTheTime(t *testing.T) {
 		"ahead":            {12 * time.Hour, "", "2000-01-01T13:00:00Z", []string{"sent: 13:00, just now\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStub(answering("hello"))
+			shown := ""
+			s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				r, _ := call(tools, "chat.list_events", map[string]any{"since": "today 0:00"})
+				shown, _ = r["now"].(string)
+				return answering("hello")(ctx, turn, tools)
+			})
 			withFixture(t, s, &agent.Options{Zone: berlin}, func(t *testing.T, w *fixture) {
 				first := dm("e1", "hi")
 				first.Chat.TimeZone = c.zone
@@ -237,6 +243,9 @@ func TestTurn_ShowsTheTime(t *testing.T) {
 				}
 				if turn.Event.Now.IsZero() {
 					t.Error("programs are not told the time")
+				}
+				if now, found := strings.CutPrefix(c.want[0], "now: "); found && shown+"\n" != now {
+					t.Errorf("the tools say that it is %s; want %s", shown, now)
 				}
 			})
 		})

@@ -119,11 +119,12 @@ type listArguments struct {
 }
 
 func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.Result {
-	after, from, problem := parseSince(args.Since, b.provider.ZoneOf(nil))
+	v := b.provider.Mailbox.View(ctx)
+	zone := b.zone(v)
+	after, from, problem := parseSince(args.Since, zone)
 	if problem != "" {
 		return harness.ErrorResult(problem, nil)
 	}
-	v := b.provider.Mailbox.View(ctx)
 	list := v.List(v.Reach(b.chat), mailbox.Filter{
 		After:        after,
 		From:         from,
@@ -140,7 +141,7 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 		Events []listedEvent `json:"events"`
 		Next   string        `json:"next,omitempty"`
 		Now    string        `json:"now"`
-	}{Events: []listedEvent{}, Now: b.now()}
+	}{Events: []listedEvent{}, Now: attention.TimeText(time.Now().In(zone))}
 	for _, e := range list {
 		answer.Events = append(answer.Events, listedOf(e))
 		answer.Next = strconv.FormatInt(e.Seq, 10)
@@ -148,9 +149,12 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 	return harness.StructuredResult(answer)
 }
 
-// now returns the present time, which results include for comparison with their times.
-func (b *Toolset) now() string {
-	return attention.TimeText(time.Now().In(b.provider.ZoneOf(nil)))
+// zone returns the time zone of the calling turn, as its prompt shows it.
+func (b *Toolset) zone(v *mailbox.View) *time.Location {
+	if e := b.turnEvent(v); e != nil {
+		return b.provider.ZoneOf(e.Content.Chat)
+	}
+	return b.provider.ZoneOf(nil)
 }
 
 // parseSince parses a time, or a number returned by an earlier call. It returns a problem, or "".
@@ -216,5 +220,5 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}
-	return harness.StructuredResult(map[string]any{"messages": messages, "now": b.now()})
+	return harness.StructuredResult(map[string]any{"messages": messages, "now": attention.TimeText(time.Now().In(b.zone(v)))})
 }
