@@ -156,7 +156,8 @@ func (p *phrase) spellTime() {
 		switch {
 		case i > 1 && (p.words[i-1] == "past" || p.words[i-1] == "to"):
 			minutes, known := clockMinutes(p.words[i-2])
-			if !known {
+			from, err := strconv.Atoi(p.words[i-2])
+			if isRange := err == nil && used == 0 && p.words[i-1] == "to" && from < hour; isRange || !known {
 				continue
 			}
 			if p.words[i-1] == "to" {

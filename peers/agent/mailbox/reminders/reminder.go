@@ -18,7 +18,6 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-//
 // A reminder becomes an event when it is due, in the transaction that deletes it or sets its next
 // time. If several times pass while the agent does not run or the previous event is open, they
 // cause one event.
@@ -61,7 +60,7 @@ func (r *Reminder) Schedule(when, given string, zone *time.Location, now time.Ti
 		}
 		zone = own
 	}
-	m, err := parseWhen(when, zone, now)
+	m, err := parseWhen(when, zone, now, morning)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -114,7 +113,7 @@ func (r *Reminder) advance(now time.Time) error {
 			return nil
 		}
 		if next.Sub(last) < minRepeatInterval {
-			return fmt.Errorf("%w: %q occurs more often than every %v", ErrInvalid, r.Cron, minRepeatInterval)
+			return fmt.Errorf("%w: %q occurs more often than every 5 minutes: set it less often", ErrInvalid, r.Cron)
 		}
 		last = next
 	}

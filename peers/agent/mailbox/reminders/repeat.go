@@ -22,7 +22,7 @@ func (p *phrase) repetition() (m moment, found bool, err error) {
 	case len(except) == 0 || err != nil:
 		return m, found, err
 	case len(fields) != 5 || strings.ContainsAny(m.cron, "#L"):
-		return m, true, errors.New("only a repetition by days of the week can leave out days")
+		return m, true, errors.New("only a repetition by days of the week can leave out days, such as: daily except Friday 9:00")
 	}
 	fields[4], err = withoutDays(fields[4], except)
 	m.cron = strings.Join(fields, " ")
@@ -64,7 +64,7 @@ func (p *phrase) repetitionOfAll() (m moment, found bool, err error) {
 			return m, false, nil
 		}
 		if days = cmp.Or(names, "*"); names == "" && part < 0 { // "every morning" names a part of each day
-			err = errors.New("which days is missing: " + forms)
+			err = errors.New("the days are missing: " + forms)
 		}
 	}
 	p.take("on")
@@ -106,7 +106,7 @@ func (p *phrase) timesOfDay(part int, afterNoon bool) (minute int, hours string,
 	return minute, hours, nil
 }
 
-// onlyCron returns a cron expression that needs no time of day.
+// onlyCron returns cron, or an error if words are left: such a repetition takes no time of day.
 func (p *phrase) onlyCron(cron string) (string, error) {
 	if len(p.words) > 0 {
 		return "", fmt.Errorf("%q is not understood: %s", strings.Join(p.words, " "), forms)
@@ -115,7 +115,7 @@ func (p *phrase) onlyCron(cron string) (string, error) {
 }
 
 var (
-	errInterval = errors.New("such an interval cannot be kept: it must be at least 5 minutes and at most a year")
+	errInterval = errors.New("an interval must be of whole minutes or days, at least 5 minutes and at most a year")
 	errMidnight = errors.New("midnight is between two days: name the day that begins, such as every Tuesday 0:00")
 	errOneDay   = errors.New("set one reminder for each of its days or times")
 	ordinals    = strings.Fields("first second third fourth fifth")
@@ -149,7 +149,7 @@ func (p *phrase) everyInterval(part int, afterNoon bool) (m moment, err error) {
 	p.words = p.words[used:]
 	d, days, names := time.Duration(n*float64(durationUnits[unit])), int(n)*dayUnits[unit], "*"
 	switch day := nameIndex(weekdays, unit); {
-	case d > 0 && d < minRepeatInterval, d > maxDelay, days > 366, n != float64(int(n)) && d == 0:
+	case d > 0 && d < minRepeatInterval, d%time.Minute != 0, d > maxDelay, days > 366, n != float64(int(n)) && d == 0:
 		return m, errInterval
 	case d > 0 && time.Hour%d == 0 && d < time.Hour:
 		m.cron, err = p.onlyCron(fmt.Sprintf("*/%d * * * *", d/time.Minute))
@@ -191,7 +191,7 @@ func (p *phrase) everyInterval(part int, afterNoon bool) (m moment, err error) {
 // everyMonths takes the day and time of a repetition every n months.
 func (p *phrase) everyMonths(n int) (m moment, err error) {
 	if n < 1 || 12%n != 0 {
-		return m, errors.New("such an interval cannot be kept: the months must divide a year evenly")
+		return m, errors.New("the number of months must be 1, 2, 3, 4, 6 or 12")
 	}
 	day, err := p.takeMonthDays()
 	if err != nil {
@@ -354,7 +354,7 @@ func withoutDays(field string, except []int) (string, error) {
 		}
 	}
 	if len(left) == 0 {
-		return "", errors.New("no day is left")
+		return "", errors.New("no day is left: leave out fewer days")
 	}
 	return strings.Join(left, ","), nil
 }

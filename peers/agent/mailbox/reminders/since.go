@@ -2,12 +2,13 @@ package reminders
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
 // ParseSince returns the past time that a model wrote: a time, a day, which begins at midnight, or
-// how long ago it is. A time without a date, such as "9:00" or "Monday", means the next one to
-// ParseTime, so it is refused unless that has passed.
+// how long ago it is. A date without a year is the last one. ParseTime reads a time without a date,
+// such as "9:00" or "Monday", as the next one. ParseSince refuses it if that is in the future.
 func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, error) {
 	if len(since) > maxWhen {
 		return time.Time{}, errors.New("it is too long")
@@ -27,12 +28,12 @@ func ParseSince(since string, zone *time.Location, now time.Time) (time.Time, er
 		days = -1
 	default:
 		_, undated := time.Parse(time.DateOnly, since[:min(len(since), len(time.DateOnly))])
-		if undated == nil && len(since) == len(time.DateOnly) {
-			since += " 0:00"
+		at, err := parseTime(since, zone, now, 0)
+		if at.After(now) && p.hasMonth() && !slices.ContainsFunc(p.words, year().MatchString) {
+			at = at.AddDate(-1, 0, 0)
 		}
-		at, err := ParseTime(since, zone, now)
 		if err == nil && undated != nil && at.After(now) {
-			err = errors.New("it has not come yet")
+			err = errors.New("it has not come yet: write its date")
 		}
 		return at, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // A moment is what a model wrote for the time of a reminder.
 type moment struct {
-	due  time.Time // once; zero if cron is set
+	due  time.Time // the first or only time; zero if a cron expression says it
 	cron string
 	zone *time.Location
 }
@@ -30,15 +30,19 @@ const forms = "use a local time (2027-01-31 17:00, tomorrow 9:00, Friday 17:30),
 // maxWhen limits a text for a time, in bytes. Each of its words may be compared with all others.
 const maxWhen = 1000
 
-// parseWhen parses what a model wrote for a time, in a time zone unless the text names another.
+// morning is the hour of a reminder on a day without a time.
+const morning = 9
+
+// parseWhen parses what a model wrote for a time, in a time zone unless the text names another. A day
+// without a time of day means an hour of that day.
 // Times of day are local times: on days when clocks change, a time that does not exist is moved
 // forward by the change, and a time that occurs twice is the first.
-func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) {
+func parseWhen(when string, zone *time.Location, now time.Time, hour int) (moment, error) {
 	if len(when) > maxWhen {
 		return moment{}, errors.New("the time is too long: " + forms)
 	}
-	given := strings.TrimPrefix(strings.Join(strings.Fields(when), " "), "@every ")
-	if strings.HasPrefix(when, everyPrefix) {
+	given, every := strings.CutPrefix(strings.Join(strings.Fields(when), " "), everyPrefix)
+	if every {
 		given = "every " + given
 	}
 	if m, ok := parseCron(given, zone); ok {
@@ -58,7 +62,7 @@ func parseWhen(when string, zone *time.Location, now time.Time) (moment, error) 
 	case len(p.words) == 0:
 		return moment{}, errors.New("the time is missing: " + forms)
 	}
-	m, err := p.parse()
+	m, err := p.parse(hour)
 	m.zone = p.zone
 	if err != nil {
 		return moment{}, fmt.Errorf("%q: %w", text.Clip(given, 100), err)
@@ -99,7 +103,12 @@ func parseCron(given string, zone *time.Location) (m moment, ok bool) {
 
 // ParseTime returns the time that a model wrote in any form of a reminder that does not repeat.
 func ParseTime(when string, zone *time.Location, now time.Time) (time.Time, error) {
-	m, err := parseWhen(when, zone, now)
+	return parseTime(when, zone, now, morning)
+}
+
+// parseTime implements ParseTime. A day without a time of day means an hour of that day.
+func parseTime(when string, zone *time.Location, now time.Time, hour int) (time.Time, error) {
+	m, err := parseWhen(when, zone, now, hour)
 	if err == nil && m.cron != "" {
 		err = errors.New("it repeats")
 	}
@@ -264,7 +273,7 @@ func splitWords(s string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" || slices.Contains(fillers, w) })
 }
 
-// take takes the first word if it is one of the given words, and reports whether it was.
+// take removes the first of the words that is one of the given ones, and reports whether there is one.
 func (p *phrase) take(given ...string) bool {
 	i := slices.IndexFunc(p.words, func(w string) bool { return slices.Contains(given, w) })
 	if i >= 0 {
@@ -326,7 +335,7 @@ func (p *phrase) takePart() (hour int, afterNoon bool) {
 }
 
 // parse parses a repetition, or a day and a time of day. A day without a time of day means its morning.
-func (p *phrase) parse() (m moment, err error) {
+func (p *phrase) parse(wholeDay int) (m moment, err error) {
 	if m, found, err := p.repetition(); found {
 		return m, err
 	}
@@ -338,7 +347,6 @@ func (p *phrase) parse() (m moment, err error) {
 	if err != nil {
 		return m, err
 	}
-	const morning = 9
 	named := relative >= 0 || hasDate
 	part, afterNoon := p.takePart()
 	hour, minute, second, err := p.timeOfDay(afterNoon, named)
@@ -346,7 +354,7 @@ func (p *phrase) parse() (m moment, err error) {
 	case errors.Is(err, errNoTime) && len(p.words) == 0 && part >= 0:
 		hour, err = part, nil
 	case errors.Is(err, errNoTime) && len(p.words) == 0 && named && relative != 0:
-		hour, err = morning, nil
+		hour, err = wholeDay, nil
 	case errors.Is(err, errNoTime) && !named && part < 0:
 		return m, fmt.Errorf("it is not a time: %s", forms)
 	}
