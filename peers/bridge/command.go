@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/collab"
@@ -78,10 +79,13 @@ func ParseCommand(prefix, text string) (verb, rest string) {
 // halts are the commands that halt the agents of a chat, and the halt of [Router.Halt].
 var halts = map[string]string{"halt": "on", "resume": "off"}
 
-// ParseHalt returns the halt that a text commands: "on", "off", or "" for other texts.
+// ParseHalt returns the halt that a text commands: "on", "off", or "" for other texts, such as
+// "/halt the build". prefix starts commands.
 func ParseHalt(prefix, text string) string {
-	word, found := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), prefix)
-	if !found {
+	command, found := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), prefix)
+	end := strings.IndexFunc(command+" ", unicode.IsSpace)
+	word := strings.TrimRight(command[:end], CommandSigns)
+	if !found || IsQuestion(word, command[end:]) {
 		return ""
 	}
 	return halts[word]
@@ -96,7 +100,8 @@ var (
 			"jetzt sofort alle alles maintenant tout ahora ya mismo todo todos agora mesmo tudo adesso subito tutto tutti "+
 			"сейчас прямо немедленно все зараз негайно всі усе الان فورا همه الآن الكل sekarang segera semua अभी सब hozir "+
 			"darhol hammasi şimdi hemen hepsi herkes 现在 今すぐ 지금"),
-		"at once", "right away", "straight away",
+		"at once", "right away", "straight away", "for now", "for today", "for a bit", "for a while", "for a moment",
+		"working", "talking", "writing",
 	)
 )
 
