@@ -328,13 +328,18 @@ func (f *form) split(words string) (map[string]any, error) {
 	if len(said) > 0 {
 		return said, nil
 	}
-	var only []string
+	var all, only []string
 	for i := range f.fields {
-		if one := &f.fields[i]; len(f.fields) == 1 || one.required && one.preset == nil {
+		one := &f.fields[i]
+		if all = append(all, one.name); len(f.fields) == 1 || one.required && one.preset == nil {
 			only = append(only, one.name)
 		}
 	}
-	if len(only) != 1 {
+	switch len(only) {
+	case 0:
+		return nil, errors.New("write a line for each that you answer: " + strings.Join(all, ": …, ") + ": …")
+	case 1:
+	default:
 		return nil, errors.New("write a line for each: " + strings.Join(only, ": …, ") + ": …")
 	}
 	said[only[0]] = words
