@@ -44,7 +44,7 @@ func Lines(s string, n int) string {
 
 // Fit cuts a line to n columns. Colours take no columns and end with the line.
 func Fit(s string, n int) string {
-	width, colour, painted := 0, false, false
+	width, joined, colour, painted := 0, false, false, false
 	for i, r := range s {
 		switch {
 		case colour:
@@ -54,7 +54,10 @@ func Fit(s string, n int) string {
 			colour, painted = true, true
 			continue
 		}
-		if width += runeWidth(r); width > n {
+		if !joined {
+			width += runeWidth(r)
+		}
+		if joined = r == joiner; width > n {
 			if painted {
 				return s[:i] + "\x1b[0m"
 			}
@@ -101,8 +104,8 @@ func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s)
 // does not break at a no-break space.
 func Wrap(s string, n int) []string { return wrap(s, n, true) }
 
-// wrap implements Wrap. Unless maySplit is true, it leaves longer words whole: a terminal folds a
-// link so that it can be copied.
+// wrap implements Wrap. Unless maySplit is true, it leaves longer words whole: a link that the
+// terminal folds can still be copied.
 func wrap(s string, n int, maySplit bool) []string {
 	var lines []string
 	var line strings.Builder

@@ -93,6 +93,7 @@ func TestFit_IgnoresColours(t *testing.T) {
 	}{
 		{"plain", 5, "plain"}, {"plain", 3, "pla"}, {"", 0, ""}, {red("plain"), 5, red("plain")},
 		{"a " + red("plain") + " z", 4, "a " + red("pl")}, {"日本", 3, "日"},
+		{"👩\u200d💻!", 2, "👩\u200d💻"}, {"👩\u200d💻!", 3, "👩\u200d💻!"}, {"👩\u200d💻", 1, ""},
 	} {
 		if got := Fit(test.text, test.n); got != test.want {
 			t.Errorf("Fit(%q, %d) = %q, want %q", test.text, test.n, got, test.want)
