@@ -258,7 +258,7 @@ func TestComposeFile_Runs(t *testing.T) {
 	_, port, _ := strings.Cut(bustest.FreeAddress(t), ":")
 	data := filepath.Join(t.TempDir(), "data")
 	env := []string{"HUBBUB_DATA=" + data, "HUBBUB_BUS=ws://127.0.0.1:" + port}
-	flags := helpOf(t, "hubbub-bus") + helpOf(t, "hubbub-tg") + helpOf(t, "hubbub-matrix")
+	flags := helpOf(t, "hubbub-bus") + helpOf(t, "hubbub-tg") + helpOf(t, "hubbub-matrix") + helpOf(t, "hubbub-agent")
 	for _, m := range regexp.MustCompile(`(?m)^      ([A-Z_]+):(?: "?([^"\n]*)"?)?$`).FindAllStringSubmatch(compose, -1) {
 		if name, ours := strings.CutPrefix(m[1], "HUBBUB_"); ours && !strings.Contains(flags, "--"+strings.ReplaceAll(strings.ToLower(name), "_", "-")+" ") {
 			t.Errorf("%s is no setting", m[1])

@@ -28,7 +28,7 @@ func (t Topic) File() string { return cmp.Or(t.page, t.Name) + ".md" }
 var summaries = []Topic{
 	{Name: "guarantees", Summary: "What Hubbub promises, and the tests that keep it true"},
 	{Name: "limits", Summary: "Every bound, and what happens when it is reached"},
-	{Name: "compatibility", Summary: "The programs, models and platforms that were tested"},
+	{Name: "compatibility", Summary: "The programs and models that were tested"},
 	{Name: "protocol", Summary: "The wire protocol, for authors of peers"},
 	{Name: "specification", Summary: "Where Hubbub differs from its specifications, and why"},
 	{Name: "peers", Summary: "How to write a peer in Go, JavaScript or Python"},
@@ -39,7 +39,7 @@ var summaries = []Topic{
 	{Name: "broker", Summary: "How to delegate work and be woken, in any language"},
 	{Name: "chorus", Summary: "Agents, channels and webhooks over HTTP, and A2A"},
 	{Name: "matrix", Summary: "Matrix rooms: who is admitted, what agents see, commands"},
-	{Name: "operating", Summary: "Install, observe, back up, upgrade and repair"},
+	{Name: "operating", Summary: "Start, observe, back up, upgrade and repair"},
 	{Name: "security", Summary: "Who is trusted with what, and what is not defended"},
 	{Name: "architecture", Summary: "How the code is organized, and two journeys through it"},
 	{Name: "performance", Summary: "What messages cost, beside other systems"},

@@ -190,7 +190,7 @@ func newTokenProvision() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Give every program of the system its credential",
-		Long: "Give the spawner, the bridge, the broker, the Chorus gateway and the command line the\n" +
+		Long: "Give the spawner, the bridges, the broker, the Chorus gateway and the command line the\n" +
 			"credentials that `hubbub up` would give them. Each token is in a file in the folder tokens of\n" +
 			"the bus's data folder (--data). Existing tokens are kept, so the command may run before each\n" +
 			"start of the bus.\n\n" +

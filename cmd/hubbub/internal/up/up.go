@@ -27,8 +27,8 @@ func NewUp() *cobra.Command {
 		Short: "Run the whole system from one file",
 		Long: "Run the bus and its peers as child processes until interrupted. They are restarted when they\n" +
 			"crash and stopped in order, and their logs are one log. The file of --config has a table for\n" +
-			"each program, [bus] [system] [tg] [broker] [chorus], whose keys are the names of the program's\n" +
-			"flags, and [agent] for the flags of agents. Each program gets a credential of its own.\n\n" +
+			"each program, [bus] [system] [tg] [matrix] [broker] [chorus], whose keys are the names of the\n" +
+			"program's flags, and [agent] for the flags of agents. Each program gets a credential of its own.\n\n" +
 			"The bot's token comes from TELEGRAM_BOT_TOKEN, or from the file named by\n" +
 			"TELEGRAM_BOT_TOKEN_FILE.",
 		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
