@@ -74,11 +74,10 @@ type Configure struct {
 // HaltBudgetReset is the state in an agent's record of a Configure with Halt "anew".
 const HaltBudgetReset = "counted_anew"
 
-// editMark ends the sourceId in the id of an event that an edit begins. A number follows.
+// editMark separates a sourceId from the number of its edit in the id of the event for that edit.
 const editMark = "#edit-"
 
-// EditEventID returns the id of the n-th edit of a message that is an event of its own, because the event
-// of the message has ended.
+// EditEventID returns the id of the event for the n-th edit of a message whose own event has ended.
 func EditEventID(sourceID string, n int) string { return sourceID + editMark + strconv.Itoa(n) }
 
 // EditsOf returns the bounds of the ids that EditEventID returns for a message: first <= id < end.

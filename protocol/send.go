@@ -46,7 +46,8 @@ func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
 		return Send{}, err
 	}
 	s := Send{Payload: f[1], Once: once}
-	return s, s.scanPayload(topic, &m)
+	err = s.scanPayload(topic, &m)
+	return s, err
 }
 
 func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {

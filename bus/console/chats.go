@@ -44,7 +44,7 @@ func (c *chat) KindWord() string {
 // A chatEvent is one event of a chat, or one reply in it.
 type chatEvent struct {
 	At        time.Time
-	ID        string // eventId, after its kind for edits and deletions; or the messageId of a reply
+	ID        string // eventId, preceded by "edit " or "delete " for those kinds; or the messageId of a reply
 	MessageID string
 	Kind      string // message, edit, reaction, ..., reply, signal
 	Author    string

@@ -141,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for what, run := range map[string]func(context.Context) error{
 		"the connection to the bus": a.peer.Run, "the outbox": a.mailbox.Outbox.Run, "progress": a.reportLoop,
-		"the typing sign": a.typingLoop,
+		"the typing indicator": a.typingLoop,
 	} {
 		g.Go(func() error { return wrap(what, run(link)) })
 	}

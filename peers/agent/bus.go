@@ -128,7 +128,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 		case unshown:
 		case decisions.HandleReply(tx, e, a.approvals.reading), intake.HandleAnswer(tx, e),
 			obligations.HandleCloseCommand(tx, e):
-			if e.Content.Event == protocol.EventMessage { // an edit belongs to a message that has its own end
+			if e.Content.Event == protocol.EventMessage { // an edit has no turn of its own to end
 				tx.ReportTaken(e)
 			}
 		default:

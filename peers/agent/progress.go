@@ -19,7 +19,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Timings of the typing sign: the delay before it shows, since a quick answer needs none; the
+// Timings of the typing indicator: the delay before it shows, since a quick answer needs none; the
 // interval of updates; and its maximum duration.
 const (
 	typingAfter = 300 * time.Millisecond
@@ -30,15 +30,15 @@ const (
 // Bounds of a program's reports, in bytes.
 const (
 	maxToken = 200
-	maxError = 500 // stored of an error
+	maxError = 500 // of an error that is stored
 )
 
-// typingSigns are the events whose chats show a typing sign, by thread.
+// typingSigns are the events whose chats show a typing indicator, by thread.
 type typingSigns map[string]*mailbox.Entry
 
 // typingLoop announces in chats when work on an answer starts, and when it ends without one.
-// Bridges renew the sign, and an answer ends it. Nothing is stored. After a reconnection the
-// signs are announced again.
+// Bridges renew the indicator, and an answer ends it. Nothing is stored. After a reconnection the
+// indicators are announced again.
 func (a *Agent) typingLoop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -70,7 +70,7 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 			}
 		case <-timer.C:
 			if err := a.showTyping(ctx, shown); err != nil && ctx.Err() == nil {
-				a.opts.Log.Debug().Err(err).Msg("typing sign not sent")
+				a.opts.Log.Debug().Err(err).Msg("typing indicator not sent")
 			}
 			if len(shown) > 0 {
 				timer.Reset(typingEvery)
@@ -124,7 +124,7 @@ func typingEvents(v *mailbox.View) typingSigns {
 	return places
 }
 
-// sendTyping announces the start or end of a typing sign, with the draft of the answer.
+// sendTyping announces the start or end of a typing indicator, with the draft of the answer.
 func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, draft string) error {
 	content := struct {
 		Typing    bool   `json:"typing"`

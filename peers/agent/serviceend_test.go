@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestService_LearnsThatNoAnswerFollows covers thanks, a part of a longer message, and messages
+// TestService_IsNotifiedThatNoAnswerFollows covers thanks, a part of a longer message, and messages
 // beyond a budget, of which the first gets a notice.
-func TestService_LearnsThatNoAnswerFollows(t *testing.T) {
+func TestService_IsNotifiedThatNoAnswerFollows(t *testing.T) {
 	opts := &agent.Options{Budget: &attention.Budget{AuthorTurns: 1}}
 	withFixture(t, newStub(answering("Found.")), opts, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:ops.c1", "chorus:*")
@@ -44,9 +44,9 @@ func TestService_LearnsThatNoAnswerFollows(t *testing.T) {
 	})
 }
 
-// TestService_LearnsOfARefusedRepeat checks that an agent that asks through a service does not wait for an
+// TestService_IsNotifiedOfARefusedRepeat checks that an agent that asks through a service does not wait for an
 // answer that would repeat the last one.
-func TestService_LearnsOfARefusedRepeat(t *testing.T) {
+func TestService_IsNotifiedOfARefusedRepeat(t *testing.T) {
 	withFixture(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *fixture) {
 		gateway := w.bus.Join(t, "chorus:ops.c1", "chorus:*")
 		var got []string
@@ -62,9 +62,9 @@ func TestService_LearnsOfARefusedRepeat(t *testing.T) {
 	})
 }
 
-// TestService_LearnsThatAMessageWasTaken covers messages that are not stored as events: the answer to a
+// TestService_IsNotifiedThatAMessageWasTaken covers messages that are not stored as events: the answer to a
 // question, and a command.
-func TestService_LearnsThatAMessageWasTaken(t *testing.T) {
+func TestService_IsNotifiedThatAMessageWasTaken(t *testing.T) {
 	ran, opts := 0, *approving
 	opts.Version = attention.Version0811
 	withFixture(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *fixture) {

@@ -13,9 +13,9 @@
 //   - Total: Decide returns a complete decision for every event, even one with empty or
 //     unknown fields. It never panics. Exactly one row of the rule table (rules.go) applies,
 //     and its name is the reason of the decision.
-//   - The content of a text never changes a policy. The rules read only mentions, the
-//     configured stop, leave and acknowledgement words, and a leading label. Code spans, code
-//     blocks and quoted lines do not count.
+//   - The content of a text never changes a policy. The rules read only mentions, a leading label,
+//     the configured words, emoji and question marks. Code spans, code blocks and quoted lines do
+//     not count.
 //   - A knock contains no user text: no body and no name. Its topic is one of a fixed set of
 //     sentences, possibly with the title of a thread. The knock of a repeated obligation also
 //     has its default action, as a header value.

@@ -13,7 +13,7 @@ type Event struct {
 	Kind         EventKind    `json:"event,omitempty"` // default message
 	Conversation Conversation `json:"conversation"`
 	Author       Author       `json:"author"`
-	// resolved by the chat surface: "agent:lead", "role:backend-agents", "user:dave"
+	// resolved by the bridge: "agent:lead", "role:backend-agents", "user:dave"
 	Mentions []string `json:"mentions,omitempty"`
 	// the agent that a direct message or an assignment is for, if known
 	Recipient    string       `json:"recipient,omitempty"`
@@ -50,7 +50,7 @@ const (
 	KindReturn      EventKind = "return"      // an open obligation is presented again
 )
 
-// A Conversation says where an event was written. The chat surface assigns ID, which is opaque.
+// A Conversation says where an event was written. The bridge assigns ID, which is opaque.
 type Conversation struct {
 	ID       string           `json:"id"`
 	Kind     ConversationKind `json:"kind"` // default dm
@@ -115,12 +115,12 @@ type Facts struct {
 	// it was asked to leave and has not been mentioned since
 	Left     bool `json:"left,omitempty"`
 	Answered bool `json:"answered,omitempty"` // it has already answered the message of this event
-	// its own question was the last message here, or is the message answered or reacted to
+	// its own question was the last message here, still waits for this author, or is answered or reacted to
 	Asked    bool   `json:"asked,omitempty"`
 	Question string `json:"question,omitempty"` // its text
 	// its own offer was the last message here, or is the message answered: see Offers
 	Offered bool `json:"offered,omitempty"`
-	// it is the first message from a person after a question that the agent asked them here
+	// outside of direct messages: it is a person's first message after a question that the agent asked them here
 	Answers bool `json:"answers,omitempty"`
 	// an agent sent the same text before, it had a turn here, and no person has written since; or
 	// an earlier reaction with the same signal to the same message had a turn

@@ -99,7 +99,7 @@ func size(words, attachments int) string {
 	return length
 }
 
-// AuthorLabel names an author in a header or a knock by kind and id. The chat surface assigns the
+// AuthorLabel names an author in a header or a knock by kind and id. The bridge assigns the
 // id; a display name is never included.
 func AuthorLabel(a Author) string {
 	kind := string((&Event{Author: a}).authorKind())

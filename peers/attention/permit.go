@@ -73,7 +73,8 @@ var refusals = []permitRow{
 		return s.Exchange == ExchangeHold ||
 			s.Exchange == ExchangeEscalate
 	},
-		"Agents have said much here without a person. A person was asked to decide; say nothing until one speaks."},
+		"Agents have exchanged many messages here without a person. A person was asked to decide; send nothing until " +
+			"one writes."},
 	{"nothing_new", false, func(s *ReplyContext) bool { return s.Repeats },
 		"You have said nearly this before. Add something new or end your turn in silence."},
 }
@@ -83,7 +84,7 @@ var refusals = []permitRow{
 func PermitMessage(s ReplyContext) Refusal { return permit(&s, false) }
 
 // PermitReaction is PermitMessage for a signal. Signals promise and acknowledge. They need no
-// claim and are allowed where a message is not, except on events from others and after leaving.
+// claim and are allowed where a message is not, except on unknown, superseded and forbidden events and after leaving.
 func PermitReaction(s ReplyContext) Refusal { return permit(&s, true) }
 
 // permit returns the first refusal that applies to a message or a signal.
@@ -114,10 +115,9 @@ var bracketedSilenceTexts = []string{
 // markedSilenceTexts mean silence inside brackets, asterisks, quotes or similar.
 var markedSilenceTexts = []string{"silence", "silent", "no comment"}
 
-// MeansSilence reports whether a text expresses silence: only space and punctuation, or one of
-// the known words. Such a text is not sent, unless it is an answer: see IsSilentSentence. Code, bold
-// type and quotes do not make a word a remark, since they also emphasize an answer, and punctuation
-// in code is one.
+// MeansSilence reports whether a text expresses silence: only space and punctuation without "!", or one of the
+// known words. Such a text is not sent, unless it is an answer: see IsSilentSentence. Bold type and quotes do not
+// turn a word such as "none" into silence, since they also emphasize an answer. Punctuation in code is an answer.
 func MeansSilence(text string) bool {
 	bare, inner := silenceWords(text)
 	if inner == "" {
@@ -199,11 +199,10 @@ func (x Exchange) isStuck() bool {
 	return true
 }
 
-// Two texts are similar if sameWords of their characters are equal. comparedWords limits how much
-// of a text is compared.
+// Two texts are similar if sameShare of their characters are equal. Only the first comparedRunes are compared.
 const (
-	sameWords     = 0.9
-	comparedWords = 600
+	sameShare     = 0.9
+	comparedRunes = 600
 )
 
 // IsRepeat reports whether a text nearly repeats an earlier text of the same agent, apart from
@@ -216,12 +215,12 @@ func IsRepeat(text string, earlier []string) bool {
 // normalize returns the beginning of a text as plain words.
 func normalize(text string) string {
 	words := []rune(strings.Join(tokens(text), " "))
-	return string(words[:min(len(words), comparedWords)])
+	return string(words[:min(len(words), comparedRunes)])
 }
 
 func isSimilar(a, b string) bool {
 	longest := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
-	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameWords)*float64(longest)
+	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameShare)*float64(longest)
 }
 
 // Limits for a forwarded text: the minimum share of the longer text that the other must have, and
@@ -246,5 +245,5 @@ func IsForward(text, said string) bool {
 	case strings.Contains(a, b), strings.Contains(b, a):
 		return true
 	}
-	return float64(shorter) >= sameWords*float64(longer) && isSimilar(a, b)
+	return float64(shorter) >= sameShare*float64(longer) && isSimilar(a, b)
 }

@@ -90,7 +90,7 @@ const (
 // Injects reports whether a mode shows the model the content of the event.
 func (m Mode) Injects() bool { return m == ModeImmediate || m == ModeBuffered }
 
-// A Priority says how urgent an event is. The chat surface sets it; text does not.
+// A Priority says how urgent an event is. The bridge sets it; text does not.
 type Priority string
 
 // The priorities.

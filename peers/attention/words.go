@@ -12,14 +12,14 @@ import (
 // Words are the few words that the rules read from a text. They are compared without regard to
 // case, punctuation and accents. A word may be a phrase.
 type Words struct {
-	Stop    []string `flag:"stop-words" json:"stop,omitempty" usage:"words that stop what is running, in place of those that it knows in twelve languages (repeatable)"`
-	Acks    []string `flag:"thanks-words" json:"acks,omitempty" usage:"words that need no answer, such as thanks, in place of those that it knows (repeatable)"`
+	Stop    []string `flag:"stop-words" json:"stop,omitempty" usage:"words that stop what is running, in place of the built-in ones in twelve languages (repeatable)"`
+	Acks    []string `flag:"thanks-words" json:"acks,omitempty" usage:"words that need no answer, such as thanks, in place of the built-in ones (repeatable)"`
 	Thanks  []string `json:"thanks,omitempty"` // acknowledgements that answer a question only if it offers them
-	Leave   []string `flag:"leave-words" json:"leave,omitempty" usage:"words that ask the agent, by a mention or a reply, to leave a chat, in place of those that it knows (repeatable)"`
+	Leave   []string `flag:"leave-words" json:"leave,omitempty" usage:"words that ask the agent, by a mention or a reply, to leave a chat, in place of the built-in ones (repeatable)"`
 	Groups  []string `json:"groups,omitempty"` // "all": a mention of every agent in a conversation
-	Yes     []string `flag:"yes-words" json:"yes,omitempty" usage:"words that allow what --approve asks about, in place of those that it knows in nineteen languages (repeatable)"`
-	No      []string `flag:"no-words" json:"no,omitempty" usage:"words that deny it, in place of those that it knows (repeatable)"`
-	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, that make an answer unclear, in place of those that it knows (repeatable)"`
+	Yes     []string `flag:"yes-words" json:"yes,omitempty" usage:"words that allow what --approve asks about, in place of the built-in ones in nineteen languages (repeatable)"`
+	No      []string `flag:"no-words" json:"no,omitempty" usage:"words that deny it, in place of the built-in ones (repeatable)"`
+	Unclear []string `flag:"unclear-words" json:"unclear,omitempty" usage:"words, such as not yet, that make an answer unclear, in place of the built-in ones (repeatable)"`
 }
 
 // embeddedWords are the default words, in English, Russian, Ukrainian, Persian, Arabic, Spanish,

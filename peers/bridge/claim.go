@@ -63,7 +63,7 @@ func (c *replyCheck) refusal() string {
 	case c.claim != nil && c.hasBroker && owned && !ownsClaim(&c.newest, c.agent):
 		return "the claim on this message is held by " + claimHolder(&c.newest)
 	case c.claim != nil && c.hasBroker && c.newest.Token != c.claim.Token:
-		return "this claim was never granted, or it has expired"
+		return "this claim was never granted, or it has expired; claim the message again"
 	case c.claim != nil, c.needsNoClaim(), !c.hasBroker:
 		return ""
 	case c.newest.State == collab.ClaimAnswered:
@@ -72,7 +72,7 @@ func (c *replyCheck) refusal() string {
 		return "the claim on this message is held by " + claimHolder(&c.newest) +
 			"; present the claim's token to answer"
 	default:
-		return "several agents could answer this message, so it needs a claim"
+		return "several agents could answer this message, so it needs a claim; claim it first"
 	}
 }
 

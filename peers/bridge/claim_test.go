@@ -18,7 +18,7 @@ func TestReplyCheck_RefusesWithoutTheNewestClaim(t *testing.T) {
 	settled := func(state collab.ClaimState) collab.Claim {
 		return collab.Claim{Owner: "b", Token: 3, State: state}
 	}
-	const needsClaim = "several agents could answer this message, so it needs a claim"
+	const needsClaim = "several agents could answer this message, so it needs a claim; claim it first"
 	for name, c := range map[string]struct {
 		check   replyCheck
 		want    string
@@ -57,7 +57,7 @@ func TestReplyCheck_RefusesWithoutTheNewestClaim(t *testing.T) {
 		},
 		"an invented token": {
 			check: replyCheck{receivers: both, hasBroker: true, claim: present(9), newest: held("agent:a", 3)},
-			want:  "this claim was never granted, or it has expired",
+			want:  "this claim was never granted, or it has expired; claim the message again",
 		},
 		"the other's token": {
 			check:   replyCheck{receivers: both, hasBroker: true, claim: present(3), newest: held("agent:b", 3)},

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// assign gives a work item to somebody, creates it first if the params have a title, and asks an
+// assign gives a work item to somebody, after creating it if the params have a title. It asks an
 // agent to begin. If the agent cannot be woken, the assignment stands and the decision has the
 // outcome.
 func (t recordHandler) assign(p collab.AssignParams) collab.Result {

@@ -159,7 +159,7 @@ const (
 	maxLimit     = 1000
 )
 
-// pageSize returns how many of n items the next page takes, at least one. The function returns
+// pageSize returns how many of n items the next page takes, at least one. size returns
 // the size of an item in bytes.
 func pageSize(asked, n int, size func(i int) int) int {
 	if asked < 0 {
@@ -178,7 +178,7 @@ func pageSize(asked, n int, size func(i int) int) int {
 // The cursor is the id of an entity, which may have left a filtered list since.
 func listAfter[T any](s *table[T], ref, after string) []T {
 	if _, ok := s.find(after); !ok && after != "" {
-		rules.FailInvalid("after %q is not in the list: use the next of the previous page", text.Clip(after, 80))
+		rules.FailInvalid("after %q is not a cursor of this list: use the value of next from the previous page", text.Clip(after, 80))
 	}
 	return s.list(ref, after, math.MaxInt)
 }

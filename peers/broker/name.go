@@ -32,7 +32,7 @@ func (v *view) partyIn(r *rules.Record, s string) rules.Party {
 
 // partyOf resolves a name in params: an identity to itself, a label as in routing, and a bare
 // name to the known party of that name, else to the agent with that alias, else to the agent of
-// that name. It refuses an ambiguous name, and a label that fits nobody and can be no name.
+// that name. It refuses an ambiguous name, and a label that fits no agent and cannot be a name.
 func (v *view) partyOf(s string, known func(fits func(name string) bool) []rules.Party) rules.Party {
 	s = strings.TrimSpace(s)
 	bare, labelled := strings.CutPrefix(s, "@")

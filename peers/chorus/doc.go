@@ -17,7 +17,7 @@
 //   - A channel is a group, unless its context says that two people use it. A person who names
 //     nobody known addresses the agent. The service and agents must name the agent. Senders are
 //     agents if the service declares it by the kind (or senderKind) of a message, or if they
-//     recently said the same elsewhere; a mere name makes nobody one. A sender that is not
+//     recently said the same elsewhere; a name alone makes nobody an agent. A sender that is not
 //     declared a person counts as an agent if it keeps answering an agent at once, with no person
 //     in between. So exchanges with remote agents are bounded like those with our own.
 //   - If a service POSTs the same message to several inboxes, it is one event in
@@ -46,9 +46,9 @@
 //     answer. Canceling a task withdraws it from the agent like a deleted
 //     message; later messages for it are refused. Tasks are kept as long as
 //     messages, and visible only to their inbox.
-//   - A full inbox forgets the channel that has been idle longest, with its
-//     messages and tasks, for a new one. A message of a forgotten channel that
-//     is POSTed again is new.
+//   - To make room for a new channel, a full inbox forgets the one that has been
+//     idle longest, with its messages and tasks. A message of a forgotten channel
+//     that is POSTed again is new.
 //
 // Guarantees, webhooks (another program POSTs to a chat of any bridge):
 //

@@ -47,7 +47,7 @@ func newCallbackQueue(g *Gateway) *callbackQueue {
 type pendingEvent struct {
 	Event   chorus.Event `json:"event"`
 	Inbound int64        `json:"inbound"` // the message with the callback
-	// if not 0, the callback of the newest message takes the event, at this attempt
+	// if not 0, the event goes to the callback of the newest message; this is the number of the attempt
 	NewestAttempt int `json:"newest,omitempty"`
 	// The reply that the event shows; its sender receives the outcome. Empty otherwise.
 	Agent     protocol.PeerID      `json:"agent,omitempty"`

@@ -110,8 +110,8 @@ func (c adapter) agentOf(tx *store.Tx, channel protocol.PeerID) protocol.PeerID 
 	return ""
 }
 
-// otherAgent returns the agent behind another inbox of the same channel, where name is its name or
-// that of the inbox, or "".
+// otherAgent returns the agent of another inbox of the same channel by its own name or that of the inbox,
+// or "" if there is none.
 func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) string {
 	for _, sibling := range store.All(tx, store.Scalar[protocol.PeerID], `SELECT s.peer FROM channel c
 		JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer WHERE c.peer = ?`, channel) {

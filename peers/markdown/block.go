@@ -166,8 +166,8 @@ func parseCode(lines []string) (block, int) {
 	return b, n
 }
 
-// startsQuote reports whether a quote begins at a depth. A quote that begins three levels deep goes on with
-// fewer, as in a mail.
+// startsQuote reports whether a quote begins at a depth. Outside of quotes, ">>> x" is the prompt of a program
+// unless a line with one or two signs follows, as in a mail.
 func startsQuote(lines []string, depth int) bool {
 	return quoteLine.MatchString(lines[0]) && (depth > 0 || !promptLine.MatchString(lines[0]) ||
 		len(lines) > 1 && outerQuote.MatchString(lines[1]))
@@ -267,7 +267,7 @@ func nextText(lines []string, n int) int {
 	return n
 }
 
-// tabWidth is how far a tab in front of a line moves what follows.
+// tabWidth is the width of a tab in front of a line, in columns.
 const tabWidth = 4
 
 // indent returns the width of the spaces and tabs in front of a line.

@@ -195,7 +195,7 @@ func addressEnd(address string) int {
 }
 
 // codeSpan parses code between equal runs of backquotes. Backquotes without an end are text, and so are
-// those within a word, a quotation or a face, and those that open a quotation of TeX: 5`C, "`", (´∀`), “so”.
+// those within a word, a quotation or a face, and the two that open a quotation in TeX: 5`C, "`", (´∀`).
 func (p *inlineParser) codeSpan(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "`"))
 	for i := n; i < len(rest) && p.opensCode(n); {
@@ -232,7 +232,7 @@ func (p *inlineParser) codeSpan(rest string) {
 func (p *inlineParser) opensCode(n int) bool {
 	before, next := p.before(p.at), p.after(p.at+n)
 	if n == 1 && (accentBefore.MatchString(p.source[max(p.at-maxFace, 0):p.at]) ||
-		accentBehind.MatchString(p.source[p.at+1:])) {
+		accentAfter.MatchString(p.source[p.at+1:])) {
 		return false
 	}
 	return joinsWords(before) || !isWord(before) && !(isQuotation(before) && before == next)
@@ -282,7 +282,7 @@ func (p *inlineParser) escape(rest string) {
 	p.at += 2
 }
 
-// startsLine reports whether a line begins behind a text, apart from spaces.
+// startsLine reports whether a line begins after a text, apart from spaces.
 func startsLine(before string) bool {
 	before = strings.TrimRight(before, " ")
 	return before == "" || before[len(before)-1] == '\n'
@@ -384,7 +384,7 @@ func matching(text string, open, end byte) int {
 // boldCommand matches a command between marks: **/help**, but not the glob **/help/**.
 var boldCommand = regexp.MustCompile(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[^*/\s])?\*{1,2}(?:[^\w*/]|$)`)
 
-// extension matches the end of the name of a file behind a mark of a pattern: *_test.py or test_*.py
+// extension matches a file extension after a mark of a pattern: *_test.py or test_*.py
 var extension = regexp.MustCompile(`^\.[a-z][a-z0-9]{0,4}(?:[^\pL\pN]|$)`)
 
 // delimiter parses a run of *, _ or ~.

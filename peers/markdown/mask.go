@@ -16,18 +16,18 @@ var hiddenRest = regexp.MustCompile(`^(?:(?:-\*{1,3}-|\.\*{1,3}\.)[\d*]|\.\d{3}\
 
 // isMask reports whether marks hide the first part of data, or one between two equal signs. It takes the
 // texts around the marks. In **-**-Taste and **-9**-**-5** they hide nothing.
-func isMask(before, behind string) bool {
+func isMask(before, after string) bool {
 	sign, n := utf8.DecodeLastRuneInString(before)
-	if (before == "" || isSpace(sign) || isOpening(sign)) && hiddenRest.MatchString(behind) {
+	if (before == "" || isSpace(sign) || isOpening(sign)) && hiddenRest.MatchString(after) {
 		return true
 	}
-	next, m := utf8.DecodeRuneInString(behind)
+	next, m := utf8.DecodeRuneInString(after)
 	if sign != next || !isMaskSign(sign) {
 		return false
 	}
 	before = before[:len(before)-n]
 	first, _ := utf8.DecodeLastRuneInString(before)
-	last, _ := utf8.DecodeRuneInString(behind[m:])
+	last, _ := utf8.DecodeRuneInString(after[m:])
 	if word, _ := utf8.DecodeLastRuneInString(strings.TrimRight(before, "*")); first == '*' && isWord(word) {
 		return false
 	}

@@ -98,15 +98,15 @@ func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []b
 		c.Authorization = Bearer(token)
 	}
 	for _, c.Bus = range p.options.Buses {
-		if status, answer, err = c.Do(ctx); err == nil && !missesBus(status) {
+		if status, answer, err = c.Do(ctx); err == nil && !isProxyFailure(status) {
 			break
 		}
 	}
 	return status, answer, err
 }
 
-// missesBus reports whether a status is that of a proxy that does not reach its bus.
-func missesBus(status int) bool {
+// isProxyFailure reports whether a status is that of a proxy that does not reach its bus.
+func isProxyFailure(status int) bool {
 	switch status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true

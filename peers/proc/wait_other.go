@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// kernelSignalsDependents says that only KillDependents sends Options.ParentDeathSignal.
+// kernelSignalsDependents is false: only KillDependents sends Options.ParentDeathSignal.
 const kernelSignalsDependents = false
 
 // sysProcAttr puts a process into a group of its own, or into a session.

@@ -41,7 +41,7 @@ func (e *StatusError) Error() string {
 		return status + ": the proxy in front of the bus does not pass the upgrade to WebSocket; " +
 			"it must pass the headers Upgrade and Connection over HTTP/1.1 (hubbub help operating)"
 	case e.By == BrokenProxy:
-		return status + ": a proxy answers, but does not reach the bus behind it"
+		return status + ": a proxy answers, but does not reach the bus behind it; check that the bus is running"
 	case e.By == TLSRedirect, e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:"):
 		return status + " instead of upgrading; the address of a bus with TLS begins with wss:"
 	}

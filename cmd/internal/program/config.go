@@ -43,7 +43,7 @@ func ReadTOML(path string) (map[string]any, error) {
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			missing := fmt.Errorf("there is no file %s; --config must name one", name)
+			missing := fmt.Errorf("there is no file %s; --config must name an existing one", name)
 			return nil, Usage("%w", Retryable(missing)) // it may be on a disk that is not there yet
 		}
 		if parse, ok := errors.AsType[toml.ParseError](err); ok {
@@ -157,7 +157,7 @@ func (c *settings) readOwnFile(flags *pflag.FlagSet) (err error) {
 	}
 	data, ok := value.(string)
 	if !ok || data == "" {
-		return Usage("%s: data must be a string", c.config)
+		return Usage("%s: data must name a folder", c.config)
 	}
 	return setFlag(f, []string{data})
 }
@@ -192,7 +192,7 @@ func TOMLStrings(value any) ([]string, error) {
 		case string, bool, int64, float64:
 			out = append(out, fmt.Sprint(v))
 		default:
-			return nil, fmt.Errorf("must be a text, a number, true, false or a list of these")
+			return nil, fmt.Errorf("must be a string, a number, true, false or a list of these")
 		}
 	}
 	return out, nil

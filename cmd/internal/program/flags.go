@@ -40,7 +40,7 @@ func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 			"WebSocket address of the bus (repeatable: tried in turn)")
 		fs.StringVar(&c.tokenFile, "token-file", "", "file with the token for the bus (or the variable HUBBUB_TOKEN)")
 	}
-	fs.StringVar(&c.data, "data", "", "folder for everything that is kept (default $XDG_DATA_HOME/hubbub)")
+	fs.StringVar(&c.data, "data", "", "folder for all stored data (default $XDG_DATA_HOME/hubbub)")
 	fs.StringVar(&c.config, "config", "", "TOML file with settings; its keys are the names of the flags")
 	fs.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.logFormat, "log-format", "", "console or json (default console on a terminal)")

@@ -27,8 +27,8 @@ func TestAttached_KnowsTheDataFolderOfItsOwnFile(t *testing.T) {
 		"variable":            {settings, nil, map[string]string{"HUBBUB_DATA": "/from/variable"}, 0, "/from/variable"},
 		"default":             {"nobodys = 1", nil, map[string]string{"HOME": "/home/x"}, 0, "/home/x/.local/share/hubbub"},
 		"nowhere":             {"nobodys = 1", nil, nil, 2, "say where with --data"},
-		"no text":             {"data = 7", nil, nil, 2, "data must be a string"},
-		"no path":             {"data = ''", nil, nil, 2, "data must be a string"},
+		"no text":             {"data = 7", nil, nil, 2, "data must name a folder"},
+		"no path":             {"data = ''", nil, nil, 2, "data must name a folder"},
 		"not TOML":            {"data = = 2", nil, nil, 2, "line 1"},
 		"no file":             {"", nil, nil, 1, absent},
 	} {

@@ -80,7 +80,7 @@ const maxSecret = 64 << 10
 func (e *Env) SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxSecret {
-		return "", fmt.Errorf("%s is too large to be a secret", path)
+		return "", fmt.Errorf("%s is too large to be a secret: it may have at most 64 KiB", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (e *Env) SecretFile(path string) (string, error) {
 	}
 	s, ok := text.Decode(data)
 	if !ok {
-		return "", Retryable(fmt.Errorf("%s is not text: save it as UTF-8", path)) // or it is not written to its end
+		return "", Retryable(fmt.Errorf("%s is not text: save it as UTF-8", path)) // or it is still being written
 	}
 	if strings.TrimSpace(s) == "" {
 		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
@@ -101,7 +101,7 @@ func (e *Env) takeSecret(name, s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if e.secrets.add(s); !text.IsCleanName(s) {
 		return "", fmt.Errorf("%s has a line break or an invisible character within the secret; "+
-			"it must hold one line, the secret", name)
+			"it must hold only the secret, on one line", name)
 	}
 	return s, nil
 }

@@ -43,9 +43,9 @@ func TestToken_IsOneLineWithoutInvisibleCharacters(t *testing.T) {
 	}
 }
 
-// TestWrongSecret_MayHealInAFile covers a secret that is not valid. A file may still be written; a
+// TestWrongSecret_IsRetryableInAFile covers a secret that is not valid. A file may still be written; a
 // variable does not change.
-func TestWrongSecret_MayHealInAFile(t *testing.T) {
+func TestWrongSecret_IsRetryableInAFile(t *testing.T) {
 	file := write(t, "123456")
 	for name, c := range map[string]struct {
 		env  map[string]string

@@ -44,7 +44,7 @@ func (w *stdoutWriter) blocked(d time.Duration) bool {
 func (e *Env) OnBrokenPipe(f func()) {
 	if w, ok := e.Stdout.(*stdoutWriter); ok {
 		w.onBroken = f
-		// The runtime leaves SIGPIPE to this channel, which nothing reads: writes to broken sockets raise it, too.
+		// With a channel for it, SIGPIPE no longer ends the process: writes return EPIPE. Nothing reads the channel.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	}
 }

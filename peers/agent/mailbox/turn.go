@@ -120,8 +120,8 @@ func (v *View) OverdueTurns(now time.Time) []*Turn {
 }
 
 // Recover requeues the turns that were withdrawn when the program last stopped, and returns those
-// that were running. Queued turns lose their deadlines. A program has the time of an answer again
-// for the turns that it has accepted.
+// that were running. Queued turns lose their deadlines. Accepted turns get the
+// full time for an answer again.
 func (tx *Tx) Recover() []*Turn {
 	deadline := time.Now().Add(tx.Options().Attention.Deadline)
 	tx.Exec(`UPDATE turns SET deadline_at = max(deadline_at, ?) WHERE state = 'accepted' AND deadline_at > 0`,

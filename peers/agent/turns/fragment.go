@@ -93,8 +93,8 @@ func (r *Runner) continues(v *mailbox.View, e *mailbox.Entry) bool {
 	return false
 }
 
-// inheritQuestion sets in the facts about an event that the agent had asked or offered something before its author
-// began a message, which the event continues: "ok", and then "cool".
+// inheritQuestion copies to the facts about a fragment that the agent had asked or offered something before the
+// first fragment, so that in "ok" and then "cool" both are the answer.
 func (r *Runner) inheritQuestion(v *mailbox.View, e *mailbox.Entry, facts *attention.Facts) {
 	if e.Content.Event != protocol.EventMessage || e.Content.Author.Kind != string(attention.AuthorHuman) {
 		return

@@ -151,10 +151,10 @@ func leavesPersonWaiting(v *mailbox.View, t *mailbox.Turn, e *mailbox.Entry) boo
 // sendFinalText answers an event with a final text, if the policy permits it. A text that is too
 // long is cut, with a note.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
-	if standing := obligations.ReplyContext(&tx.View, e, answer); attention.PermitMessage(standing).Refused() {
-		reason := attention.PermitMessage(standing).Reason
+	if reply := obligations.ReplyContext(&tx.View, e, answer); attention.PermitMessage(reply).Refused() {
+		reason := attention.PermitMessage(reply).Reason
 		tx.RecordRefusal(e, e.EventID, "final_text", reason)
-		if standing.Repeats { // the agent repeats itself; do not notify the other agent
+		if reply.Repeats { // the agent repeats itself; do not notify the other agent
 			tx.Move(e, mailbox.Fail, reason)
 			tx.ReportEnd(e)
 		}

@@ -7,7 +7,7 @@ import (
 	"hubbub/peers/agent/mailbox"
 )
 
-// typingLasts is how long a typing sign is valid unless it is renewed or the message arrives.
+// typingLasts is how long a typing indicator is valid unless it is renewed or the message arrives.
 // maxTyping bounds the number of typing people that are tracked.
 const (
 	typingLasts = 10 * time.Second

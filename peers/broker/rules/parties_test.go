@@ -9,7 +9,7 @@ import (
 )
 
 // Only the endpoints that are described get labels, each of which is compared with all endpoints.
-func TestResolve_DescribesFewEndpoints(t *testing.T) {
+func TestResolve_LimitsDescribedEndpoints(t *testing.T) {
 	const n = 500
 	s := &Parties{Endpoints: map[string]*Endpoint{}}
 	for i := range n {

@@ -68,7 +68,7 @@ func fetchFrom(ctx context.Context, bus, token, method, path string) ([]byte, er
 	return body, nil
 }
 
-// refusal returns the error for an answer without a result. The bus gives a reason, apart from
+// refusal returns the error for an answer without a result. The bus gives a reason, except for
 // paths that it does not know. An answer without a reason may be from a proxy or from another
 // server: the answer to an upgrade at the same address shows it, if it comes within ten seconds.
 func refusal(ctx context.Context, bus, token string, status int, body []byte) error {
@@ -101,8 +101,8 @@ func (e statusError) Error() string {
 // ExplainGet adds advice to the error of a request for /peers.
 func ExplainGet(bus, token string, err error) error {
 	if _, ok := errors.AsType[statusError](err); ok {
-		return fmt.Errorf("a bus answers at %s, but not its HTTP side (%w): a proxy must pass all paths below this "+
-			"address", bus, err)
+		return fmt.Errorf("a bus answers WebSocket connections at %s, but not HTTP requests (%w): a proxy must pass "+
+			"all paths below this address", bus, err)
 	}
 	return explainDial(bus, token, err)
 }

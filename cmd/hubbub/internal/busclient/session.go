@@ -114,7 +114,7 @@ func explainDial(bus, token string, err error) error {
 	case unauthorized:
 		return &Error{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
 	case answered && status.By == wire.Stranger:
-		return fmt.Errorf("the server at %s is not a bus: %w", bus, err)
+		return fmt.Errorf("the server at %s is not a bus (%w): give the address of a bus with --bus", bus, err)
 	case answered:
 		return err
 	case untrusted:

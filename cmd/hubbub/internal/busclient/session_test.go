@@ -78,7 +78,7 @@ func TestFetch_SaysWhoAnswered(t *testing.T) {
 		"a web server of files":       {page(405, html, "<h1>405 Not Allowed</h1>"), "is not a bus"},
 		"a web server of one page":    {page(200, html, "<h1>It works</h1>"), "is not a bus"},
 		"a bus without a console":     {bus(404, plain, "404 page not found"), "it runs with --no-console"},
-		"a bus behind half a proxy":   {bus(502, html, "<h1>502 Bad Gateway</h1>"), "not its HTTP side (HTTP 502 Bad Gateway)"},
+		"a bus behind half a proxy":   {bus(502, html, "<h1>502 Bad Gateway</h1>"), "not HTTP requests (HTTP 502 Bad Gateway)"},
 		"a bus that refuses":          {bus(403, object, `{"error":"not for you"}`), "403 Forbidden: not for you"},
 		"a bus with another token":    {bus(401, object, `{"error":"no"}`), "does not know this token"},
 		"a bus":                       {bus(200, object, `{"url":"x"}`), ""},

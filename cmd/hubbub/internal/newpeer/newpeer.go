@@ -84,7 +84,7 @@ func NewCommand() *cobra.Command {
 			return err
 		},
 	}
-	peer.Flags().StringVar(&language, "lang", "ts", "ts, py, go or sh")
+	peer.Flags().StringVar(&language, "lang", "ts", "language of the program: ts, py, go or sh")
 	cmd.AddCommand(peer, newC2A())
 	return cmd
 }

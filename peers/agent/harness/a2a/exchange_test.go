@@ -8,7 +8,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-func TestExchange_ReportsFewReplacements(t *testing.T) {
+func TestExchange_LimitsReportedReplacements(t *testing.T) {
 	texts := 0
 	x := &exchange{h: &Harness{}, turn: &harness.Turn{}}
 	x.h.Attach(harness.Host{Progress: func(p harness.Progress) {
