@@ -105,7 +105,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 }
 
 // ownWords is the condition for what an agent said: its texts, and the question what an unclear message means.
-const ownWords = `(kind = 'text' OR key LIKE 'unclear:%')`
+const ownWords = `(sent.kind = 'text' OR sent.key LIKE '` + NoticeUnclear + `:%')`
 
 // lastQuestion returns the agent's last text in a thread, and its time in microseconds, or 0 if it asks nothing.
 // A remark on a pause, such as "Sure, take your time!", does not count.
@@ -149,8 +149,8 @@ func (v *View) mayAnswer(e *Entry, asked int64) bool {
 	if attention.IsPause(c.Text) && len(c.Attachments) == 0 && !v.m.opts.Attention.Stops(&event) {
 		return false
 	}
-	question := store.Value[int64](v.Tx, `SELECT coalesce(q.seq, 1) FROM sent s LEFT JOIN events q ON q.event_id = s.event_id
-		WHERE s.conversation = ?1 AND s.thread = ?2 AND (s.kind = 'text' OR s.key LIKE 'unclear:%') AND s.sent_at = ?3
+	question := store.Value[int64](v.Tx, `SELECT coalesce(q.seq, 1) FROM sent LEFT JOIN events q ON q.event_id = sent.event_id
+		WHERE sent.conversation = ?1 AND sent.thread = ?2 AND `+ownWords+` AND sent.sent_at = ?3
 		AND (q.seq IS NULL OR q.author_kind <> 'human' OR q.author = ?4)`, c.Chat.ID, c.Chat.ThreadID, asked, c.Author.ID)
 	since := store.All(v.Tx, store.Scalar[string], `SELECT iif(author_kind = 'agent' OR content ->> '$.attachments' <> '', '',
 			coalesce(content ->> '$.text', '')) FROM events

@@ -47,6 +47,7 @@ const ReasonChatStopped = "the chat was stopped"
 const (
 	NoticeFailed     = "failed"
 	NoticeEscalation = "escalation"
+	NoticeUnclear    = "unclear" // asks an author what a message means
 )
 
 // IsNoAnswerNotice reports whether a key belongs to a notice that an event gets no answer.
@@ -82,7 +83,7 @@ func ReservedKey(key string, e *Entry) bool {
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
 		strings.HasPrefix(key, PostKey) ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") ||
-		strings.HasPrefix(key, "budget_") ||
+		strings.HasPrefix(key, NoticeUnclear+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, ReasonHalted+":") || strings.HasPrefix(key, DecisionPrefix) ||
 		strings.HasPrefix(key, DecidedPrefix) ||
 		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choicePrefix) ||

@@ -11,7 +11,7 @@ func TestReservedKeys_AreRefused(t *testing.T) {
 	e := &Entry{EventID: "e1"}
 	for key, reserved := range map[string]bool{
 		"e1:reply": false, "mine": false, "": false, "reply": false, "react": false, "e1:replying": false, "failed": false,
-		"e2:reply": true, "react:e1:done": true, "react:": true, "failed:e1": true, "failed:e9": true, "escalation:e1": true, "interim:e1": true, "interim": false, "choice:e1": true, "chosen:e1": true, "choice": false, "decision:1": true, "decided:1": true, "file:1": true, "budget_1": true,
+		"e2:reply": true, "react:e1:done": true, "react:": true, "failed:e1": true, "failed:e9": true, "escalation:e1": true, "unclear:e1": true, "unclear": false, "interim:e1": true, "interim": false, "choice:e1": true, "chosen:e1": true, "choice": false, "decision:1": true, "decided:1": true, "file:1": true, "budget_1": true,
 	} {
 		if ReservedKey(key, e) != reserved {
 			t.Errorf("%q is reserved: %v; want %v", key, !reserved, reserved)

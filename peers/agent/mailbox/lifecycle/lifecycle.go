@@ -115,7 +115,7 @@ func AskClarification(tx *mailbox.Tx, e *mailbox.Entry) {
 	if obligations.Of(&tx.View, e) != nil { // it asks its author itself
 		return
 	}
-	tx.SendNotice(e, noticeUnclear, "I do not understand this. Could you say what you mean?")
+	tx.SendNotice(e, mailbox.NoticeUnclear, "I do not understand this. Could you say what you mean?")
 	e.DeadlineAt = time.Now().Add(clarificationTime)
 	tx.Save(e)
 }
@@ -128,7 +128,7 @@ func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 	// filter by state, which matches few rows, rather than by author
 	for _, old := range tx.Events(`WHERE +chat = ? AND thread = ? AND +author = ? AND seq < ? AND state = 'turned'
-		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+noticeUnclear+`:' || events.event_id) AND NOT EXISTS
+		AND EXISTS (SELECT 1 FROM sent WHERE key = '`+mailbox.NoticeUnclear+`:' || events.event_id) AND NOT EXISTS
 		(SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND `+mailbox.LiveCondition+`)`, e.Chat,
 		e.Content.Chat.ThreadID, e.Content.Author.ID, e.Seq) {
 		old.DeadlineAt = time.Time{}
@@ -136,11 +136,9 @@ func HandleExplanation(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 }
 
-const noticeUnclear = "unclear"
-
 // AwaitsClarification reports whether the author of an event was asked what they mean.
 func AwaitsClarification(v *mailbox.View, e *mailbox.Entry) bool {
-	return v.SentAs(noticeUnclear+":"+e.EventID) != nil
+	return v.SentAs(mailbox.NoticeUnclear+":"+e.EventID) != nil
 }
 
 // FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
