@@ -249,16 +249,17 @@ func (v *situation) acknowledges() bool {
 
 // offers reports whether a question contains words as a phrase.
 func offers(question string, words []string) bool {
-	between := func(words []string) string { return " " + strings.Join(words, " ") + " " }
-	return len(words) > 0 && strings.Contains(between(tokens(spokenPart(question))), between(words))
+	return len(words) > 0 && containsPhrase(spokenPart(question), []string{" " + strings.Join(words, " ") + " "})
 }
 
 // OffersChoice reports whether a text names an answer beside a word for "or", as "Say heat or cool." names "cool".
 func OffersChoice(text, answer string) bool {
-	words := tokens(withoutLabels(spokenPart(answer)))
-	return len(words) > 0 && slices.ContainsFunc(orWords, func(or string) bool {
-		return offers(text, append([]string{or}, words...)) || offers(text, append(slices.Clone(words), or))
-	})
+	choice := strings.Join(tokens(withoutLabels(spokenPart(answer))), " ")
+	var phrases []string
+	for _, or := range orWords {
+		phrases = append(phrases, " "+or+" "+choice+" ", " "+choice+" "+or+" ")
+	}
+	return choice != "" && containsPhrase(spokenPart(text), phrases)
 }
 
 // orWords are words for "or" in languages that separate words.

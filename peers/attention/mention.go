@@ -244,39 +244,21 @@ func onlyQuotes(text string) bool {
 	return strings.TrimSpace(text) != ""
 }
 
+// withoutCodeSpans returns a line with a space for each code span: the text between equal runs of backquotes.
 func withoutCodeSpans(line string) string {
 	var b strings.Builder
-	for {
-		before, _, found := strings.Cut(line, "`")
-		rest := strings.TrimLeft(line[len(before):], "`")
-		n := len(line) - len(before) - len(rest)
-		end := runOfTicks(rest, n)
-		switch {
-		case !found:
-			b.WriteString(line)
-			return b.String()
-		case end < 0: // no code
-			b.WriteString(line[:len(before)+n])
-			line = rest
-		default:
-			b.WriteString(before + " ")
-			line = rest[end+n:]
+	from, runs := 0, backquotes().FindAllStringIndex(line, -1)
+	for len(runs) > 0 {
+		opens := runs[0]
+		runs = runs[1:]
+		closes := slices.IndexFunc(runs, func(run []int) bool { return run[1]-run[0] == opens[1]-opens[0] })
+		if closes >= 0 {
+			b.WriteString(line[from:opens[0]] + " ")
+			from, runs = runs[closes][1], runs[closes+1:]
 		}
 	}
+	b.WriteString(line[from:])
+	return b.String()
 }
 
-// runOfTicks returns where a run of exactly n backquotes begins in a text, or -1.
-func runOfTicks(text string, n int) int {
-	for at := 0; ; {
-		i := strings.IndexByte(text[at:], '`')
-		if i < 0 {
-			return -1
-		}
-		at += i
-		run := len(text[at:]) - len(strings.TrimLeft(text[at:], "`"))
-		if run == n {
-			return at
-		}
-		at += run
-	}
-}
+var backquotes = compiled("`+")
