@@ -82,13 +82,19 @@ var halts = map[string]string{"halt": "on", "resume": "off"}
 // ParseHalt returns the halt that a text commands: "on", "off", or "" for other texts, such as
 // "/halt the build". prefix starts commands.
 func ParseHalt(prefix, text string) string {
-	command, found := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), prefix)
-	end := strings.IndexFunc(command+" ", unicode.IsSpace)
-	word := strings.TrimRight(command[:end], CommandSigns)
-	if !found || IsQuestion(word, command[end:]) {
+	command, found := strings.CutPrefix(strings.TrimSpace(text), prefix)
+	word, rest := SplitCommand(command)
+	if !found || IsQuestion(word, rest) {
 		return ""
 	}
 	return halts[word]
+}
+
+// SplitCommand splits a command into its first word, in lower case and without the signs that may
+// follow it, as in "!stop!", and the rest.
+func SplitCommand(command string) (word, rest string) {
+	end := strings.IndexFunc(command+" ", unicode.IsSpace)
+	return strings.TrimRight(strings.ToLower(command[:end]), ",.;:!?…，。；：！？"), strings.TrimSpace(command[end:])
 }
 
 // wordless are the commands that take no words. Words of fillers may follow them without changing
@@ -104,9 +110,6 @@ var (
 		"working", "talking", "writing",
 	)
 )
-
-// CommandSigns may follow the word of a command without changing it: "!stop!".
-const CommandSigns = ",.;:!?…，。；：！？"
 
 // IsQuestion reports whether a command that takes no words, such as "/help", has words that make it a
 // message for an agent: "/help me choose a laptop".

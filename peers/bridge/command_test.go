@@ -16,8 +16,8 @@ func TestParseHalt_ReadsPeople(t *testing.T) {
 	}
 }
 
-// TestIsQuestion_AllowsFillersAfterStop checks that words such as "all" and "at once" leave a stop a stop in any language, and
-// that other words make a message of it.
+// TestIsQuestion_AllowsFillersAfterStop checks that words such as "all" and "at once" do not change a stop in any
+// language, and that other words make a message of it.
 func TestIsQuestion_AllowsFillersAfterStop(t *testing.T) {
 	for _, words := range []string{
 		"", "immediately!", "at once", "right away!", "everything straight away, please", "for now", "working, please", "for a moment", "alle sofort", "alles, bitte", "todo ahora mismo", "tudo agora mesmo, por favor", "всё!", "все немедленно",

@@ -3,7 +3,6 @@ package mx
 import (
 	"cmp"
 	"strings"
-	"unicode"
 
 	"hubbub/peers/bridge"
 	"hubbub/peers/store"
@@ -27,9 +26,7 @@ func (h *parsedEvent) parseCommand(a *account) {
 	if !found {
 		return
 	}
-	line = strings.TrimLeft(line, " \t")
-	end := strings.IndexFunc(line+" ", unicode.IsSpace)
-	word, rest := strings.TrimRight(strings.ToLower(line[:end]), bridge.CommandSigns), strings.TrimSpace(line[end:])
+	word, rest := bridge.SplitCommand(strings.TrimLeft(line, " \t"))
 	own := localpart(string(a.bot))
 	if name := bridge.LeadingName(rest); word == "ask" && rest != "" && (name == "" || strings.EqualFold(name, own)) {
 		h.data.Names = bridge.AppendUnique(h.data.Names, strings.ToLower(own))

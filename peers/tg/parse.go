@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"hubbub/peers/bridge"
 	"hubbub/protocol"
@@ -311,13 +310,11 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 	if !strings.HasPrefix(text, "/") {
 		return false
 	}
-	end := strings.IndexFunc(text+" ", unicode.IsSpace)
-	word, rest := strings.TrimRight(strings.ToLower(text[:end]), bridge.CommandSigns), text[end:]
+	word, rest := bridge.SplitCommand(text)
 	word, target, addressed := strings.Cut(word, "@")
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return false
 	}
-	rest = strings.TrimSpace(rest)
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
 		return true // the chat's own agent
 	}
