@@ -77,7 +77,7 @@ func TestMarkdownOf_RepeatsNoManyElements(t *testing.T) {
 	}
 }
 
-func TestIsSilent(t *testing.T) {
+func TestCodeOrQuotes(t *testing.T) {
 	for text, want := range map[string]bool{
 		"hi @a": false, "`@a`": true, "> @a": true, "```\n@a\n```": true, "`x` @a": false, "> x\n@a": false,
 		"``@a``": true, "`` ` `` @a": false, "```x``` @a": false, "``x` @a``": true, "````\n```\n````\n@a": false,
@@ -88,14 +88,14 @@ func TestIsSilent(t *testing.T) {
 				at = i
 			}
 		}
-		if got := isSilent(text, at); got != want {
+		if got := isMarked(text, at); got != want {
 			t.Errorf("%q: %t", text, got)
 		}
 	}
 }
 
-// isSilent reports whether a byte of a text is in code or a quote.
-func isSilent(words string, at int) bool { return codeOrQuotes(words)(at) }
+// isMarked reports whether a byte of a text is in code or a quote.
+func isMarked(words string, at int) bool { return codeOrQuotes(words)(at) }
 
 // One function answers for all bytes of a text in order, and reads it once.
 func TestCodeOrQuotes_ReadsEachPartOnce(t *testing.T) {

@@ -70,8 +70,8 @@ func TestIdle_WakeStartsTheAgent(t *testing.T) {
 	})
 }
 
-// TestIdle_StartsAgainIfWantedWhileItEnds checks that an agent that is wanted while it ends, which takes longer than a look
-// at its use, runs again and is not ended as idle at once.
+// TestIdle_StartsAgainIfWantedWhileItEnds checks that an agent that is wanted while it ends, which takes
+// longer than a look at its use, runs again and is not ended as idle at once.
 func TestIdle_StartsAgainIfWantedWhileItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, &system.Options{IdleStop: 100 * time.Second})

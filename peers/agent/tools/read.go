@@ -120,7 +120,7 @@ type listArguments struct {
 
 func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.Result {
 	v := b.provider.Mailbox.View(ctx)
-	zone := b.zone(v)
+	zone := b.zoneOf(b.turnEvent(v))
 	after, from, problem := parseSince(args.Since, zone)
 	if problem != "" {
 		return harness.ErrorResult(problem, nil)
@@ -149,12 +149,12 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 	return harness.StructuredResult(answer)
 }
 
-// zone returns the time zone of the calling turn, as its prompt shows it.
-func (b *Toolset) zone(v *mailbox.View) *time.Location {
-	if e := b.turnEvent(v); e != nil {
-		return b.provider.ZoneOf(e.Content.Chat)
+// zoneOf returns the time zone of the chat of an event, as its prompt shows it, or else that of the agent.
+func (b *Toolset) zoneOf(e *mailbox.Entry) *time.Location {
+	if e == nil {
+		return b.provider.ZoneOf(nil)
 	}
-	return b.provider.ZoneOf(nil)
+	return b.provider.ZoneOf(e.Content.Chat)
 }
 
 // parseSince parses a time, or a number returned by an earlier call. It returns a problem, or "".
@@ -189,12 +189,13 @@ type threadArguments struct {
 
 func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness.Result {
 	v := b.provider.Mailbox.View(ctx)
-	if args.Conversation == "" {
-		if e := b.turnEvent(v); e != nil {
-			args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
-		} else {
-			args.Conversation = v.ConversationOf(b.chat)
-		}
+	e := b.turnEvent(v)
+	switch {
+	case args.Conversation != "":
+	case e != nil:
+		args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
+	default:
+		args.Conversation = v.ConversationOf(b.chat)
 	}
 	reach := v.Reach(b.chat)
 	known, lines := v.HasConversation(reach, args.Conversation),
@@ -220,5 +221,6 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}
-	return harness.StructuredResult(map[string]any{"messages": messages, "now": attention.TimeText(time.Now().In(b.zone(v)))})
+	now := attention.TimeText(time.Now().In(b.zoneOf(e)))
+	return harness.StructuredResult(map[string]any{"messages": messages, "now": now})
 }

@@ -156,7 +156,7 @@ func (p *phrase) spellTime() {
 		switch {
 		case i > 1 && (p.words[i-1] == "past" || p.words[i-1] == "to"):
 			minutes, known := clockMinutes(p.words[i-2])
-			from, err := strconv.Atoi(p.words[i-2])
+			from, err := strconv.Atoi(p.words[i-2]) // "9 to 17" is a range, "10 to 9" a time
 			if isRange := err == nil && used == 0 && p.words[i-1] == "to" && from < hour; isRange || !known {
 				continue
 			}

@@ -33,11 +33,11 @@ const maxWhen = 1000
 // morning is the hour of a reminder on a day without a time.
 const morning = 9
 
-// parseWhen parses what a model wrote for a time, in a time zone unless the text names another. A day
-// without a time of day means an hour of that day.
+// parseWhen parses what a model wrote for a time, in a time zone unless the text names another.
+// defaultHour is the hour of a day that is named without a time.
 // Times of day are local times: on days when clocks change, a time that does not exist is moved
 // forward by the change, and a time that occurs twice is the first.
-func parseWhen(when string, zone *time.Location, now time.Time, hour int) (moment, error) {
+func parseWhen(when string, zone *time.Location, now time.Time, defaultHour int) (moment, error) {
 	if len(when) > maxWhen {
 		return moment{}, errors.New("the time is too long: " + forms)
 	}
@@ -62,7 +62,7 @@ func parseWhen(when string, zone *time.Location, now time.Time, hour int) (momen
 	case len(p.words) == 0:
 		return moment{}, errors.New("the time is missing: " + forms)
 	}
-	m, err := p.parse(hour)
+	m, err := p.parse(defaultHour)
 	m.zone = p.zone
 	if err != nil {
 		return moment{}, fmt.Errorf("%q: %w", text.Clip(given, 100), err)
@@ -106,9 +106,9 @@ func ParseTime(when string, zone *time.Location, now time.Time) (time.Time, erro
 	return parseTime(when, zone, now, morning)
 }
 
-// parseTime implements ParseTime. A day without a time of day means an hour of that day.
-func parseTime(when string, zone *time.Location, now time.Time, hour int) (time.Time, error) {
-	m, err := parseWhen(when, zone, now, hour)
+// parseTime is ParseTime with another default hour; see parseWhen.
+func parseTime(when string, zone *time.Location, now time.Time, defaultHour int) (time.Time, error) {
+	m, err := parseWhen(when, zone, now, defaultHour)
 	if err == nil && m.cron != "" {
 		err = errors.New("it repeats")
 	}
@@ -335,7 +335,7 @@ func (p *phrase) takePart() (hour int, afterNoon bool) {
 }
 
 // parse parses a repetition, or a day and a time of day. A day without a time of day means its morning.
-func (p *phrase) parse(wholeDay int) (m moment, err error) {
+func (p *phrase) parse(defaultHour int) (m moment, err error) {
 	if m, found, err := p.repetition(); found {
 		return m, err
 	}
@@ -354,7 +354,7 @@ func (p *phrase) parse(wholeDay int) (m moment, err error) {
 	case errors.Is(err, errNoTime) && len(p.words) == 0 && part >= 0:
 		hour, err = part, nil
 	case errors.Is(err, errNoTime) && len(p.words) == 0 && named && relative != 0:
-		hour, err = wholeDay, nil
+		hour, err = defaultHour, nil
 	case errors.Is(err, errNoTime) && !named && part < 0:
 		return m, fmt.Errorf("it is not a time: %s", forms)
 	}
