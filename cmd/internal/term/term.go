@@ -44,7 +44,8 @@ func Lines(s string, n int) string {
 
 // Fit cuts a line to n columns. Colours take no columns and end with the line.
 func Fit(s string, n int) string {
-	width, joined, colour, painted := 0, false, false, false
+	var columns counter
+	width, colour, painted := 0, false, false
 	for i, r := range s {
 		switch {
 		case colour:
@@ -54,10 +55,7 @@ func Fit(s string, n int) string {
 			colour, painted = true, true
 			continue
 		}
-		if !joined {
-			width += runeWidth(r)
-		}
-		if joined = r == joiner; width > n {
+		if width += columns.of(r); width > n {
 			if painted {
 				return s[:i] + "\x1b[0m"
 			}
@@ -73,15 +71,24 @@ const joiner = '\u200d'
 // Width returns the width of a text in columns. East Asian wide characters and emoji are two
 // columns wide.
 func Width(s string) int {
+	var columns counter
 	n := 0
-	joined := false
 	for _, r := range s {
-		if !joined {
-			n += runeWidth(r)
-		}
-		joined = r == joiner
+		n += columns.of(r)
 	}
 	return n
+}
+
+// A counter counts the columns of a text, rune by rune.
+type counter struct{ joined bool }
+
+// of returns the columns that the next rune adds: none after a joiner.
+func (c *counter) of(r rune) (columns int) {
+	if !c.joined {
+		columns = runeWidth(r)
+	}
+	c.joined = r == joiner
+	return columns
 }
 
 func runeWidth(r rune) int {
