@@ -89,12 +89,12 @@ func TestCompare_ReturnsTheMedian(t *testing.T) {
 }
 
 func TestBus_UsesOneGoroutineForAnIdleConnection(t *testing.T) {
-	const connections, others = 200, 50 // the bus has a few others, such as those that gather metrics
+	const connections, others = 1000, 50 // the bus has a few others, such as those that gather metrics
 	r, err := Idle(t.Context(), startServer(t, "hubbub").(Bus), connections, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if more := math.Abs(r.Goroutines-1) * connections; r.Connections != connections || more > others || r.Bytes == 0 {
+	if more := math.Abs(r.Goroutines-1) * connections; r.Connections != connections || more > others || r.Bytes <= 0 {
 		t.Errorf("%+v", r)
 	}
 }
