@@ -133,7 +133,10 @@ func (w *Writer) settleCommits(ctx context.Context) {
 func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 	began := time.Now()
 	if err := w.sync(); err != nil {
-		if w.failed(err); stopping && w.mustStop(ctx) {
+		if !errors.Is(err, errClosed) {
+			w.failed(err)
+		}
+		if stopping && w.mustStop(ctx) {
 			w.abandonCommits()
 			return
 		}
@@ -168,6 +171,8 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 	w.recovered()
 }
 
+// errClosed is returned after a write has failed and until the log is open again. It is not the
+// reason why rows are lost: the write has recorded that.
 var errClosed = errors.New("the activity log is not open")
 
 func (w *Writer) sync() error {

@@ -311,6 +311,19 @@ func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 	})
 }
 
+// TestFault_NamesTheCause checks the reason for lost rows after a write has failed, while a sync
+// finds the log closed.
+func TestFault_NamesTheCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, log := onCounted(&countedSink{}, nil)
+		w.failed(errors.New("disk is full"))
+		w.settle(t.Context(), []commit{{first: 1, rows: []activitylog.Row{logtest.Numbered(0)}}}, false)
+		if s := w.Stats(); s.LastError != "disk is full" || s.Failures != 1 || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%d failures, the last one %q, logged:\n%s", s.Failures, s.LastError, log)
+		}
+	})
+}
+
 // TestRotation_PrecedesNextRows also checks that a stop does not rotate a file.
 func TestRotation_PrecedesNextRows(t *testing.T) {
 	s := &countedSink{}
