@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hubbub/protocol/datafolder"
@@ -55,7 +56,7 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		says     string
 	}{
 		{"bus chorus", "--listen " + taken.Addr().String(), "", 1, "address already in use"},
-		{"bus chorus", "--plaintext --listen " + foreign, "", 1, "cannot assign requested address"},
+		{"bus chorus", "--plaintext --listen " + foreign, "", 1, syscall.EADDRNOTAVAIL.Error()},
 		{"bus chorus", "--tls-cert " + absent + " --tls-key " + absent, "", 1, absent},
 		{"bus chorus", "--tls-cert " + empty + " --tls-key " + empty, "", 1, "--tls-cert and --tls-key"},
 		{"bus chorus", "--tls-cert " + half + " --tls-key " + half, "", 1, "--tls-cert and --tls-key"},

@@ -2,10 +2,13 @@ package process_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"hubbub/peers/system"
@@ -49,4 +52,29 @@ func TestLaunch_ConfinesTheAgent(t *testing.T) {
 			t.Fatalf("the launcher gave up privileges itself: %v", err)
 		}
 	}
+}
+
+func TestLimits_BoundMemory(t *testing.T) {
+	l := process.New(t.TempDir(), nil)
+	spec := specOf(l, "x", "--greedy")
+	spec.Limits.Memory = 200 << 20
+	inst, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = inst.Wait(t.Context())
+	log, _ := os.ReadFile(l.LogFile("x"))
+	if bytes.Contains(log, []byte("pthread_create failed")) || bytes.HasPrefix(log, []byte("SIGSEGV: ")) {
+		return // said in other words: no memory for a thread, with cgo, or for the runtime's garbage collector
+	}
+	var exit *system.Exit
+	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory; its limit is 200 MiB (--memory-max)") || exit.Permanent {
+		t.Errorf("%v: %.200s", err, log)
+	}
+}
+
+func TestStart_HidesTheEnvironmentFromOthers(t *testing.T) {
+	l := process.New(t.TempDir(), nil)
+	_, pid := start(t, l, specOf(l, "x"))
+	checkModes(t, map[string]fs.FileMode{fmt.Sprintf("/proc/%d/environ", pid): 0o400})
 }

@@ -111,10 +111,10 @@ func number(t *testing.T, path string) int {
 	return n
 }
 
-// hasEnded reports whether a process has ended.
+// hasEnded reports whether a process has ended. On Linux, a zombie counts as ended.
 func hasEnded(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err != nil || bytes.Contains(b, []byte(") Z "))
+	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return bytes.Contains(stat, []byte(") Z ")) || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 func start(t *testing.T, l *process.Launcher, spec system.Spec) (system.Instance, int) {
@@ -125,6 +125,17 @@ func start(t *testing.T, l *process.Launcher, spec system.Spec) (system.Instance
 	}
 	t.Cleanup(func() { inst.Stop(context.Background()) })
 	return inst, number(t, filepath.Join(l.Paths(spec.Name).Data, "pid"))
+}
+
+func checkModes(t *testing.T, want map[string]fs.FileMode) {
+	t.Helper()
+	for path, mode := range want {
+		if info, err := os.Stat(path); err != nil {
+			t.Error(err)
+		} else if info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, want %v", path, info.Mode(), mode)
+		}
+	}
 }
 
 func TestStop_EndsTheWholeGroup(t *testing.T) {
@@ -182,141 +193,51 @@ func TestStart_SetsEnvironmentAndFolder(t *testing.T) {
 	l := process.New(t.TempDir(), nil)
 	spec := specOf(l, "x")
 	spec.Env = []string{"KEY=value"}
-	_, pid := start(t, l, spec)
+	start(t, l, spec)
 	env, err := os.ReadFile(filepath.Join(l.Paths("x").Data, "env"))
 	if err != nil || string(env) != "KEY=value" {
 		t.Errorf("environment %q, %v", env, err)
 	}
-	for path, mode := range map[string]fs.FileMode{
+	checkModes(t, map[string]fs.FileMode{
 		l.Paths("x").Data: 0o700, l.LogFile("x"): 0o600, filepath.Dir(l.LogFile("x")): 0o700,
-		fmt.Sprintf("/proc/%d/environ", pid): 0o400,
-	} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
-		}
+	})
+}
+
+func TestKilledSpawner_EndsAgents(t *testing.T) {
+	l, pid := startUnderKilledSpawner(t, &process.Options{})
+	eventually(t, "the agent ends", func() bool { return hasEnded(pid) })
+	if l.Outlives() {
+		t.Error("agents outlive the spawner")
 	}
 }
 
-func TestFind_FindsInstancesAfterARestart(t *testing.T) {
+// startUnderKilledSpawner starts the agent x under a spawner, and kills the spawner. It returns a
+// launcher of the same agents, and the process id of x.
+func startUnderKilledSpawner(t *testing.T, opts *process.Options) (*process.Launcher, int) {
+	t.Helper()
 	folder := t.TempDir()
-	l := process.New(folder, nil)
-	spec := specOf(l, "x")
-	if _, err := l.Find(t.Context(), spec, ""); !errors.Is(err, system.ErrNotRunning) {
-		t.Fatal(err)
-	}
-	inst, pid := start(t, l, spec)
-	other := process.New(folder, &process.Options{Poll: time.Millisecond, StopTimeout: time.Second})
-	for what, handle := range map[string]string{"recorded": inst.Handle(), "not recorded": "", "broken": "{", "of another": `{"pid":1,"start":1}`} {
-		found, err := other.Find(t.Context(), spec, handle)
-		if err != nil || found.Handle() != inst.Handle() {
-			t.Errorf("%s: %v, %v", what, found, err)
-		}
-	}
-	if found, err := other.Find(t.Context(), specOf(l, "y"), ""); err == nil {
-		t.Errorf("another agent is taken for y: %s", found.Handle())
-	}
-	// The number alone does not make it the same process.
-	wrong := strings.Replace(inst.Handle(), `"start":`, `"start":9`, 1)
-	if found, err := other.Find(t.Context(), specOf(l, "y"), wrong); err == nil {
-		t.Errorf("a process of another start time is taken: %s", found.Handle())
-	}
-	found, err := other.Find(t.Context(), spec, inst.Handle())
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := found.Stop(t.Context()); err != nil || !hasEnded(pid) {
-		t.Errorf("stopping an adopted agent: %v", err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "TEST_SPAWNER="+folder)
+	if opts.KeepAgents {
+		cmd.Env = append(cmd.Env, "TEST_KEEP=1")
 	}
-	var exit *system.Exit
-	if err := found.Wait(t.Context()); !errors.As(err, &exit) {
-		t.Error(err)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
 	}
-	if _, err := other.Find(t.Context(), spec, inst.Handle()); !errors.Is(err, system.ErrNotRunning) {
-		t.Error("found after its end:", err)
-	}
-}
-
-// TestFind_IgnoresAgentsOfACopy restores a backup beside the original system, whose processes the
-// copy names and must not stop. A folder that was moved is the same one.
-func TestFind_IgnoresAgentsOfACopy(t *testing.T) {
-	above := t.TempDir()
-	l := process.New(filepath.Join(above, "system"), nil)
-	inst, _ := start(t, l, specOf(l, "x"))
-	copied := process.New(filepath.Join(above, "copy"), nil)
-	for range 2 {
-		if found, err := copied.Find(t.Context(), specOf(copied, "x"), inst.Handle()); !errors.Is(err, system.ErrNotRunning) {
-			t.Fatalf("the copy finds %v, %v", found, err)
-		}
-		if err := os.MkdirAll(copied.Paths("x").Data, 0o700); err != nil { // the second time, as after a restore
-			t.Fatal(err)
-		}
-	}
-	if err := os.Rename(filepath.Join(above, "system"), filepath.Join(above, "moved")); err != nil {
-		t.Fatal(err)
-	}
-	moved := process.New(filepath.Join(above, "moved"), nil)
-	if found, err := moved.Find(t.Context(), specOf(moved, "x"), inst.Handle()); err != nil || found.Handle() != inst.Handle() {
-		t.Errorf("the moved system finds %v, %v", found, err)
-	}
-}
-
-func TestKilledSpawner_EndsAgentsUnlessKept(t *testing.T) {
-	for _, keep := range []string{"", "1"} {
-		folder := t.TempDir()
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), "TEST_SPAWNER="+folder, "TEST_KEEP="+keep)
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.Read(make([]byte, 8))
-		l := process.New(folder, &process.Options{Poll: time.Millisecond, KeepAgents: keep != ""})
-		pid := number(t, filepath.Join(l.Paths("x").Data, "pid"))
-		cmd.Process.Kill()
-		cmd.Wait()
-		if keep == "" {
-			eventually(t, "the agent ends", func() bool { return hasEnded(pid) })
-			continue
-		}
-		if l.Outlives() != true {
-			t.Error("kept agents do not outlive the spawner")
-		}
-		inst, err := l.Find(t.Context(), specOf(l, "x"), "")
-		if err != nil || hasEnded(pid) {
-			t.Fatal("a kept agent ended with its spawner:", err)
-		}
-		child := number(t, filepath.Join(l.Paths("x").Data, "child"))
-		if err := inst.Stop(t.Context()); err != nil || !hasEnded(pid) {
-			t.Error(err)
-		}
-		eventually(t, "what the agent started ends", func() bool { return hasEnded(child) })
-	}
-}
-
-func TestLimits_BoundMemory(t *testing.T) {
-	l := process.New(t.TempDir(), nil)
-	spec := specOf(l, "x", "--greedy")
-	spec.Limits.Memory = 200 << 20
-	inst, err := l.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = inst.Wait(t.Context())
-	log, _ := os.ReadFile(l.LogFile("x"))
-	if bytes.Contains(log, []byte("pthread_create failed")) || bytes.HasPrefix(log, []byte("SIGSEGV: ")) {
-		return // said in other words: no memory for a thread, with cgo, or for the runtime's garbage collector
-	}
-	var exit *system.Exit
-	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory; its limit is 200 MiB (--memory-max)") || exit.Permanent {
-		t.Errorf("%v: %.200s", err, log)
-	}
+	out.Read(make([]byte, 8))
+	l := process.New(folder, opts)
+	pid := number(t, filepath.Join(l.Paths("x").Data, "pid"))
+	cmd.Process.Kill()
+	cmd.Wait()
+	return l, pid
 }
 
 // TestWarnings_AreLogged checks that the spawner logs an agent's warnings since its

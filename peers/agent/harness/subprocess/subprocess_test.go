@@ -147,8 +147,8 @@ func signalIgnore() { signal.Ignore(syscall.SIGTERM) }
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
 	harnesstest.Until(t, "the process dies", func() bool {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(raw), ") Z ")
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(stat), ") Z ") || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	})
 }
 
