@@ -44,10 +44,9 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		return path
 	}
 	empty, half := file("empty", ""), file("half", "-----BEGIN CERTIFICATE-----\nMIIB")
-	begun := file("begun", "123456")                   // of a bot token
-	zeros := file("zeros", strings.Repeat("\x00", 40)) // after a power cut
-	const absent = "/no/such/file"
-	const foreign = "192.0.2.1:7892" // no machine has this address
+	begun, lines, odd := file("begun", "123456"), file("lines", "1:AAtoken\n2:BBtoken\n"), file("odd", "a/b")
+	zeros := file("zeros", strings.Repeat("\x00", 40))        // after a power cut
+	const absent, foreign = "/no/such/file", "192.0.2.1:7892" // no machine has this address
 	for _, c := range []struct {
 		programs string
 		args     string
@@ -70,8 +69,12 @@ func TestStart_ExitsWith1ForWhatMayHeal(t *testing.T) {
 		{"system broker tg matrix chorus agent", "--token-file " + zeros, "", 1, "is not text"},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + absent, 1, absent},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + empty, 1, "is empty"},
+		{"system broker tg matrix chorus agent", "--token-file " + lines, "", 1, "has a line break"},
 		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + begun, 1, "not a bot token"},
+		{"tg", "", "TELEGRAM_BOT_TOKEN= TELEGRAM_BOT_TOKEN_FILE=" + lines, 1, "has a line break"},
 		{"tg", "--webhook-secret-file " + absent, "", 1, absent},
+		{"tg", "--webhook-secret-file " + odd, "", 1, "--webhook-secret-file: "},
+		{"tg", "", "TELEGRAM_WEBHOOK_SECRET=a/b", 2, "TELEGRAM_WEBHOOK_SECRET: the webhook secret must"},
 		{"agent", "--harness openai", "OPENAI_API_KEY_FILE=" + empty, 1, "is empty"},
 		{"agent", "--system-prompt-file " + absent, "", 1, absent},
 		{"agent", "--mcp-file " + absent, "", 1, absent},
@@ -148,7 +151,7 @@ func TestUp_ExitsWith1ForWhatMayHeal(t *testing.T) {
 // if its settings were wrong, not even where Go's runtime fails before main.
 func TestStart_HealsFromTooFewFiles(t *testing.T) {
 	t.Parallel()
-	env := []string{"GOTRACEBACK=crash"} // as the units and `hubbub up` set it
+	env := []string{"GOTRACEBACK=crash"} // as the units, `hubbub up` and the spawner set it
 	for _, program := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-matrix", "hubbub-chorus", "hubbub-agent"} {
 		for _, files := range []string{"5", "8"} {
 			out, code := exitOf(t, env, "sh", "-c", `ulimit -c 0; ulimit -n "$2"; exec "$0" --data "$1"`,

@@ -118,7 +118,10 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return err
 	}
 	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {
-		return fmt.Errorf("--webhook-secret-file: %w", err)
+		if s.WebhookSecret == "" {
+			return env.WrongSecret("TELEGRAM_WEBHOOK_SECRET", err)
+		}
+		return program.Retryable(fmt.Errorf("--webhook-secret-file: %w", err))
 	}
 	// Where a flag means "no limit", the options would use their default.
 	o.MinSendInterval = cmp.Or(o.MinSendInterval, -1)

@@ -75,25 +75,38 @@ func (e *Env) WrongSecret(variable string, err error) error {
 // maxSecret is the size in bytes above which a file cannot be a secret.
 const maxSecret = 64 << 10
 
-// SecretFile returns the secret in a file, without the blanks around it. A file that is empty
-// or not text is a [Retryable] error, since it may still be written.
+// SecretFile returns the secret in a file, without the blanks around it. Each error is
+// [Retryable], since the file may still be written.
 func (e *Env) SecretFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxSecret {
-		return "", fmt.Errorf("%s is too large to be a secret: it may have at most 64 KiB", path)
-	}
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("reading a secret: %w", err)
 	}
-	s, ok := text.Decode(data)
-	if !ok {
-		return "", Retryable(fmt.Errorf("%s is not text: save it as UTF-8", path)) // or it is still being written
+	defer f.Close() //nolint:errcheck // only read
+	s, err := e.ReadSecret(path, f)
+	if err != nil {
+		return "", Retryable(err)
 	}
-	if strings.TrimSpace(s) == "" {
-		return "", Retryable(fmt.Errorf("%s is empty; it must hold a secret", path))
+	return s, nil
+}
+
+// ReadSecret reads a secret to its end, and returns it without the blanks around it. The name
+// says where it is read.
+func (e *Env) ReadSecret(name string, r io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSecret+1))
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
 	}
-	return e.takeSecret(path, s)
+	s, isText := text.Decode(data)
+	switch {
+	case len(data) > maxSecret:
+		return "", fmt.Errorf("%s is too large to be a secret: it may have at most 64 KiB", name)
+	case !isText:
+		return "", fmt.Errorf("%s is not text: save it as UTF-8", name)
+	case strings.TrimSpace(s) == "":
+		return "", fmt.Errorf("%s is empty; it must hold a secret", name)
+	}
+	return e.takeSecret(name, s)
 }
 
 // takeSecret returns a secret without the blanks around it. The name says where it was found.

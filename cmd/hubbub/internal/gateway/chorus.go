@@ -79,10 +79,13 @@ func newChorusAdd() *cobra.Command {
 				}
 			}
 			env := program.From(cmd)
+			var connection string
+			var err error
 			if file == "-" {
-				file = "/dev/stdin"
+				connection, err = env.ReadSecret("standard input", env.Stdin)
+			} else {
+				connection, err = env.SecretFile(file)
 			}
-			connection, err := env.SecretFile(file)
 			if err != nil {
 				return err
 			}

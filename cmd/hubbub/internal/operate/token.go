@@ -198,7 +198,8 @@ func newTokenProvision() *cobra.Command {
 			"secret, and writes none.",
 		Example: "  hubbub token provision --data /var/lib/hubbub-bus",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			data, err := program.From(cmd).MakeData()
+			env := program.From(cmd)
+			data, err := env.MakeData()
 			if err != nil {
 				return err
 			}
@@ -207,7 +208,7 @@ func newTokenProvision() *cobra.Command {
 				tokens = filepath.Join(data, "tokens")
 				err = provision.Tokens(data)
 			} else {
-				names, err = provision.Adopt(data, tokens)
+				names, err = provision.Adopt(env, data, tokens)
 			}
 			if err != nil {
 				return err

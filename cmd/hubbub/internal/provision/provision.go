@@ -12,7 +12,6 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol/datafolder"
-	"hubbub/protocol/text"
 )
 
 // Grants are the credentials of the programs of a system. [program.TokenPath] names the file of
@@ -82,23 +81,22 @@ func Tokens(data string) error {
 }
 
 // Adopt gives each program a credential for an existing token. The token is in a file of the
-// folder with the name of the program. Programs without a file get none.
-func Adopt(data, folder string) (names []string, err error) {
+// folder with the name of the program. Programs without a file get none. It reads each file as
+// the program does.
+func Adopt(env *program.Env, data, folder string) (names []string, err error) {
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if err := file.Reload(); err != nil {
 		return nil, err
 	}
 	for _, c := range Grants {
 		path := filepath.Join(folder, filepath.Base(program.TokenPath(data, c.Name)))
-		raw, err := os.ReadFile(path)
+		token, err := env.SecretFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		content, _ := text.Decode(raw) // other bytes are a token, too
-		token := strings.TrimSpace(content)
 		if len(token) < minTokenLen {
 			return nil, fmt.Errorf(
 				"the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand "+
