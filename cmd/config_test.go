@@ -71,7 +71,13 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	for i, c := range configCases(taken.Addr().String()) {
+	open := filepath.Join(folder, "open.env") // its mode is worth a warning
+	if err := os.WriteFile(open, []byte("export A=1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cases := append(configCases(taken.Addr().String()),
+		configCase{"[system]\nagent-env-file = '" + open + "'", ":2: [system] agent-env-file: " + open + ":1: a line must be KEY=value"})
+	for i, c := range cases {
 		switch listen := fmt.Sprintf("\nlisten = %q\n", bustest.FreeAddress(t)); {
 		case strings.HasPrefix(c.line, "[bus]\nlisten"):
 		case strings.HasPrefix(c.line, "[bus]"):

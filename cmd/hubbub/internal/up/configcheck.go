@@ -110,7 +110,7 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		if lacking && !r.has(p.name) {
 			continue
 		}
-		args := []string{"--data", r.Data, "--log-level", "info", "--log-format", "json"}
+		args := []string{"--data", r.Data, "--log-level", "error", "--log-format", "json"}
 		if path := program.TokenPath(r.Data, p.name); p.name != "bus" && program.FileExists(path) {
 			args = append(args, "--token-file", path)
 		}
@@ -130,7 +130,7 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		env := append(r.environment(component{name: "agent"}), agentKeys...)
 		// Each agent runs in a folder of its own.
 		list = append(list, r.checkProgram(
-			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format",
+			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "error", "--log-format",
 				"json"}, env,
 		)...)
 	}
