@@ -29,13 +29,19 @@ var notForAgents = append([]string{
 var aboutAgents = append([]string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}, proxyenv.Names...)
 
 // inheritedEnv returns the part of the spawner's environment for agents, without its secrets and
-// its own flags.
-func inheritedEnv(env, flags []string) []string {
+// its own flags. Agents that are units have an environment of their own, and get only what is
+// about them.
+func inheritedEnv(env, flags []string, units bool) []string {
 	drop := slices.Clone(notForAgents)
 	for _, f := range flags {
 		drop = append(drop, program.EnvName(f))
 	}
-	return proc.DropEnv(env, drop...)
+	env = proc.DropEnv(env, drop...)
+	if units {
+		env = proc.KeepEnv(env, aboutAgents...)
+	}
+	// If Go's runtime fails before main, the agent ends by a signal instead of with exit 2.
+	return append(env, "GOTRACEBACK=crash")
 }
 
 // maxEnvFile bounds the file of --agent-env-file, in bytes.

@@ -12,7 +12,6 @@ import (
 	"runtime"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
 	"hubbub/peers/system/systemd"
@@ -107,10 +106,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if o.MaxRestarts == 0 {
 		o.MaxRestarts = -1 // none, rather than the default
 	}
-	inherited := inheritedEnv(os.Environ(), program.FlagNames(s.all()...))
-	if s.Launcher == "systemd" {
-		inherited = proc.KeepEnv(inherited, aboutAgents...) // units have an environment of their own
-	}
+	inherited := inheritedEnv(os.Environ(), program.FlagNames(s.all()...), s.Launcher == "systemd")
 	o.Env = func() ([]string, error) {
 		more, err := readEnvFile(s.AgentEnvFile, &env.Log)
 		return append(inherited[:len(inherited):len(inherited)], more...), err

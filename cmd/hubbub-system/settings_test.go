@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/proc"
 	"hubbub/peers/system"
 
 	"github.com/rs/zerolog"
@@ -68,14 +67,15 @@ func TestOthersRead_KnowsMountedSecrets(t *testing.T) {
 }
 
 func TestInheritedEnv_HasNoSecretOfTheSpawner(t *testing.T) {
-	env := inheritedEnv([]string{
+	spawners, flags := []string{
 		"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "HUBBUB_TOKEN=t", "HUBBUB_TOKEN_FILE=f", "HUBBUB_DATA=d",
 		"HUBBUB_MAX_AGENTS=1", "TELEGRAM_BOT_TOKEN=b", "MATRIX_PASSWORD_FILE=p", "https_proxy=x", "NOTIFY_SOCKET=n", "CREDENTIALS_DIRECTORY=c",
-	}, []string{"max-agents"})
-	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "https_proxy=x"}; !slices.Equal(env, want) {
+	}, []string{"max-agents"}
+	want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "https_proxy=x", "GOTRACEBACK=crash"}
+	if env := inheritedEnv(spawners, flags, false); !slices.Equal(env, want) {
 		t.Errorf("%q", env)
 	}
-	if env := proc.KeepEnv(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "https_proxy=x"}) {
+	if env := inheritedEnv(spawners, flags, true); !slices.Equal(env, want[1:]) {
 		t.Errorf("units: %q", env)
 	}
 }
