@@ -137,8 +137,7 @@ func (h *parsedEvent) setRelation(r *event.RelatesTo) {
 // returns "" if no event can have that ID.
 func relatedID(of id.EventID) string {
 	s := of.String()
-	if !strings.HasPrefix(s, "$") || len(s) > maxEventID ||
-		strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
+	if !strings.HasPrefix(s, "$") || len(s) > maxEventID || strings.Contains(s, " ") || !text.IsCleanName(s) {
 		return ""
 	}
 	return s

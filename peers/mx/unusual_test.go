@@ -38,6 +38,7 @@ func TestParse_TakesNoImpossibleEventID(t *testing.T) {
 	for of, taken := range map[string]bool{
 		"$a": true, "$old:hs.example": true, "$" + strings.Repeat("a", 254): true,
 		"": false, "a": false, "$" + strings.Repeat("a", 255): false, "$a b": false, "$a\u0000": false, "$a\u202e": false, "$a\u00a0b": false, "$a\n": false,
+		"$a\ufffd": false, "$a\ufe0f": false,
 	} {
 		thread := parse("m.room.message", `{"rel_type":"m.thread","event_id":`+mustJSON(of)+`}`).thread
 		reply := parse("m.room.message", `{"m.in_reply_to":{"event_id":`+mustJSON(of)+`}}`).data.ReplyTo

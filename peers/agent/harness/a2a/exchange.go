@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/netguard"
@@ -195,6 +196,9 @@ func (x *exchange) addArtifact(a *sdk.Artifact, more bool) {
 		return
 	}
 	place, known := x.places[a.ID]
+	if !more && strings.ContainsRune(string(a.ID), utf8.RuneError) {
+		known = false // JSON decoders make ids with unpaired surrogates equal
+	}
 	switch {
 	case known && !more:
 		x.artifacts[place] = a

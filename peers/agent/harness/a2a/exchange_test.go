@@ -28,4 +28,9 @@ func TestExchange_LimitsReportedReplacements(t *testing.T) {
 	if want := 1 + maxReplaced + 2; texts != want || x.answer() != "ac\n\nb" {
 		t.Errorf("%d texts are reported, want %d; the answer is %q", texts, want, x.answer())
 	}
+	update("\ufffd", "d", false) // of an unpaired surrogate
+	update("\ufffd", "e", false) // perhaps of another
+	if want := "ac\n\nb\n\nd\n\ne"; x.answer() != want {
+		t.Errorf("the answer is %q, want %q", x.answer(), want)
+	}
 }

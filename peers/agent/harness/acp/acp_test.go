@@ -365,6 +365,13 @@ func TestTurn_ReplacesALostSession(t *testing.T) {
 	}
 }
 
+func TestTurn_RefusesASessionIDThatIsNotText(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "surrogate"}})
+	if _, err := r.Turn(t.Context(), turn("count"), nil); err == nil || !strings.Contains(err.Error(), "session id \"s\ufffd\" must be valid Unicode") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 func TestRun_RestartsASilentProgram(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

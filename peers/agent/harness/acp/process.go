@@ -186,6 +186,9 @@ func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk
 		}
 		return "", fmt.Errorf("opening a session: %w", describeError(err))
 	}
+	if !text.IsCleanName(string(response.SessionId)) {
+		return "", fmt.Errorf("%w: the program's session id %q must be %s", harness.ErrPermanent, response.SessionId, text.NameRule)
+	}
 	if err := p.selectAskMode(ctx, response); err != nil {
 		return "", err
 	}

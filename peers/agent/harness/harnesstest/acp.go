@@ -19,8 +19,8 @@ import (
 )
 
 // ACPRoleEnv is the environment variable that makes a test binary act as an ACP program: "fake"
-// works, "opencode" has that name, and "mute", "no-http", "future", "logged-out" and "crash-once
-// FILE" misbehave.
+// works, "opencode" has that name, and "mute", "no-http", "future", "logged-out", "surrogate" and
+// "crash-once FILE" misbehave.
 const ACPRoleEnv = "ACP_TEST"
 
 // ServeACP acts as an ACP program without a model, in the role of ACPRoleEnv, until its stdin
@@ -71,6 +71,9 @@ func (f *acpProgram) NewSession(_ context.Context, r acpsdk.NewSessionRequest) (
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := acpsdk.SessionId(fmt.Sprintf("s%d", len(f.sessions)+1))
+	if os.Getenv(ACPRoleEnv) == "surrogate" {
+		id = "s\ufffd" // what a JSON decoder makes of an unpaired surrogate
+	}
 	f.sessions[id] = &acpSession{servers: r.McpServers, cwd: r.Cwd}
 	return acpsdk.NewSessionResponse{SessionId: id}, nil
 }

@@ -155,7 +155,7 @@ func (c *conn) listTools(ctx context.Context) error {
 		if err != nil {
 			return causeOf(ctx, err)
 		}
-		if names[t.Name] {
+		if names[t.Name] || !text.IsCleanName(t.Name) {
 			continue
 		}
 		names[t.Name] = true

@@ -20,7 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestPool_ListsEachToolOnce checks that a repeated cursor ends the list.
+// TestPool_ListsEachToolOnce checks that a repeated cursor ends the list, and that a name with an
+// unpaired surrogate, which is U+FFFD here, names no tool.
 func TestPool_ListsEachToolOnce(t *testing.T) {
 	for name, next := range map[string]func(cursor string) string{
 		"never advances": func(string) string { return "same" },
@@ -50,7 +51,8 @@ func TestPool_ListsEachToolOnce(t *testing.T) {
 						return
 					}
 					schema := map[string]any{"type": "object"}
-					result = map[string]any{"tools": []any{map[string]any{"name": "one", "inputSchema": schema}, map[string]any{"name": "two", "inputSchema": schema}}, "nextCursor": next(m.Params.Cursor)}
+					result = map[string]any{"tools": []any{map[string]any{"name": "one", "inputSchema": schema}, map[string]any{"name": "two", "inputSchema": schema},
+						map[string]any{"name": "\ufffd", "inputSchema": schema}}, "nextCursor": next(m.Params.Cursor)}
 				case "initialize":
 				default:
 					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
