@@ -216,7 +216,7 @@ func (t *topScreen) draw(s console.State) {
 		t.add("")
 		t.add("%s", t.Paint(term.Dim, "LAST FAILURES"))
 		for _, f := range s.Failures[:failures] {
-			t.failure(&f)
+			t.failure(&f, s.At)
 		}
 	}
 	if len(t.lines) > t.rows && t.rows > 0 {
@@ -290,13 +290,13 @@ func (t *topScreen) displayName(id string) string {
 	return term.Printable(id)
 }
 
-func (t *topScreen) failure(f *console.StateFailure) {
+func (t *topScreen) failure(f *console.StateFailure, now time.Time) {
 	who := strings.TrimSpace(term.Printable(f.Type) + " " + t.displayName(f.From))
 	if to := cmp.Or(f.Peer, f.Topic); to != "" {
 		who += " → " + t.displayName(to)
 	}
 	why := t.Paint(term.Dim, text.Clip(term.Printable(f.Error), 60))
-	t.addGroup(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
+	t.addGroup(view.Ago(now.Sub(f.At), "")+" ago "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
 }
 
 // paintIf formats a text, and colours it if standsOut is true.

@@ -18,7 +18,7 @@ func TestTop_FitsTerminal(t *testing.T) {
 	for id, title := range map[string]string{"tg:-1001": "Launch crew", "agent:tg--1001": "Launch crew", "cli:pub-a": "", "cli:pub-b": "", "cli:top": ""} {
 		s.Peers = append(s.Peers, console.StatePeer{Peer: report.Peer{ID: id}, Title: title, Connected: id == "agent:tg--1001" || id == "cli:top"})
 	}
-	s.Failures = []console.StateFailure{{At: now, Type: "tg_reply", From: "agent:tg--1001", Topic: "tg:-1001", Status: "rejected", Error: strings.Repeat("because ", 20)}, {At: now, From: "tg:9", Status: "rejected"}}
+	s.Failures = []console.StateFailure{{At: now, Type: "tg_reply", From: "agent:tg--1001", Topic: "tg:-1001", Status: "rejected", Error: strings.Repeat("because ", 20)}, {At: now.Add(-25 * time.Hour), From: "tg:9", Status: "rejected"}}
 	for _, columns := range []int{0, 60, 80, 120} {
 		top := topScreen{columns: columns, rows: 24}
 		top.draw(s)
@@ -28,7 +28,7 @@ func TestTop_FitsTerminal(t *testing.T) {
 				t.Errorf("%d columns: too wide: %s", columns, line)
 			}
 		}
-		for _, want := range []string{"99% within 1.5 ms", "agent:tg--1001 → tg:“Launch crew”", "tg:9", "and 2 commands that came and went", "cli:top", "log"} {
+		for _, want := range []string{"99% within 1.5 ms", "agent:tg--1001 → tg:“Launch crew”", "25h00m ago rejected", "tg:9", "and 2 commands that came and went", "cli:top", "log"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("%d columns: no %q:\n%s", columns, want, shown)
 			}
