@@ -3,6 +3,7 @@ package process_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,6 +74,43 @@ func TestFind_IgnoresAgentsOfACopy(t *testing.T) {
 	if found, err := moved.Find(t.Context(), specOf(moved, "x"), inst.Handle()); err != nil || found.Handle() != inst.Handle() {
 		t.Errorf("the moved system finds %v, %v", found, err)
 	}
+}
+
+func TestKilledSpawner_EndsAgents(t *testing.T) {
+	l, pid := startUnderKilledSpawner(t, &process.Options{})
+	eventually(t, "the agent ends", func() bool { return hasEnded(pid) })
+	if l.Outlives() {
+		t.Error("agents outlive the spawner")
+	}
+}
+
+// startUnderKilledSpawner starts the agent x under a spawner, and kills the spawner. It returns a
+// launcher of the same agents, and the process id of x.
+func startUnderKilledSpawner(t *testing.T, opts *process.Options) (*process.Launcher, int) {
+	t.Helper()
+	folder := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "TEST_SPAWNER="+folder)
+	if opts.KeepAgents {
+		cmd.Env = append(cmd.Env, "TEST_KEEP=1")
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.Read(make([]byte, 8))
+	l := process.New(folder, opts)
+	pid := number(t, filepath.Join(l.Paths("x").Data, "pid"))
+	cmd.Process.Kill()
+	cmd.Wait()
+	return l, pid
 }
 
 func TestKilledSpawner_KeepsAgentsOnDemand(t *testing.T) {

@@ -203,43 +203,6 @@ func TestStart_SetsEnvironmentAndFolder(t *testing.T) {
 	})
 }
 
-func TestKilledSpawner_EndsAgents(t *testing.T) {
-	l, pid := startUnderKilledSpawner(t, &process.Options{})
-	eventually(t, "the agent ends", func() bool { return hasEnded(pid) })
-	if l.Outlives() {
-		t.Error("agents outlive the spawner")
-	}
-}
-
-// startUnderKilledSpawner starts the agent x under a spawner, and kills the spawner. It returns a
-// launcher of the same agents, and the process id of x.
-func startUnderKilledSpawner(t *testing.T, opts *process.Options) (*process.Launcher, int) {
-	t.Helper()
-	folder := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "TEST_SPAWNER="+folder)
-	if opts.KeepAgents {
-		cmd.Env = append(cmd.Env, "TEST_KEEP=1")
-	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	out.Read(make([]byte, 8))
-	l := process.New(folder, opts)
-	pid := number(t, filepath.Join(l.Paths("x").Data, "pid"))
-	cmd.Process.Kill()
-	cmd.Wait()
-	return l, pid
-}
-
 // TestWarnings_AreLogged checks that the spawner logs an agent's warnings since its
 // start, each once, and only as many at a time as a person can read.
 func TestWarnings_AreLogged(t *testing.T) {

@@ -116,17 +116,6 @@ func TestStop_KillsTheWholeGroup(t *testing.T) {
 	awaitDeath(t, pid)
 }
 
-func TestProcess_DiesWithItsOwner(t *testing.T) {
-	owner := start("owner")
-	child := readPid(t, owner.Stdout)
-	if err := syscall.Kill(owner.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	owner.Wait() //nolint:errcheck // it was killed
-	awaitDeath(t, child)
-	syscall.Kill(-child, syscall.SIGKILL) //nolint:errcheck // what the program left behind
-}
-
 func readPid(t *testing.T, r io.Reader) int {
 	t.Helper()
 	line, err := bufio.NewReader(r).ReadString('\n')
