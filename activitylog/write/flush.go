@@ -171,8 +171,8 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 	w.recovered()
 }
 
-// errClosed is returned after a write has failed and until the log is open again. It is not the
-// reason why rows are lost: the write has recorded that.
+// errClosed is returned while the database is not open: after a failure, or after the end. It does
+// not say why; the failure itself is recorded.
 var errClosed = errors.New("the activity log is not open")
 
 func (w *Writer) sync() error {

@@ -29,8 +29,8 @@ var notForAgents = append([]string{
 var aboutAgents = append([]string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}, proxyenv.Names...)
 
 // inheritedEnv returns the part of the spawner's environment for agents, without its secrets and
-// its own flags. Agents that are units have an environment of their own, and get only what is
-// about them.
+// its own flags. Agents that are units have an environment of their own, and get only the
+// variables meant for agents.
 func inheritedEnv(env, flags []string, units bool) []string {
 	drop := slices.Clone(notForAgents)
 	for _, f := range flags {

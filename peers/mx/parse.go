@@ -133,8 +133,8 @@ func (h *parsedEvent) setRelation(r *event.RelatesTo) {
 	h.data.ReplyTo = relatedID(r.GetNonFallbackReplyTo())
 }
 
-// relatedID returns the ID of an event to which another relates, as its author's client wrote it. It
-// returns "" if no event can have that ID.
+// relatedID returns the ID to which an event relates. A client wrote it, so relatedID returns "" for
+// an ID that no event can have.
 func relatedID(of id.EventID) string {
 	s := of.String()
 	if !strings.HasPrefix(s, "$") || len(s) > maxEventID || strings.Contains(s, " ") || !text.IsCleanName(s) {

@@ -90,8 +90,8 @@ func (e *Env) SecretFile(path string) (string, error) {
 	return s, nil
 }
 
-// ReadSecret reads a secret to its end, and returns it without the blanks around it. The name
-// says where it is read.
+// ReadSecret reads a secret from r, and returns it without the blanks around it. In errors, name
+// says where the secret comes from.
 func (e *Env) ReadSecret(name string, r io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSecret+1))
 	if err != nil {

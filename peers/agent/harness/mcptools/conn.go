@@ -144,7 +144,8 @@ func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return dial()
 }
 
-// listTools requests the tools. Tools too large to show to a model are left out.
+// listTools requests the tools. It leaves out tools that are too large to show to a model, and
+// those whose names are not valid.
 func (c *conn) listTools(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools within %s", timeout))
