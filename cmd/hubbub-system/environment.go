@@ -40,8 +40,7 @@ func inheritedEnv(env, flags []string, units bool) []string {
 	if units {
 		env = proc.KeepEnv(env, aboutAgents...)
 	}
-	// If Go's runtime fails before main, the agent ends by a signal instead of with exit 2.
-	return append(env, "GOTRACEBACK=crash")
+	return append(env, proc.CrashEnv)
 }
 
 // maxEnvFile bounds the file of --agent-env-file, in bytes.

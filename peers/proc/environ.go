@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// CrashEnv is for the environment of our programs. If Go's runtime fails before main, the program
+// then ends by a signal instead of with exit 2, which means wrong settings.
+const CrashEnv = "GOTRACEBACK=crash"
+
 // ServiceEnv lists the variables that systemd sets for one service only.
 var ServiceEnv = []string{
 	"NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "JOURNAL_STREAM",

@@ -105,12 +105,13 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		return sortByLine(append(list, m))
 	}
 	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
+	common := []string{"--data", r.Data, "--log-level", "error", "--log-format", "json"}
 	for _, p := range components {
 		lacking := r.skipReason(p) != ""
 		if lacking && !r.has(p.name) {
 			continue
 		}
-		args := []string{"--data", r.Data, "--log-level", "error", "--log-format", "json"}
+		args := slices.Clone(common)
 		if path := program.TokenPath(r.Data, p.name); p.name != "bus" && program.FileExists(path) {
 			args = append(args, "--token-file", path)
 		}
@@ -129,10 +130,7 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	if r.agentCommand() == "" {
 		env := append(r.environment(component{name: "agent"}), agentKeys...)
 		// Each agent runs in a folder of its own.
-		list = append(list, r.checkProgram(
-			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "error", "--log-format",
-				"json"}, env,
-		)...)
+		list = append(list, r.checkProgram(ctx, "agent", "/", append([]string{"--id", "check"}, common...), env)...)
 	}
 	return sortByLine(list)
 }

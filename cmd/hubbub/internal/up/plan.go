@@ -256,8 +256,7 @@ func (r *Request) environment(p component) []string {
 	if p.name == "matrix" {
 		drop = append(drop, program.EnvName("files-listen"), program.EnvName("files-url"))
 	}
-	// If Go's runtime fails before main, the program ends by a signal instead of with exit 2.
-	return append(proc.DropEnv(r.Env, drop...), "GOTRACEBACK=crash")
+	return append(proc.DropEnv(r.Env, drop...), proc.CrashEnv)
 }
 
 // WithoutSettings returns an environment without settings and secrets, for programs that are not part
