@@ -176,7 +176,7 @@ var handlings = map[string]handling{
 	"hubbub token revoke NAME --with-issued":                          {says: `is revoked: its sessions end`, first: (*reader).createName},
 
 	// Texts and checks.
-	"hubbub help TOPIC":                                {elsewhere: "each page, with its width", file: "cmd/hubbub/helptopics_test.go", text: "topics()"},
+	"hubbub help TOPIC":                                {elsewhere: "each page, with its width", file: "cmd/hubbub/helptopics_test.go", text: "topicText("},
 	"hubbub help":                                      {says: `Operate:`},
 	"hubbub help limits":                               {says: `--peer-window`},
 	"hubbub help broker":                               {says: `work_item.create`},

@@ -7,6 +7,7 @@ package docs
 import (
 	"cmp"
 	"embed"
+	"slices"
 	"strings"
 )
 
@@ -18,11 +19,19 @@ type Topic struct {
 	Name    string // the file without its extension, or the beginning of its name
 	Summary string // one line for the list of topics
 	page    string // the file without its extension, if its name is longer
-	Text    string // Markdown, at most 80 columns wide outside of tables and code
 }
 
 // File returns the name of the topic's file in this folder.
 func (t Topic) File() string { return cmp.Or(t.page, t.Name) + ".md" }
+
+// Text returns the page: Markdown, at most 80 columns wide outside of tables and code.
+func (t Topic) Text() string {
+	text, err := pages.ReadFile(t.File())
+	if err != nil {
+		panic(err) // every listed page is embedded, which a test checks
+	}
+	return strings.TrimRight(string(text), "\n")
+}
 
 // summaries lists the topics in the order in which `hubbub help` lists them.
 var summaries = []Topic{
@@ -46,15 +55,4 @@ var summaries = []Topic{
 }
 
 // Topics returns every page in the order in which `hubbub help` lists them.
-func Topics() []Topic {
-	list := make([]Topic, len(summaries))
-	for i, t := range summaries {
-		text, err := pages.ReadFile(t.File())
-		if err != nil {
-			panic(err) // every listed page is embedded, which a test checks
-		}
-		t.Text = strings.TrimRight(string(text), "\n")
-		list[i] = t
-	}
-	return list
-}
+func Topics() []Topic { return slices.Clone(summaries) }

@@ -16,7 +16,7 @@ func TestTopics_ListEveryPage(t *testing.T) {
 	listed := map[string]bool{}
 	for _, topic := range Topics() {
 		listed[topic.File()] = true
-		if !strings.HasPrefix(topic.Text, "# ") {
+		if !strings.HasPrefix(topic.Text(), "# ") {
 			t.Errorf("%s.md does not begin with a title", topic.Name)
 		}
 	}
@@ -39,7 +39,7 @@ func TestSettings_CanBeCopied(t *testing.T) {
 	}
 	texts := map[string]string{"README": string(readme)}
 	for _, topic := range Topics() {
-		texts[topic.Name] = topic.Text
+		texts[topic.Name] = topic.Text()
 	}
 	block := regexp.MustCompile("(?ms)^```toml\n(.*?)^```$")
 	found := 0

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/docs"
 
 	"github.com/spf13/cobra"
 )
 
 func TestTopics_FitTerminal(t *testing.T) {
-	for _, topic := range topics() {
-		for line := range strings.Lines(topic.Text) {
+	for _, topic := range docs.Topics() {
+		for line := range strings.Lines(topicText(topic)) {
 			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 && !strings.HasPrefix(line, "    ") {
 				t.Errorf("%s has a line of %d characters: %s", topic.Name, n, line)
 			}
@@ -25,7 +26,12 @@ func TestHelp_FitsTerminal(t *testing.T) {
 	program.Attach(root)
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		for line := range strings.Lines(cmd.Long + "\n" + cmd.UsageString()) {
+		var help strings.Builder
+		cmd.SetOut(&help)
+		if err := cmd.Help(); err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(help.String()) {
 			if n := len([]rune(strings.TrimRight(line, " \n"))); n > 80 {
 				t.Errorf("%s --help has a line of %d characters: %s", cmd.CommandPath(), n, line)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/reference"
+	"hubbub/docs"
 
 	"github.com/spf13/cobra"
 )
@@ -44,12 +45,12 @@ func writeManual(cmd *cobra.Command, args []string) error {
 	for _, d := range programs {
 		pages = append(pages, reference.ProgramPage(program.Version(), d))
 	}
-	for _, t := range topics() {
+	for _, t := range docs.Topics() {
 		short := strings.ToLower(t.Summary[:1]) + t.Summary[1:]
 		pages = append(
 			pages,
 			reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short,
-				Text: t.Text},
+				Text: topicText(t)},
 		)
 	}
 	for _, p := range pages {

@@ -16,30 +16,37 @@ import (
 // linkTarget matches a link of Markdown. A terminal shows its text alone.
 var linkTarget = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// topics returns the pages of `hubbub help TOPIC` as text for a terminal, in
-// the order in which help lists them.
-func topics() []docs.Topic {
-	list := docs.Topics()
-	for i := range list {
-		list[i].Text = pageText(list[i].Text)
-		if list[i].Name == "broker" {
-			list[i].Text += "\n\n" + collab.Manual()
-		}
+// topicText returns the page that `hubbub help TOPIC` prints, as text for a
+// terminal.
+func topicText(t docs.Topic) string {
+	text := pageText(t.Text())
+	if t.Name == "broker" {
+		text += "\n\n" + collab.Manual()
 	}
-	return list
+	return text
 }
 
 // addTopics adds the pages to `hubbub help`. If a command has the name of a
-// page, the command's own help refers to it.
+// page, the command's own help refers to it. A page is laid out when it is
+// shown, so that other commands do not wait for it.
 func addTopics(root *cobra.Command) {
-	texts := map[string]string{}
-	for _, t := range topics() {
-		texts[t.Name] = t.Text
-		if own, _, err := root.Find([]string{t.Name}); err == nil && own != root {
+	topics := map[string]docs.Topic{}
+	commands := map[string]*cobra.Command{}
+	for _, cmd := range root.Commands() {
+		commands[cmd.Name()] = cmd
+	}
+	for _, t := range docs.Topics() {
+		topics[t.Name] = t
+		if own := commands[t.Name]; own != nil {
 			own.Long = strings.TrimSpace(own.Long) + "\n\n`hubbub help " + t.Name + "` prints the page about it."
 			continue
 		}
-		root.AddCommand(&cobra.Command{Use: t.Name, Short: t.Summary, Long: t.Text})
+		page := &cobra.Command{Use: t.Name, Short: t.Summary}
+		page.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+			cmd.Long = topicText(t)
+			root.HelpFunc()(cmd, args)
+		})
+		root.AddCommand(page)
 	}
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -48,8 +55,8 @@ func addTopics(root *cobra.Command) {
 	}
 	help.Args = cobra.ArbitraryArgs
 	help.RunE = func(cmd *cobra.Command, args []string) error {
-		if text := texts[strings.Join(args, " ")]; text != "" {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+		if topic, ok := topics[strings.Join(args, " ")]; ok {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), topicText(topic))
 			return err
 		}
 		return program.HelpOn(cmd, args)

@@ -15,7 +15,7 @@ func TestDatabases_AreDocumented(t *testing.T) {
 		if topic.Name != "operating" {
 			continue
 		}
-		_, text, _ := strings.Cut(topic.Text, "\n## Data\n")
+		_, text, _ := strings.Cut(topic.Text(), "\n## Data\n")
 		text, _, _ = strings.Cut(text, "\n## ")
 		for _, pattern := range databases {
 			name := "`" + strings.ReplaceAll(path.Base(pattern), "*", "NAME") + "`"

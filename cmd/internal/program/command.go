@@ -70,7 +70,7 @@ func Attach(root *cobra.Command) *Attached {
 	root.InitDefaultVersionFlag() // before commands are found: unknown flags are taken for flags with values
 	root.InitDefaultHelpFlag()
 	foldFlags(root, terminalWidth)
-	foldHelp(root)
+	explainCalls(root, func(err error) { a.refused = err })
 	countArguments(root)
 	return a
 }
@@ -102,6 +102,7 @@ type Attached struct {
 	out      hostProcess
 	env      *Env
 	stop     func()
+	refused  error // by the help of a command
 }
 
 // Execute runs the command in the process's arguments, and returns the exit code.
@@ -122,11 +123,9 @@ func (a *Attached) execute(ctx context.Context, o hostProcess) int {
 	a.root.SetIn(o.stdin)
 	a.root.SetOut(o.stdout)
 	a.root.SetErr(o.stderr)
-	var refused error
-	explainCalls(a.root, func(err error) { refused = err })
 	cmd, err := a.root.ExecuteContextC(context.WithValue(ctx, attachedKey{}, a))
 	if err == nil {
-		err = refused
+		err = a.refused
 	}
 	if a.stop != nil {
 		a.stop()

@@ -309,24 +309,17 @@ func helpWidth(w io.Writer) int {
 	return terminalWidth
 }
 
-// foldHelp wraps the long texts of a tree of commands to the width of a terminal.
-func foldHelp(cmd *cobra.Command) {
-	cmd.Long = term.Fold(cmd.Long, terminalWidth)
-	for _, sub := range cmd.Commands() {
-		foldHelp(sub)
-	}
-}
-
 // foldFlags sets the width to which a tree of commands wraps the help on flags.
 func foldFlags(root *cobra.Command, width int) {
 	template := new(cobra.Command).UsageTemplate()
 	root.SetUsageTemplate(strings.ReplaceAll(template, "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
 }
 
-// showHelp shows the help of a command, wrapped if the terminal is narrow.
+// showHelp shows the help of a command, wrapped to the width of the terminal.
 func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []string)) error {
 	out := cmd.OutOrStdout()
 	width := helpWidth(out)
+	cmd.Long = term.Fold(cmd.Long, terminalWidth)
 	if width != terminalWidth {
 		foldFlags(cmd.Root(), width)
 	}
