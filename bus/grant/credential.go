@@ -7,11 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A Credential defines what the holder of one token may do.
@@ -27,7 +27,7 @@ type Credential struct {
 	Limits
 }
 
-var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+var nameSyntax = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // Check returns nil if a credential is valid, or what is wrong with it.
 func (c *Credential) Check() error {
@@ -40,7 +40,7 @@ func (c *Credential) Check() error {
 // CheckGrants is Check without the hash. It checks what a request for a credential contains:
 // the name, the patterns and the limits.
 func (c *Credential) CheckGrants() error {
-	if !nameSyntax.MatchString(c.Name) {
+	if !nameSyntax().MatchString(c.Name) {
 		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', "+
 			"the first a letter or digit", c.Name)
 	}

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // An InboxName is the name of an inbox: at most 64 letters, digits, '_' and '-'.
@@ -20,13 +20,13 @@ type AgentName string
 func (n AgentName) ID() protocol.PeerID { return protocol.AgentID(string(n)) }
 
 var (
-	inboxNameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	agentNameRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,47}$`)
+	inboxNameRule = text.Pattern(`^[A-Za-z0-9_-]{1,64}$`)
+	agentNameRule = text.Pattern(`^[a-z0-9][a-z0-9_-]{0,47}$`)
 )
 
 // CheckInboxName returns why a name is invalid for an inbox, or nil.
 func CheckInboxName(name string) error {
-	if !inboxNameRule.MatchString(name) {
+	if !inboxNameRule().MatchString(name) {
 		return fmt.Errorf("%q is not a valid inbox name: use 1 to 64 letters, digits, _ or -", name)
 	}
 	return nil
@@ -34,7 +34,7 @@ func CheckInboxName(name string) error {
 
 // CheckAgentName returns why a name is invalid for an external agent, or nil.
 func CheckAgentName(name string) error {
-	if !agentNameRule.MatchString(name) {
+	if !agentNameRule().MatchString(name) {
 		return fmt.Errorf(
 			"%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or "+
 				"digit",

@@ -17,7 +17,7 @@ type HookName string
 
 // CheckHookName returns why a name is invalid for a hook, or nil.
 func CheckHookName(name string) error {
-	if !inboxNameRule.MatchString(name) {
+	if !inboxNameRule().MatchString(name) {
 		return fmt.Errorf("%q is not a valid hook name: use 1 to 64 letters, digits, _ or -", name)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -287,11 +286,11 @@ func (o object) server(guard *netguard.Policy) MCPServer {
 	return MCPServer{URL: o.url("url", guard), Name: o.optional("name", maxLabel), Headers: o.headers("headers")}
 }
 
-var notInToolNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var notInToolNames = text.Pattern(`[^A-Za-z0-9_-]+`)
 
 // serverPrefix makes a server's name suitable as the prefix of a tool's name.
 func serverPrefix(name string) string {
-	name = strings.Trim(notInToolNames.ReplaceAllString(name, "-"), "-")
+	name = strings.Trim(notInToolNames().ReplaceAllString(name, "-"), "-")
 	return name[:min(len(name), 32)]
 }
 
@@ -302,7 +301,7 @@ var reservedHeaders = map[string]bool{
 	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-var headerNameRule = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
+var headerNameRule = text.Pattern("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
 
 // headers reads the headers for a server.
 func (o object) headers(name string) (headers map[string]string) {
@@ -314,7 +313,7 @@ func (o object) headers(name string) (headers map[string]string) {
 		o.fail("%s%s has more than %d headers", o.path, name, maxHeaders)
 	}
 	for header, value := range headers {
-		if !headerNameRule.MatchString(header) || reservedHeaders[http.CanonicalHeaderKey(header)] {
+		if !headerNameRule().MatchString(header) || reservedHeaders[http.CanonicalHeaderKey(header)] {
 			o.fail("%s%s has a name that cannot be sent", o.path, name)
 		}
 		if len(value) > 16<<10 ||

@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,14 +14,14 @@ import (
 )
 
 // directChatPattern matches a channel context that describes a chat of two.
-var directChatPattern = regexp.MustCompile(
+var directChatPattern = text.Pattern(
 	`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`,
 )
 
 // conversationKind returns the kind of a channel: a channel for several people, unless its
 // context describes a direct chat.
 func conversationKind(p *InboxMessage) attention.ConversationKind {
-	if directChatPattern.MatchString(p.Context) {
+	if directChatPattern().MatchString(p.Context) {
 		return attention.ConversationDM
 	}
 	return attention.ConversationChannel

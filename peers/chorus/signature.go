@@ -6,17 +6,18 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 // replayWindow is how far the time of a signed post may differ from ours.
 const replayWindow = 5 * time.Minute
 
 // postIDRule matches valid post IDs, which appear in IDs and logs.
-var postIDRule = regexp.MustCompile(`^[A-Za-z0-9._:/+=-]{1,128}$`)
+var postIDRule = text.Pattern(`^[A-Za-z0-9._:/+=-]{1,128}$`)
 
 // Errors of posts to hooks.
 var (
@@ -92,7 +93,7 @@ func checkStamp(id, stamp string, now time.Time) (string, error) {
 				"sent, and compare the clocks",
 		)
 	}
-	if !postIDRule.MatchString(id) {
+	if !postIDRule().MatchString(id) {
 		return "", newHTTPError(http.StatusBadRequest,
 			"webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
 	}

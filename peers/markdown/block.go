@@ -1,11 +1,12 @@
 package markdown
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"hubbub/protocol/text"
 )
 
 // A blockKind is the kind of a block.
@@ -41,18 +42,18 @@ type item struct {
 }
 
 var (
-	headingLine = regexp.MustCompile(`^ {0,3}(#{1,6})[ \t]+(\S.*)$`)
-	fenceLine   = regexp.MustCompile("^( *)(`{3,}|~{3,})[ \t]*([^`\\s]*)[ \t]*([^`]*)$")
+	headingLine = text.Pattern(`^ {0,3}(#{1,6})[ \t]+(\S.*)$`)
+	fenceLine   = text.Pattern("^( *)(`{3,}|~{3,})[ \t]*([^`\\s]*)[ \t]*([^`]*)$")
 	// ruleLine does not match more than three adjacent asterisks: a rating, or a hidden number.
-	ruleLine      = regexp.MustCompile(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]+){3,}\*?$|^ {0,3}\*(?:[ \t]*\*){2}[ \t]*$`)
-	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
-	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
+	ruleLine      = text.Pattern(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]+){3,}\*?$|^ {0,3}\*(?:[ \t]*\*){2}[ \t]*$`)
+	itemLine      = text.Pattern(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
+	delimiterLine = text.Pattern(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
 	// quoteLine does not match a comparison such as "> 90 %".
-	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|(?:\*\*)?\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
+	quoteLine = text.Pattern(`^ {0,3}>(?: *$|[ \t]*>|(?:\*\*)?\p{L}| +[^\d\s.,+−-]| +(?:-|\d{1,3}[.)]) +\D)`)
 	// promptLine matches a line of an interactive program, such as that of Python.
-	promptLine = regexp.MustCompile(`^ {0,3}>>> [^>\s]`)
-	outerQuote = regexp.MustCompile(`^ {0,3}>>?(?:[^>]|$)`)
-	nextQuote  = regexp.MustCompile(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
+	promptLine = text.Pattern(`^ {0,3}>>> [^>\s]`)
+	outerQuote = text.Pattern(`^ {0,3}>>?(?:[^>]|$)`)
+	nextQuote  = text.Pattern(`^ {0,3}>(?:[ \t]|$)`) // below a line of a quote
 )
 
 // parseBlocks divides lines into blocks. They are nested depth deep, and may be within an item of
@@ -80,8 +81,8 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 	switch {
 	case startsCode(rest):
 		return parseCode(rest)
-	case headingLine.MatchString(rest[0]):
-		m := headingLine.FindStringSubmatch(rest[0])
+	case headingLine().MatchString(rest[0]):
+		m := headingLine().FindStringSubmatch(rest[0])
 		text := strings.TrimRight(m[2], " \t")
 		if closed, ok := strings.CutSuffix(text, " "+m[1]); ok && len(m[1]) > 1 {
 			text = strings.TrimRight(closed, " \t")
@@ -107,18 +108,18 @@ func parseBlock(lines []string, i, depth int, inItem bool) (block, int) {
 // than 1, such as a date, continues the paragraph.
 func endsParagraph(lines []string, i, depth int, inItem bool) bool {
 	line, rest := lines[i], lines[i:]
-	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
+	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine().MatchString(line) ||
 		startsQuote(rest, depth) || startsTable(rest) {
 		return true
 	}
-	m := itemLine.FindStringSubmatch(line)
+	m := itemLine().FindStringSubmatch(line)
 	return m != nil && startsList(rest, inItem) && (!isNumber(m[2]) || m[2][:len(m[2])-1] == "1")
 }
 
 // isRule reports whether line i is a rule. A line of dashes directly next to text is text.
 func isRule(lines []string, i int) bool {
 	blank := func(i int) bool { return i < 0 || i >= len(lines) || strings.TrimSpace(lines[i]) == "" }
-	return ruleLine.MatchString(lines[i]) && blank(i-1) && blank(i+1)
+	return ruleLine().MatchString(lines[i]) && blank(i-1) && blank(i+1)
 }
 
 // maxCode bounds the lines of a block of code that is marked by tildes, so that many of them take linear time.
@@ -127,7 +128,7 @@ const maxCode = 1000
 // startsCode reports whether a block of code begins. Tildes without an end are text, and so are
 // backquotes with nothing below them.
 func startsCode(lines []string) bool {
-	m := fenceLine.FindStringSubmatch(lines[0])
+	m := fenceLine().FindStringSubmatch(lines[0])
 	if m == nil {
 		return false
 	}
@@ -144,7 +145,7 @@ func isFence(line, fence string) bool {
 }
 
 func parseCode(lines []string) (block, int) {
-	m := fenceLine.FindStringSubmatch(lines[0])
+	m := fenceLine().FindStringSubmatch(lines[0])
 	b := block{kind: code, language: m[3]}
 	var text []string
 	if m[4] != "" { // more than the name of a language
@@ -169,14 +170,14 @@ func parseCode(lines []string) (block, int) {
 // startsQuote reports whether a quote begins at a depth. Outside of quotes, ">>> x" is the prompt of a program
 // unless a line with one or two signs follows, as in a mail.
 func startsQuote(lines []string, depth int) bool {
-	return quoteLine.MatchString(lines[0]) && (depth > 0 || !promptLine.MatchString(lines[0]) ||
-		len(lines) > 1 && outerQuote.MatchString(lines[1]))
+	return quoteLine().MatchString(lines[0]) && (depth > 0 || !promptLine().MatchString(lines[0]) ||
+		len(lines) > 1 && outerQuote().MatchString(lines[1]))
 }
 
 func parseQuote(lines []string, depth int) (block, int) {
 	var inner []string
 	n := 0
-	for ; n < len(lines) && (nextQuote.MatchString(lines[n]) || quoteLine.MatchString(lines[n])); n++ {
+	for ; n < len(lines) && (nextQuote().MatchString(lines[n]) || quoteLine().MatchString(lines[n])); n++ {
 		_, text, _ := strings.Cut(lines[n], ">")
 		inner = append(inner, strings.TrimPrefix(text, " "))
 	}
@@ -190,15 +191,15 @@ func parseQuote(lines []string, depth int) (block, int) {
 // startsList reports whether a list begins. A single item is text if its mark may mean something
 // else: an asterisk outside of a list may mark a footnote, and a dash before a digit may be a minus.
 func startsList(lines []string, inItem bool) bool {
-	m := itemLine.FindStringSubmatch(lines[0])
-	if m == nil || ruleLine.MatchString(lines[0]) {
+	m := itemLine().FindStringSubmatch(lines[0])
+	if m == nil || ruleLine().MatchString(lines[0]) {
 		return false
 	}
 	if isNumber(m[2]) || m[2] == "*" && inItem || m[2] == "-" && !unicode.IsDigit([]rune(m[4])[0]) {
 		return true
 	}
 	for _, line := range lines[1:] {
-		if next := itemLine.FindStringSubmatch(line); next != nil && len(next[1]) == len(m[1]) {
+		if next := itemLine().FindStringSubmatch(line); next != nil && len(next[1]) == len(m[1]) {
 			return next[2] == m[2]
 		}
 		if strings.TrimSpace(line) != "" && indent(line) <= len(m[1]) {
@@ -211,11 +212,11 @@ func startsList(lines []string, inItem bool) bool {
 func isNumber(mark string) bool { return mark[0] >= '0' && mark[0] <= '9' }
 
 func parseList(lines []string, depth int) (block, int) {
-	first := itemLine.FindStringSubmatch(lines[0])
+	first := itemLine().FindStringSubmatch(lines[0])
 	b := block{kind: list}
 	same := func(line string) []string {
-		m := itemLine.FindStringSubmatch(line)
-		if m == nil || len(m[1]) > len(first[1])+1 || len(m[1]) < len(first[1]) || ruleLine.MatchString(line) {
+		m := itemLine().FindStringSubmatch(line)
+		if m == nil || len(m[1]) > len(first[1])+1 || len(m[1]) < len(first[1]) || ruleLine().MatchString(line) {
 			return nil
 		}
 		if isNumber(m[2]) != isNumber(first[2]) || m[2][len(m[2])-1] != first[2][len(first[2])-1] {
@@ -290,7 +291,7 @@ func cutIndent(line string, n int) string {
 // startsTable reports whether a table begins: a line of cells above a line with as many dashes.
 func startsTable(lines []string) bool {
 	return len(lines) > 1 && strings.Contains(lines[0], "|") && strings.Contains(lines[1], "-") &&
-		delimiterLine.MatchString(lines[1]) && len(splitCells(lines[0])) == len(splitCells(lines[1]))
+		delimiterLine().MatchString(lines[1]) && len(splitCells(lines[0])) == len(splitCells(lines[1]))
 }
 
 func parseTable(lines []string) (block, int) {
@@ -312,7 +313,7 @@ func parseTable(lines []string) (block, int) {
 }
 
 // cellBreak matches the line breaks of HTML, the only ones that a cell can have, with words after them.
-var cellBreak = regexp.MustCompile(`^((?i:<br ?/?> *){1,8})[^|\s]`)
+var cellBreak = text.Pattern(`^((?i:<br ?/?> *){1,8})[^|\s]`)
 
 // splitCells returns the cells of a line of a table. A bar in code or after a backslash is text.
 func splitCells(line string) []string {
@@ -333,9 +334,9 @@ func splitCells(line string) []string {
 			cells = append(cells, strings.TrimSpace(cell.String()))
 			cell.Reset()
 			closed = true
-		case c == '<' && !inCode && strings.TrimSpace(cell.String()) != "" && cellBreak.MatchString(line[i:]):
+		case c == '<' && !inCode && strings.TrimSpace(cell.String()) != "" && cellBreak().MatchString(line[i:]):
 			cell.WriteByte('\n')
-			i += len(cellBreak.FindStringSubmatch(line[i:])[1]) - 1
+			i += len(cellBreak().FindStringSubmatch(line[i:])[1]) - 1
 		default:
 			inCode = inCode != (c == '`' && ticks)
 			cell.WriteByte(c)

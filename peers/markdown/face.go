@@ -1,19 +1,20 @@
 package markdown
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 const maxFace = 24 // bytes
 
 // These match the rest of a face before or after a backquote that is one of its eyes: (´∀`).
 var (
-	accentBefore = regexp.MustCompile(`´[^\s\x00-\x5E\x60-\x7F´]{1,5}$`)
-	accentAfter  = regexp.MustCompile(`^[^\s\x00-\x5E\x60-\x7F´]{1,5}´`)
+	accentBefore = text.Pattern(`´[^\s\x00-\x5E\x60-\x7F´]{1,5}$`)
+	accentAfter  = text.Pattern(`^[^\s\x00-\x5E\x60-\x7F´]{1,5}´`)
 )
 
 // isFace reports whether the text between the marks at j and i is a face, as in (*'▽'*): two equal eyes

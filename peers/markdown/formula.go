@@ -1,16 +1,17 @@
 package markdown
 
 import (
-	"regexp"
 	"strings"
+
+	"hubbub/protocol/text"
 )
 
 const maxFormula = 1024 // bytes
 
 var (
-	texSign  = regexp.MustCompile(`\\[A-Za-z]|\S\^|_\{|\b[A-Za-z]_[A-Za-z0-9]\b`)
-	relation = regexp.MustCompile(`[=<>≤≥≠≈≡∈→]`)
-	longWord = regexp.MustCompile(`\pL{2}`)
+	texSign  = text.Pattern(`\\[A-Za-z]|\S\^|_\{|\b[A-Za-z]_[A-Za-z0-9]\b`)
+	relation = text.Pattern(`[=<>≤≥≠≈≡∈→]`)
+	longWord = text.Pattern(`\pL{2}`)
 )
 
 // formula returns the length of the formula of TeX at a position, as in \[x=\frac{1}{2}\], or 0. Other
@@ -26,7 +27,8 @@ func formula(source string, at int) int {
 	behind := strings.TrimLeft(rest[end:], " .,;")
 	alone := startsLine(source[:at]) && (behind == "" || behind[0] == '\n')
 	padded := strings.TrimSpace(words) != "" && strings.TrimSpace(words) != words
-	if padded || texSign.MatchString(words) || relation.MatchString(words) && (alone || !longWord.MatchString(words)) {
+	if padded || texSign().MatchString(words) ||
+		relation().MatchString(words) && (alone || !longWord().MatchString(words)) {
 		return end
 	}
 	return 0

@@ -3,10 +3,11 @@ package markdown
 import (
 	"html"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // A span is a stretch of text in one style, or a mark that may turn out to be text.
@@ -35,15 +36,15 @@ type change struct {
 var (
 	// bareAddress matches an address without brackets, inside which no character
 	// is a mark. It ends before the punctuation of Chinese and Japanese.
-	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" +
+	bareAddress = text.Pattern(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" +
 		`\x{3000}-\x{3004}\x{3008}-\x{303F}\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF20}\x{FF3B}-\x{FF40}\x{FF5B}-\x{FF65}]+`)
-	boldEnd   = regexp.MustCompile(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
-	bareEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
+	boldEnd   = text.Pattern(`(?:\*\*|~~)[^\x00-\x7F]`) // inside an address
+	bareEmail = text.Pattern(`^[\p{L}\p{N}._%+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
 	// maskedEmail matches an address with asterisks for some of its letters: ***n@g***.com.
-	maskedEmail = regexp.MustCompile(`^[\p{L}\p{N}._%+*-]{1,64}@[\p{L}\p{N}-]{0,64}\*[\p{L}\p{N}*-]{0,64}\.[a-z*]{0,16}[a-z]`)
-	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
-	reference   = regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
-	windowsPath = regexp.MustCompile(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
+	maskedEmail = text.Pattern(`^[\p{L}\p{N}._%+*-]{1,64}@[\p{L}\p{N}-]{0,64}\*[\p{L}\p{N}*-]{0,64}\.[a-z*]{0,16}[a-z]`)
+	inBrackets  = text.Pattern(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
+	reference   = text.Pattern(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
+	windowsPath = text.Pattern(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
 )
 
 // Limits of what is read around a mark, so that every text takes linear time. Beyond them, marks are text.
@@ -123,21 +124,21 @@ func (p *inlineParser) step() {
 	rest := p.source[p.at:]
 	before := p.before(p.at)
 	if !isWord(before) || joinsWords(before) {
-		if address := bareAddress.FindString(rest); address != "" {
+		if address := bareAddress().FindString(rest); address != "" {
 			p.address(addressEnd(address))
 			return
 		}
 	}
 	if !isWord(before) {
-		if email := bareEmail.FindString(rest); email != "" {
+		if email := bareEmail().FindString(rest); email != "" {
 			p.address(len(email))
 			return
 		}
-		if email := maskedEmail.FindString(rest); email != "" {
+		if email := maskedEmail().FindString(rest); email != "" {
 			p.address(len(email))
 			return
 		}
-		if path := windowsPath.FindString(rest); path != "" {
+		if path := windowsPath().FindString(rest); path != "" {
 			p.address(len(strings.TrimRight(path, "*_~`)")))
 			return
 		}
@@ -148,14 +149,14 @@ func (p *inlineParser) step() {
 	case '\\':
 		p.escape(rest)
 	case '<':
-		if m := inBrackets.FindStringSubmatch(rest); m != nil {
+		if m := inBrackets().FindStringSubmatch(rest); m != nil {
 			p.text.WriteString(m[1])
 			p.at += len(m[0])
 			return
 		}
 		p.literal(1)
 	case '&':
-		if m := reference.FindString(rest); m != "" {
+		if m := reference().FindString(rest); m != "" {
 			p.text.WriteString(strings.ReplaceAll(html.UnescapeString(m), "\x00", ""))
 			p.at += len(m)
 			return
@@ -173,7 +174,7 @@ func (p *inlineParser) step() {
 
 // addressEnd returns the end of a bare address, without trailing marks and punctuation.
 func addressEnd(address string) int {
-	if i := boldEnd.FindStringIndex(address); i != nil {
+	if i := boldEnd().FindStringIndex(address); i != nil {
 		address = address[:i[0]]
 	}
 	closes := strings.Count(address, ")") - strings.Count(address, "(")
@@ -231,8 +232,8 @@ func (p *inlineParser) codeSpan(rest string) {
 // opensCode reports whether the n backquotes at the current position may begin code.
 func (p *inlineParser) opensCode(n int) bool {
 	before, next := p.before(p.at), p.after(p.at+n)
-	if n == 1 && (accentBefore.MatchString(p.source[max(p.at-maxFace, 0):p.at]) ||
-		accentAfter.MatchString(p.source[p.at+1:])) {
+	if n == 1 && (accentBefore().MatchString(p.source[max(p.at-maxFace, 0):p.at]) ||
+		accentAfter().MatchString(p.source[p.at+1:])) {
 		return false
 	}
 	return joinsWords(before) || !isWord(before) && !(isQuotation(before) && before == next)
@@ -338,12 +339,12 @@ func (p *inlineParser) link(rest string) {
 	p.at += open + end + 1
 }
 
-var linkTitle = regexp.MustCompile(`^(\S+)\s+(?:"[^"]*"|'[^']*'|\([^)]*\))$`)
+var linkTitle = text.Pattern(`^(\S+)\s+(?:"[^"]*"|'[^']*'|\([^)]*\))$`)
 
 // destination returns the address in the parentheses of a link, or "".
 func destination(target string) string {
 	target = strings.TrimSpace(target)
-	if m := linkTitle.FindStringSubmatch(target); m != nil {
+	if m := linkTitle().FindStringSubmatch(target); m != nil {
 		target = m[1]
 	}
 	if strings.HasPrefix(target, "<") && strings.HasSuffix(target, ">") {
@@ -382,10 +383,10 @@ func matching(text string, open, end byte) int {
 }
 
 // boldCommand matches a command between marks: **/help**, but not the glob **/help/**.
-var boldCommand = regexp.MustCompile(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[^*/\s])?\*{1,2}(?:[^\w*/]|$)`)
+var boldCommand = text.Pattern(`^\*{1,2}/[A-Za-z]\w*(?:@\w+)?(?: [^*/\n]*[^*/\s])?\*{1,2}(?:[^\w*/]|$)`)
 
 // extension matches a file extension after a mark of a pattern: *_test.py or test_*.py
-var extension = regexp.MustCompile(`^\.[a-z][a-z0-9]{0,4}(?:[^\pL\pN]|$)`)
+var extension = text.Pattern(`^\.[a-z][a-z0-9]{0,4}(?:[^\pL\pN]|$)`)
 
 // delimiter parses a run of *, _ or ~.
 func (p *inlineParser) delimiter(rest string) {
@@ -416,12 +417,12 @@ func (p *inlineParser) delimiter(rest string) {
 	if right := strings.TrimLeft(p.source[p.at+n:], "~"); n > 1 && len(right) == len(p.source)-p.at-n-1 {
 		next = '~'
 	}
-	if boldCommand.MatchString(rest) {
+	if boldCommand().MatchString(rest) {
 		first = 'a' // the slash of a command is not a slash between globs
 	}
 	m := &mark{char: char, n: n, before: before, next: next, opens: opens(char, n, before, first),
 		ends: ends(char, n, last, next)}
-	if n == 1 && extension.MatchString(p.source[end:]) {
+	if n == 1 && extension().MatchString(p.source[end:]) {
 		m.ends = false
 	}
 	if n == 0 || n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) ||

@@ -1,10 +1,11 @@
 package markdown
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // isMaskSign reports whether a character divides data whose digits or letters may be hidden by
@@ -12,13 +13,13 @@ import (
 func isMaskSign(r rune) bool { return unicode.Is(unicode.Pd, r) || strings.ContainsRune(".@/:,", r) }
 
 // hiddenRest matches what follows the first asterisks of data: ***-**-1234, ***.456.789-**.
-var hiddenRest = regexp.MustCompile(`^(?:(?:-\*{1,3}-|\.\*{1,3}\.)[\d*]|\.\d{3}\.\d{3})`)
+var hiddenRest = text.Pattern(`^(?:(?:-\*{1,3}-|\.\*{1,3}\.)[\d*]|\.\d{3}\.\d{3})`)
 
 // isMask reports whether marks hide the first part of data, or one between two equal signs. It takes the
 // texts around the marks. In **-**-Taste and **-9**-**-5** they hide nothing.
 func isMask(before, after string) bool {
 	sign, n := utf8.DecodeLastRuneInString(before)
-	if (before == "" || isSpace(sign) || isOpening(sign)) && hiddenRest.MatchString(after) {
+	if (before == "" || isSpace(sign) || isOpening(sign)) && hiddenRest().MatchString(after) {
 		return true
 	}
 	next, m := utf8.DecodeRuneInString(after)

@@ -1,9 +1,10 @@
 package markdown
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"hubbub/protocol/text"
 )
 
 // countLazyNumbers numbers a list whose items all begin with "1.", unless the number means "first" or
@@ -17,7 +18,7 @@ func countLazyNumbers(items []item) {
 		if isOrdinal(it.blocks) {
 			ordinals++
 		}
-		words[firstWord.FindString(strings.ToLower(itemText(it.blocks)))] = true
+		words[firstWord().FindString(strings.ToLower(itemText(it.blocks)))] = true
 	}
 	if 2*ordinals >= len(items) || len(words) == 1 && !words[""] { // perhaps an ordinal of another noun
 		return
@@ -30,7 +31,7 @@ func countLazyNumbers(items []item) {
 
 // firstWord matches a word of four letters or more at the beginning of a text in lower case. Shorter words, such
 // as most articles, begin many items that have nothing in common.
-var firstWord = regexp.MustCompile(`^[\pL\pM]{4,}`)
+var firstWord = text.Pattern(`^[\pL\pM]{4,}`)
 
 func itemText(blocks []block) string {
 	if len(blocks) == 0 {
@@ -47,11 +48,11 @@ func isOrdinal(blocks []block) bool {
 		return strings.HasSuffix(mark, ".") && mark != "1."
 	}
 	text := itemText(blocks)
-	return ordinal.MatchString(text) || month.MatchString(text)
+	return ordinal().MatchString(text) || month().MatchString(text)
 }
 
 // month matches the names of months in languages that write days as "1.".
-var month = regexp.MustCompile(`(?i)^(?:` +
+var month = text.Pattern(`(?i)^(?:` +
 	`(?:jan|mar|des)(?:[.:]| \d+)|jän|feb|mär|apr|jun|jul|aug|sept?|okt|oct|nov|dez|dec|` +
 	`janu[aá]\pL+|jänner|janv\pL+|jaanuar\pL*|janúar|febr\pL+|feber|veebr\pL+|märz|märts\pL*|mars|marts|march|` +
 	`marec|marca|marz\pL+|mart|(?-i:marta)|apr[ií]l\pL*|maj|maja|máj|mája|maí|mai|may|maijs|maijā|` +
@@ -66,7 +67,7 @@ var month = regexp.MustCompile(`(?i)^(?:` +
 
 // ordinal matches what is first in these languages, such as classes, leagues, floors, holidays and clubs,
 // and a move of chess. The first group has words that may end a longer one: Bundesliga.
-var ordinal = regexp.MustCompile(`(?i)^(?:` +
+var ordinal = text.Pattern(`(?i)^(?:` +
 	`\pL*(?:liga|klassen?|klasa|klase|division|divisi[oó]n|divisjon|divisioona|halbjahr|halvår|[qk]vartal|quartal|` +
 	`semester|trimester|stock|geschoss|etage|etasje|advent|adventti|søndag|feiertag|weihnachtstag|juledag|pinsedag|` +
 	`påskedag|mannschaft|bürgermeister(?:in)?|vorsitzende[rn]?|weltkrieg|halbzeit|spieltag|bezirk|rang|platz|preis|` +

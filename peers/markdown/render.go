@@ -2,9 +2,10 @@ package markdown
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // maxDepth bounds the nesting of quotes and lists. Deeper ones remain as written.
@@ -34,23 +35,23 @@ func clean(source string) string {
 
 // Some models escape each sign that a parse mode of Telegram reserves, as in "Hello\! It costs 5\.00".
 var (
-	escapedSign   = regexp.MustCompile(`\\([.!\-()=+{}|>#])`)
-	escapedProse  = regexp.MustCompile(`(?m)[^\s\\]\\[.!](?:[\s"'”»\p{Lo}]|$)|(?:^|\s)\\-\s|[\pL\pN]{2}\\-[\pL\pN]|\\-\\-`)
-	escapedStart  = regexp.MustCompile(`(?m)^( *\d*)\\([->#.)] )`)
-	otherEscape   = regexp.MustCompile("\\\\(?:[^.!\\-()=+{}|>#*_\\[\\]~]|$)|:\\\\|[`$]")
-	addressOrItem = regexp.MustCompile(`\]\([^\s)]*\)|(?i:https?://|www\.)\S+|(?m:^ *(?:-|\d+[.)]) )`)
+	escapedSign   = text.Pattern(`\\([.!\-()=+{}|>#])`)
+	escapedProse  = text.Pattern(`(?m)[^\s\\]\\[.!](?:[\s"'”»\p{Lo}]|$)|(?:^|\s)\\-\s|[\pL\pN]{2}\\-[\pL\pN]|\\-\\-`)
+	escapedStart  = text.Pattern(`(?m)^( *\d*)\\([->#.)] )`)
+	otherEscape   = text.Pattern("\\\\(?:[^.!\\-()=+{}|>#*_\\[\\]~]|$)|:\\\\|[`$]")
+	addressOrItem = text.Pattern(`\]\([^\s)]*\)|(?i:https?://|www\.)\S+|(?m:^ *(?:-|\d+[.)]) )`)
 )
 
 // withoutEscapes returns a source without these escapes. They must be the only ones, in a text of
 // words whose every period, exclamation mark, hyphen and parenthesis is escaped. One of them must end a
 // sentence or join words, unlike in a path or an expression: foo\.bar
 func withoutEscapes(source string) string {
-	plain := addressOrItem.ReplaceAllString(source, " ")
-	if len(escapedSign.FindAllString(plain, 2)) < 2 || !escapedProse.MatchString(plain) || otherEscape.MatchString(plain) ||
-		!strings.Contains(plain, " ") || strings.ContainsAny(escapedSign.ReplaceAllString(plain, ""), ".!-()") {
+	plain := addressOrItem().ReplaceAllString(source, " ")
+	if len(escapedSign().FindAllString(plain, 2)) < 2 || !escapedProse().MatchString(plain) || otherEscape().MatchString(plain) ||
+		!strings.Contains(plain, " ") || strings.ContainsAny(escapedSign().ReplaceAllString(plain, ""), ".!-()") {
 		return source
 	}
-	return escapedSign.ReplaceAllString(escapedStart.ReplaceAllString(source, `$1\\$2`), "$1")
+	return escapedSign().ReplaceAllString(escapedStart().ReplaceAllString(source, `$1\\$2`), "$1")
 }
 
 // textOf returns blocks as a text with entities.

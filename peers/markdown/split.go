@@ -1,12 +1,13 @@
 package markdown
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // Split splits a text into parts of at most limit units; a limit below 2 counts as 2. Text that
@@ -80,7 +81,7 @@ func cutAt(s string, limit int) int {
 
 // sentence matches the end of a sentence, with the space after it in scripts that have one. A
 // period after one or two letters may belong to an abbreviation.
-var sentence = regexp.MustCompile(`(?:[\pL\pM\pN)\]]{3}[.]|[!?…؟।])["'”’»)\]]*\s|[。！？][」』”’）]*`)
+var sentence = text.Pattern(`(?:[\pL\pM\pN)\]]{3}[.]|[!?…؟।])["'”’»)\]]*\s|[。！？][」』”’）]*`)
 
 // sentencesEnd returns the length of the whole sentences at the beginning of a text, or 0. rest is
 // what follows the text.
@@ -88,7 +89,7 @@ func sentencesEnd(text, rest string) int {
 	if r, size := utf8.DecodeRuneInString(rest); unicode.IsSpace(r) {
 		text += rest[:size]
 	}
-	for _, end := range slices.Backward(sentence.FindAllStringIndex(text, -1)) {
+	for _, end := range slices.Backward(sentence().FindAllStringIndex(text, -1)) {
 		if r, _ := utf8.DecodeRuneInString(text[end[1]:]); !unicode.IsLower(r) {
 			return len(strings.TrimRightFunc(text[:end[1]], unicode.IsSpace))
 		}

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // An AgentName is an agent's identity without "agent:". It is safe in paths, unit names and
@@ -20,15 +20,15 @@ func (n AgentName) PeerID() protocol.PeerID { return protocol.AgentID(string(n))
 const maxName = 48
 
 var (
-	nameSyntax  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
-	plainTopic  = regexp.MustCompile(`^[a-z0-9]+:-?[a-z0-9]+$`)
-	otherThanAZ = regexp.MustCompile(`[^a-z0-9]+`)
+	nameSyntax  = text.Pattern(`^[a-z0-9][a-z0-9-]{0,47}$`)
+	plainTopic  = text.Pattern(`^[a-z0-9]+:-?[a-z0-9]+$`)
+	otherThanAZ = text.Pattern(`[^a-z0-9]+`)
 )
 
 // CheckName returns why the spawner cannot start an agent of this name, or nil.
 func CheckName(name string) error {
 	switch {
-	case !nameSyntax.MatchString(name):
+	case !nameSyntax().MatchString(name):
 		return fmt.Errorf("the agent name %.60q must be 1 to %d of a-z, 0-9 and '-', and must not begin with '-'", name,
 			maxName)
 	case AgentName(name).PeerID() == protocol.PeerSystem:
@@ -44,11 +44,11 @@ func deriveNames(topic protocol.Topic) []AgentName {
 	sum := sha256.Sum256([]byte(topic))
 	hash := hex.EncodeToString(sum[:])
 	var names []AgentName
-	if plain := strings.Replace(string(topic), ":", "-", 1); plainTopic.MatchString(string(topic)) &&
+	if plain := strings.Replace(string(topic), ":", "-", 1); plainTopic().MatchString(string(topic)) &&
 		CheckName(plain) == nil {
 		names = append(names, AgentName(plain))
 	}
-	slug := strings.Trim(otherThanAZ.ReplaceAllString(strings.ToLower(string(topic)), "-"), "-")
+	slug := strings.Trim(otherThanAZ().ReplaceAllString(strings.ToLower(string(topic)), "-"), "-")
 	if slug == "" {
 		slug = "chat"
 	}

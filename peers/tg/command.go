@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,7 +17,7 @@ import (
 // maxMenu is Telegram's limit for the commands of a menu.
 const maxMenu = 100
 
-var commandName = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
+var commandName = text.Pattern(`^[a-z0-9_]{1,32}$`)
 
 // ParseMenu parses commands for the menu, such as "ask=Ask the agent". A command of the bridge
 // gets another description this way.
@@ -26,7 +25,7 @@ func ParseMenu(list []string) (menu []bridge.CommandHelp, err error) {
 	for _, given := range list {
 		name, description, _ := strings.Cut(given, "=")
 		switch description = strings.TrimSpace(description); {
-		case !commandName.MatchString(name):
+		case !commandName().MatchString(name):
 			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and "+
 				"underscores, as in \"ask=Ask the agent\"", given)
 		case description == "" || utf8.RuneCountInString(description) > 256 || !text.IsCleanLine(description):

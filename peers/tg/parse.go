@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -298,7 +297,7 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 }
 
 // startParameter matches what a link to the bot makes a user send after /start.
-var startParameter = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var startParameter = text.Pattern(`^[A-Za-z0-9_-]{1,64}$`)
 
 // parseCommand parses a command of the bridge. Any other command remains a message, and so does
 // an /ask that names nobody else: it asks the chat's agent. parseCommand reports whether a
@@ -327,7 +326,7 @@ func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 // isQuestion reports whether a command has words that make it a message for the agents.
 func (u *parsedUpdate) isQuestion() bool {
 	return bridge.IsQuestion(u.command, u.arguments) &&
-		!(u.command == "/start" && startParameter.MatchString(u.arguments))
+		!(u.command == "/start" && startParameter().MatchString(u.arguments))
 }
 
 // asksAnother reports whether a question begins with the name of somebody other than the bot.

@@ -2,10 +2,10 @@ package newpeer
 
 import (
 	"embed"
-	"regexp"
 	"strings"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -21,7 +21,7 @@ var languages = map[string]string{"ts": "peer.ts", "py": "peer.py", "go": "peer.
 // templateIdentity is the identity of the peer in the templates.
 const templateIdentity = "agent:echo"
 
-var newPeerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
+var newPeerName = text.Pattern(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
 // newC2A returns the command `hubbub new c2a`.
 func newC2A() *cobra.Command {
@@ -68,7 +68,7 @@ func NewCommand() *cobra.Command {
 			identity := templateIdentity
 			if len(args) > 0 {
 				name := strings.TrimPrefix(args[0], "agent:")
-				if !newPeerName.MatchString(name) {
+				if !newPeerName().MatchString(name) {
 					return program.Usage(
 						"%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a "+
 							"letter or digit", args[0],
