@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"hubbub/activitylog/read"
 	"hubbub/peers/tg/tgtest"
@@ -177,12 +178,12 @@ func TestDecision_SurvivesEachKill(t *testing.T) {
 func (s *fixture) decide(f decisionFault, d *deployModel) {
 	user := s.api.User(f.String())
 	chat := s.api.DM(user)
-	what := fmt.Sprint("site-", chat.ID)
+	what, began := fmt.Sprint("site-", chat.ID), time.Now()
 	s.during(f, f.before, chat, func() { s.api.Say(chat, user, "deploy ["+what+"]") })
 	var shown *models.Message
 	s.await("the question", func() bool {
 		shown = s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
-		return shown != nil || s.unknownAnswers().holds(what)
+		return shown != nil || s.unknownSince(began).holds(what)
 	})
 	by, name := fmt.Sprint("tg:", user.ID), user.FirstName
 	if shown != nil {
@@ -200,7 +201,8 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	})
 	says := func(text string) func() bool {
 		return func() bool {
-			return s.unknownAnswers().holds(text) || s.awaitMessage(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) }) != nil
+			return s.awaitMessage(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) }) != nil ||
+				s.unknownSince(began).holds(text)
 		}
 	}
 	if shown != nil {
@@ -225,7 +227,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	records := map[string]protocol.ApprovalRecord{} // by message, because the bus may receive it twice
 	mayLose := f.program == "bus" && !f.before      // the bus may have the record and lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
-		for _, p := range s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+		for _, p := range s.publicationsOf(read.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}, Since: began}) {
 			if r := contentOf[protocol.ApprovalRecord](p); r.Event == "decision" && r.By == by {
 				records[p.entry.MessageID] = r
 			}

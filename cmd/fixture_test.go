@@ -154,7 +154,7 @@ func (s *fixture) await(what string, condition func() bool) {
 			return
 		}
 		select {
-		case <-time.After(max(20*time.Millisecond, 4*time.Since(began))):
+		case <-time.After(max(20*time.Millisecond, 8*time.Since(began))):
 		case <-ctx.Done():
 			*s.never = append(*s.never, s.t.Name()+": "+what)
 			s.t.Fatalf("%s never came; the newest messages:\n%sand the programs' logs:\n%s", what, s.newestMessages(), s.programLogs())

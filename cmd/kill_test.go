@@ -143,7 +143,11 @@ func (s *fixture) awaitAnswers(k *conversation) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("the answers to chat %d", k.chat.ID), func() bool {
 		open := k.open(s, 0)
-		return len(open) == 0 || !slices.ContainsFunc(open, func(q string) bool { return !s.unknownAnswers().holds(q) })
+		if len(open) == 0 {
+			return true
+		}
+		unknown := s.unknownAnswers()
+		return !slices.ContainsFunc(open, func(q string) bool { return !unknown.holds(q) })
 	})
 }
 
