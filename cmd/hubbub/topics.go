@@ -30,13 +30,11 @@ func topicText(t docs.Topic) string {
 // page, the command's own help refers to it. A page is laid out when it is
 // shown, so that other commands do not wait for it.
 func addTopics(root *cobra.Command) {
-	topics := map[string]docs.Topic{}
 	commands := map[string]*cobra.Command{}
 	for _, cmd := range root.Commands() {
 		commands[cmd.Name()] = cmd
 	}
 	for _, t := range docs.Topics() {
-		topics[t.Name] = t
 		if own := commands[t.Name]; own != nil {
 			own.Long = strings.TrimSpace(own.Long) + "\n\n`hubbub help " + t.Name + "` prints the page about it."
 			continue
@@ -55,9 +53,11 @@ func addTopics(root *cobra.Command) {
 	}
 	help.Args = cobra.ArbitraryArgs
 	help.RunE = func(cmd *cobra.Command, args []string) error {
-		if topic, ok := topics[strings.Join(args, " ")]; ok {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), topicText(topic))
-			return err
+		for _, t := range docs.Topics() {
+			if t.Name == strings.Join(args, " ") {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), topicText(t))
+				return err
+			}
 		}
 		return program.HelpOn(cmd, args)
 	}

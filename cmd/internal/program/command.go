@@ -70,8 +70,8 @@ func Attach(root *cobra.Command) *Attached {
 	root.InitDefaultVersionFlag() // before commands are found: unknown flags are taken for flags with values
 	root.InitDefaultHelpFlag()
 	foldFlags(root, terminalWidth)
-	explainCalls(root, func(err error) { a.refused = err })
 	countArguments(root)
+	explainCalls(root, func(err error) { a.refused = err }) // last, since it adds the command help
 	return a
 }
 
