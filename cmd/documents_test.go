@@ -401,7 +401,7 @@ func (r *reader) until(pattern string, words ...string) string {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%q never said %s: %v\n%s%s", strings.Join(words, " "), pattern, err, out, said)
 		}
-		<-time.After(max(100*time.Millisecond, 8*time.Since(began))) // leave a busy machine to the awaited program
+		<-pauseSince(began)
 	}
 }
 

@@ -154,12 +154,19 @@ func (s *fixture) await(what string, condition func() bool) {
 			return
 		}
 		select {
-		case <-time.After(max(20*time.Millisecond, 8*time.Since(began))):
+		case <-pauseSince(began):
 		case <-ctx.Done():
 			*s.never = append(*s.never, s.t.Name()+": "+what)
 			s.t.Fatalf("%s never came; the newest messages:\n%sand the programs' logs:\n%s", what, s.newestMessages(), s.programLogs())
 		}
 	}
+}
+
+// pauseSince returns a channel that receives when a test may look again for what it awaits. The pause
+// is eight times as long as the last look, which began at the given time, so that a busy machine is
+// left to the awaited program.
+func pauseSince(began time.Time) <-chan time.Time {
+	return time.After(max(20*time.Millisecond, 8*time.Since(began)))
 }
 
 // newestMessages describes the newest messages in the log.

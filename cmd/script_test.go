@@ -50,7 +50,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		if ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
-		<-time.After(max(100*time.Millisecond, 8*time.Since(began))) // a busy machine is left to the awaited program
+		<-pauseSince(began)
 	}
 	ts.Fatalf("%s never said %s; last: %s%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 }
