@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -397,10 +398,8 @@ func shortID(id string) string {
 //go:embed assets
 var assetFiles embed.FS
 
-// versions are the versions of the assets, by name. A version depends on the content.
-var versions = assetVersions()
-
-func assetVersions() map[string]string {
+// versions returns the versions of the assets, by name. A version depends on the content.
+var versions = sync.OnceValue(func() map[string]string {
 	list := map[string]string{}
 	err := fs.WalkDir(assetFiles, "assets", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -414,17 +413,17 @@ func assetVersions() map[string]string {
 		panic("the console's assets cannot be read: " + err.Error())
 	}
 	return list
-}
+})
 
 // Asset returns the address of an asset. It changes with the content.
 func (r *request) Asset(name string) string {
-	return r.Root + "assets/" + name + "?v=" + versions[name]
+	return r.Root + "assets/" + name + "?v=" + versions()[name]
 }
 
 // serveAsset serves an asset, with or without a credential.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	version, ok := versions[name]
+	version, ok := versions()[name]
 	if !ok {
 		http.NotFound(w, r)
 		return

@@ -119,6 +119,4 @@ const MarkSize = 2
 
 // Mark returns the checksum that a commit keeps for each row. If an entry does not match its
 // leaf, the marks show which row was changed. They prove nothing.
-func Mark(row []byte) uint16 { return uint16(crc32.Checksum(row, castagnoli)) }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+func Mark(row []byte) uint16 { return uint16(crc32.Checksum(row, crc32.MakeTable(crc32.Castagnoli))) }

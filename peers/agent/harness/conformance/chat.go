@@ -97,46 +97,50 @@ func (c *chatHost) awaitQuiet(ctx context.Context, d time.Duration) {
 }
 
 // List returns the chat tools.
-func (c *chatHost) List() []harness.Tool { return chatTools }
+func (c *chatHost) List() []harness.Tool { return chatTools() }
 
-var chatTools = []harness.Tool{
-	newTool[struct {
-		Conversation string `json:"conversation,omitempty"`
-		Limit        int    `json:"limit,omitempty"`
-		Open         bool   `json:"open,omitempty"`
-	}]("chat.list_events",
-		"List chat events available to this session, filtered by stream, conversation, policy, or time."),
-	newTool[struct {
-		Conversation string `json:"conversation"`
-		ThreadID     string `json:"threadId,omitempty"`
-		Limit        int    `json:"limit,omitempty"`
-	}]("chat.read_thread", "Read a thread or conversation window."),
-	newTool[struct {
-		Target         string `json:"target"`
-		InReplyTo      string `json:"inReplyTo"`
-		Text           string `json:"text"`
-		IdempotencyKey string `json:"idempotencyKey"`
-		Visibility     string `json:"visibility,omitempty"`
-		Directedness   string `json:"directedness,omitempty"`
-	}]("chat.send_message", "Send an idempotent chat message."),
-	newTool[struct {
-		InReplyTo string `json:"inReplyTo"`
-		Signal    string `json:"signal"`
-		ETA       string `json:"eta,omitempty"`
-	}]("chat.react", "Send a typed reaction signal as a zero-turn disposition."),
-	newTool[struct {
-		EventID string `json:"eventId"`
-		TTLMS   int    `json:"ttlMs,omitempty"`
-	}]("chat.claim", "Claim responsibility for responding to a channel event or thread."),
-	newTool[struct {
-		EventID string `json:"eventId"`
-		Reason  string `json:"reason,omitempty"`
-		ETA     string `json:"eta,omitempty"`
-	}]("chat.defer", "Record that a must-respond event is deferred with a reason."),
-	newTool[struct {
-		EventID string `json:"eventId"`
-	}]("chat.resolve", "Mark an event, thread, or assignment resolved."),
-}
+// chatTools returns the chat tools. Their schemas are made when they are first needed, and not at
+// every start of a program.
+var chatTools = sync.OnceValue(func() []harness.Tool {
+	return []harness.Tool{
+		newTool[struct {
+			Conversation string `json:"conversation,omitempty"`
+			Limit        int    `json:"limit,omitempty"`
+			Open         bool   `json:"open,omitempty"`
+		}]("chat.list_events",
+			"List chat events available to this session, filtered by stream, conversation, policy, or time."),
+		newTool[struct {
+			Conversation string `json:"conversation"`
+			ThreadID     string `json:"threadId,omitempty"`
+			Limit        int    `json:"limit,omitempty"`
+		}]("chat.read_thread", "Read a thread or conversation window."),
+		newTool[struct {
+			Target         string `json:"target"`
+			InReplyTo      string `json:"inReplyTo"`
+			Text           string `json:"text"`
+			IdempotencyKey string `json:"idempotencyKey"`
+			Visibility     string `json:"visibility,omitempty"`
+			Directedness   string `json:"directedness,omitempty"`
+		}]("chat.send_message", "Send an idempotent chat message."),
+		newTool[struct {
+			InReplyTo string `json:"inReplyTo"`
+			Signal    string `json:"signal"`
+			ETA       string `json:"eta,omitempty"`
+		}]("chat.react", "Send a typed reaction signal as a zero-turn disposition."),
+		newTool[struct {
+			EventID string `json:"eventId"`
+			TTLMS   int    `json:"ttlMs,omitempty"`
+		}]("chat.claim", "Claim responsibility for responding to a channel event or thread."),
+		newTool[struct {
+			EventID string `json:"eventId"`
+			Reason  string `json:"reason,omitempty"`
+			ETA     string `json:"eta,omitempty"`
+		}]("chat.defer", "Record that a must-respond event is deferred with a reason."),
+		newTool[struct {
+			EventID string `json:"eventId"`
+		}]("chat.resolve", "Mark an event, thread, or assignment resolved."),
+	}
+})
 
 // newTool describes a tool whose arguments are an A.
 func newTool[A any](name, description string) harness.Tool {
