@@ -163,10 +163,10 @@ func (s *fixture) await(what string, condition func() bool) {
 }
 
 // pauseSince returns a channel that receives when a test may look again for what it awaits. The pause
-// is eight times as long as the last look, which began at the given time, so that a busy machine is
-// left to the awaited program.
+// is twenty times as long as the last look, which began at the given time, and at most 2 s. It leaves
+// a busy machine to the awaited program.
 func pauseSince(began time.Time) <-chan time.Time {
-	return time.After(max(20*time.Millisecond, 8*time.Since(began)))
+	return time.After(min(max(40*time.Millisecond, 20*time.Since(began)), 2*time.Second))
 }
 
 // newestMessages describes the newest messages in the log.
