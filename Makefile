@@ -14,10 +14,10 @@ build: ## build every program into bin/
 encryption: ## build hubbub-matrix with encryption, for encrypted rooms of Matrix, into bin/
 	@TAGS=goolm scripts/build bin hubbub-matrix
 
-test: ## build everything and run all tests
+test: ## build everything and run the tests
 	@scripts/test
 
-test-busy: ## run all tests ten times beside eight busy loops (RUNS=10)
+test-busy: ## run the tests ten times beside eight busy loops (RUNS=10)
 	@scripts/test-busy
 
 check: ## run linters, laws, all tests with -race, and the long commands for a moment

@@ -52,7 +52,7 @@ var handlings = map[string]handling{
 	"make build":           {elsewhere: "it is scripts/build, as for make demo", file: ".ci/run", text: "make test"},
 	"make install":         {elsewhere: "it runs into a folder of a test", file: "cmd/deploy_test.go", text: `"scripts", "install"`},
 	"make check":           {elsewhere: "it runs all tests again", file: ".ci/run", text: "make check"},
-	"make test":            {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
+	"make test":            {elsewhere: "it runs the other tests", file: ".ci/run", text: "make test"},
 	"make bench":           {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
 	"make fuzz":            {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
 	"make mutate":          {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
