@@ -53,8 +53,9 @@ func addTopics(root *cobra.Command) {
 	}
 	help.Args = cobra.ArbitraryArgs
 	help.RunE = func(cmd *cobra.Command, args []string) error {
+		name := strings.Join(args, " ")
 		for _, t := range docs.Topics() {
-			if t.Name == strings.Join(args, " ") {
+			if t.Name == name {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), topicText(t))
 				return err
 			}
