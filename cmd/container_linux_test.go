@@ -127,11 +127,15 @@ func TestFirstProcess_ReturnsTheExitCode(t *testing.T) {
 // await waits until ok returns true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.After(patience); !ok(); {
+	for deadline := time.After(patience); ; {
+		began := time.Now()
+		if ok() {
+			return
+		}
 		select {
 		case <-deadline:
 			t.Fatalf("%s never came", what)
-		case <-time.After(20 * time.Millisecond):
+		case <-pauseSince(began):
 		}
 	}
 }
